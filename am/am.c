@@ -11,8 +11,9 @@
 #define DEFAULT_RTO    NS_PER_MS
 #define DEFAULT_DEAD   (30 * NS_PER_S)
 #define BUFFER_MAX     65536u
-#define BYE_FIRST      (20 * NS_PER_MS) /* until a goodbye is repeated, then twice as long each time, */
-#define BYE_MOST       (160 * NS_PER_MS)        /* but no longer */
+/* Until a goodbye is repeated, then twice as long each time. */
+#define BYE_FIRST (20 * NS_PER_MS)
+#define BYE_MOST  (160 * NS_PER_MS) /* but no longer */
 
 /* ---- opening ---- */
 
@@ -36,11 +37,13 @@ static int fill_opts(const struct uam_opts *given, size_t tx_bytes, struct uam_o
                 o->rto_min = DEFAULT_RTO;
         if (o->dead <= 0)
                 o->dead = DEFAULT_DEAD;
-        if (o->window > UAM_WINDOW || o->rank >= o->ranks || o->ranks > UINT32_MAX / (4 * UAM_WINDOW) ||
-            o->buffer_bytes > BUFFER_MAX || o->buffer_bytes < UNET_EP_INLINE)
+        if (o->window > UAM_WINDOW || o->rank >= o->ranks ||
+            o->ranks > UINT32_MAX / (4 * UAM_WINDOW) || o->buffer_bytes > BUFFER_MAX ||
+            o->buffer_bytes < UNET_EP_INLINE)
                 return -EINVAL;
         if (o->buffers == 0)
-                o->buffers = (uint32_t)MIN(2ull * o->window * (o->ranks + 1), tx_bytes / 2 / o->buffer_bytes);
+                o->buffers = (uint32_t)MIN(2ull * o->window * (o->ranks + 1),
+                                           tx_bytes / 2 / o->buffer_bytes);
         return (uint64_t)o->buffers * o->buffer_bytes > tx_bytes ? -ENOBUFS : 0;
 }
 
@@ -53,7 +56,8 @@ static uint16_t ring_size(uint32_t window)
         return n;
 }
 
-/* Slots for all windows, and for a batch of arrivals that is answered before its loans are given back. */
+/* Slots for all windows, and for a batch of arrivals that is answered before its loans are
+ * given back. */
 static uint32_t slots_needed(const struct uam_opts *o)
 {
         return (o->ranks + 1) * (2 * o->window + AM_BATCH);
@@ -70,7 +74,8 @@ static int alloc_tables(struct uam *am)
         am->slots = calloc(am->nslots + 1, sizeof *am->slots);
         am->free_buf = calloc(am->nbufs + 1, sizeof *am->free_buf);
         am->gather = malloc(AM_GATHER);
-        if (am->peer == NULL || am->links == NULL || am->slots == NULL || am->free_buf == NULL || am->gather == NULL)
+        if (am->peer == NULL || am->links == NULL || am->slots == NULL || am->free_buf == NULL ||
+            am->gather == NULL)
                 return -ENOMEM;
         for (uint32_t i = 0; i < am->nbufs; i++)
                 am->free_buf[i] = am->nbufs - i;
@@ -150,7 +155,8 @@ static void say_bye_until(struct uam *am, nstime until)
         nstime now = am->time.now(am->time.arg);
 
         say_bye(am, false);
-        for (nstime pause = BYE_FIRST; now < until && unheard(am); pause = MIN(2 * pause, BYE_MOST)) {
+        for (nstime pause = BYE_FIRST; now < until && unheard(am);
+             pause = MIN(2 * pause, BYE_MOST)) {
                 nstime next = MIN(now + pause, until);
                 for (; now < next && unheard(am); now = am->time.now(am->time.arg))
                         uam_wait(am, next - now);
@@ -201,7 +207,8 @@ static struct am_link *link_of(struct uam *am, struct ep_link *l)
         return k;
 }
 
-/* Whose messages take places of the same receiver: those by this link, and by others of its port. */
+/* Whose messages take places of the same receiver: those by this link, and by others of
+ * its port. */
 static uint32_t sharers(const struct uam *am, const struct am_link *k)
 {
         uint32_t n = k->npeers;
@@ -212,7 +219,8 @@ static uint32_t sharers(const struct uam *am, const struct am_link *k)
         return n;
 }
 
-/* §5.1 of the paper: 4w places a peer; w requests and w replies of ours, as many of the peer's; and two acknowledgements. */
+/* §5.1 of the paper: 4w places a peer; w requests and w replies of ours, as many of the peer's; and
+ * two acknowledgements. */
 static bool has_places(const struct uam *am, const struct am_link *k)
 {
         uint64_t theirs = (uint64_t)(sharers(am, k) + 1) * (2 * am->o.window + 2);
@@ -333,8 +341,8 @@ void *uam_memory(const struct uam *am, size_t *bytes)
 
 int uam_register(struct uam *am, unsigned id, uam_handler *fn, unsigned kinds, void *ctx)
 {
-        if (id >= UAM_HANDLERS || kinds > UAM_ANY || !(kinds & (UAM_SHORT | UAM_MEDIUM | UAM_LONG)) ||
-            !(kinds & (UAM_REQUEST | UAM_REPLY)))
+        if (id >= UAM_HANDLERS || kinds > UAM_ANY ||
+            !(kinds & (UAM_SHORT | UAM_MEDIUM | UAM_LONG)) || !(kinds & (UAM_REQUEST | UAM_REPLY)))
                 return -EINVAL;
         am->handler[id] = (struct am_handler){fn, ctx, kinds};
         return 0;

@@ -49,7 +49,8 @@ static void get_done(struct uam *am, uint32_t i, int err)
         get_free(am, i);
 }
 
-static int get_piece(struct uam *am, uint32_t rank, uint64_t off, uint8_t *to, uint32_t len, struct uam_event *event)
+static int get_piece(struct uam *am, uint32_t rank, uint64_t off, uint8_t *to, uint32_t len,
+                     struct uam_event *event)
 {
         uint32_t i = get_take(am);
         uam_arg arg[3] = {off, len, i};
@@ -60,14 +61,16 @@ static int get_piece(struct uam *am, uint32_t rank, uint64_t off, uint8_t *to, u
         am->gets[i] = (struct am_get){.to = to, .len = len, .rank = rank, .event = event};
         event->left++;
         err = am_request_own(am, rank, AM_ID_GET, arg, 3);
-        if (err != 0 && am->gets[i].event == event) {   /* a peer that was lost meanwhile has ended it already */
+        if (err != 0 &&
+            am->gets[i].event == event) { /* a peer that was lost meanwhile has ended it already */
                 event->left--;
                 get_free(am, i);
         }
         return err;
 }
 
-int uam_get(struct uam *am, uint32_t rank, uint64_t off, void *to, size_t len, struct uam_event *event)
+int uam_get(struct uam *am, uint32_t rank, uint64_t off, void *to, size_t len,
+            struct uam_event *event)
 {
         size_t most = uam_max_medium(am, rank);
         uint8_t *at = to;
@@ -86,7 +89,8 @@ int uam_get(struct uam *am, uint32_t rank, uint64_t off, void *to, size_t len, s
         return 0;
 }
 
-void am_serve_get(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+void am_serve_get(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                  void *ctx)
 {
         struct am_peer *p = t->peer;
         struct uam *am = p->am;
@@ -97,7 +101,8 @@ void am_serve_get(struct uam_token *t, const uam_arg *arg, int nargs, void *data
                 return;
         }
         m.data = am->mem + arg[0];
-        if (arg[1] > (am_lendable(am, m.data, arg[1]) ? am_max_lent(p, AM_CAT_GOT, 0) : am_max_payload(p, AM_CAT_GOT, 0))) {
+        if (arg[1] > (am_lendable(am, m.data, arg[1]) ? am_max_lent(p, AM_CAT_GOT, 0)
+                                                      : am_max_payload(p, AM_CAT_GOT, 0))) {
                 am_cut_off(p, -EMSGSIZE);
                 return;
         }

@@ -11,8 +11,8 @@
 #include "base/checksum.h"
 #include "base/planted.h"
 
-#define TICK_POLLS 8u                   /* polls in vain between two looks at the clock */
-#define LOOK_POLLS 4096u                /* and between two looks for hung-up peers */
+#define TICK_POLLS 8u    /* polls in vain between two looks at the clock */
+#define LOOK_POLLS 4096u /* and between two looks for hung-up peers */
 
 /* ---- acknowledging ---- */
 
@@ -62,7 +62,8 @@ void am_pieces_copy(const struct am_pieces *d, uint8_t *to)
                         memcpy(to, d->ptr[i], d->len[i]);
 }
 
-static_assert(UAM_REQUEST << AM_REP == UAM_REPLY && UAM_SHORT << AM_CAT_MEDIUM == UAM_MEDIUM && UAM_SHORT << AM_CAT_LONG == UAM_LONG,
+static_assert(UAM_REQUEST << AM_REP == UAM_REPLY && UAM_SHORT << AM_CAT_MEDIUM == UAM_MEDIUM &&
+                      UAM_SHORT << AM_CAT_LONG == UAM_LONG,
               "bits in the order of the wire's numbers");
 
 static inline unsigned kinds_of(const struct am_pkt *k)
@@ -114,7 +115,8 @@ static void place_long(struct am_peer *p, const struct am_pkt *k, const struct a
         bool last = k->h.flags & AM_F_LAST;
         uint64_t end = k->off + k->h.len;
 
-        if (k->h.len > am->mem_len || CHECKED(k->off > am->mem_len - k->h.len) || (last && k->total > end)) {
+        if (k->h.len > am->mem_len || CHECKED(k->off > am->mem_len - k->h.len) ||
+            (last && k->total > end)) {
                 am_cut_off(p, -ERANGE);
                 return;
         }
@@ -144,7 +146,8 @@ static void deliver(struct am_peer *p, const struct am_pkt *k, const struct am_p
 
 /* ---- numbers ---- */
 
-/* The peer sent it because it has not heard of our acknowledgement, or a copy was made on the way. */
+/* The peer sent it because it has not heard of our acknowledgement, or a copy was made on
+ * the way. */
 static void duplicate(struct am_peer *p)
 {
         am_count(p->am, UAM_STAT_DUPLICATES);
@@ -193,7 +196,8 @@ static inline bool in_order(struct am_peer *p, enum am_seq s, uint16_t seq)
         return true;
 }
 
-static inline void take_numbered(struct am_peer *p, const struct am_pkt *k, const struct am_pieces *d)
+static inline void take_numbered(struct am_peer *p, const struct am_pkt *k,
+                                 const struct am_pieces *d)
 {
         enum am_seq s = (enum am_seq)k->kind;
 
@@ -223,7 +227,8 @@ static bool sum_right(const struct unet_rx *rx, uint32_t skip, const struct am_p
         return csum_finish(sum).raw == 0;
 }
 
-/* Acknowledgements come before the handler: it may reply, and the place for that may be the one they free. */
+/* Acknowledgements come before the handler: it may reply, and the place for that may be the one
+ * they free. */
 static void take_acks(struct am_peer *p, const struct am_hdr *h)
 {
         if (h->ack_req != p->tx[AM_SEQ_REQ].una)
@@ -238,7 +243,8 @@ static void nacked(struct am_peer *p, enum am_seq s)
                 am_repeat(p, s, p->tx[s].una, p->tx[s].sent, 0);
 }
 
-/* Where messages are lost, who leaves says so until we say that we know; unless we leave as well. */
+/* Where messages are lost, who leaves says so until we say that we know; unless we leave
+ * as well. */
 static void take_bye(struct am_peer *p, int err)
 {
         p->left = err == 0;
@@ -275,7 +281,8 @@ static void input(struct am_peer *p, const struct unet_rx *rx, uint32_t skip)
                 am_count(am, UAM_STAT_CHECKSUM);
                 return;
         }
-        if (unlikely(more > UINT32_MAX || !am_wire_parse(rx->inl + skip, rx->inl_len - skip, (uint32_t)more, &k))) {
+        if (unlikely(more > UINT32_MAX ||
+                     !am_wire_parse(rx->inl + skip, rx->inl_len - skip, (uint32_t)more, &k))) {
                 am_count(am, UAM_STAT_MALFORMED);
                 return;
         }
@@ -291,7 +298,7 @@ static void input(struct am_peer *p, const struct unet_rx *rx, uint32_t skip)
         d.ptr[0] = k.inl;
         d.len[0] = k.inl_len;
         p->heard = true;
-        if (k.kind != AM_BYE || k.h.seq == 0)   /* what broke the rules is acknowledged to nobody */
+        if (k.kind != AM_BYE || k.h.seq == 0) /* what broke the rules is acknowledged to nobody */
                 take_acks(p, &k.h);
         if (likely(k.kind <= AM_REP))
                 take_numbered(p, &k, &d);
@@ -301,7 +308,8 @@ static void input(struct am_peer *p, const struct unet_rx *rx, uint32_t skip)
 
 /* ---- links ---- */
 
-static struct am_peer *peer_by_tag(const struct uam *am, const struct am_link *k, const struct unet_rx *rx)
+static struct am_peer *peer_by_tag(const struct uam *am, const struct am_link *k,
+                                   const struct unet_rx *rx)
 {
         struct link_tag tag;
         uint32_t chan;
@@ -351,12 +359,12 @@ int am_receive(struct uam *am)
 
 static void look_for_gone(struct uam *am)
 {
-        unet_ep_wait(am->ep, UNET_CLOSED, 0);   /* hang-ups are told by a descriptor */
+        unet_ep_wait(am->ep, UNET_CLOSED, 0); /* hang-ups are told by a descriptor */
         for (uint32_t r = 0; r <= am->o.ranks; r++) {
                 struct am_peer *p = am->peer[r];
                 if (p == NULL || p->err != 0 || !am_link_gone(am->ep, p->link, p->chan))
                         continue;
-                while (from_link(am, p->link) > 0)      /* what it sent before it went */
+                while (from_link(am, p->link) > 0) /* what it sent before it went */
                         ;
                 if (p->err == 0)
                         am_peer_ends(p, -EPIPE);

@@ -6,21 +6,24 @@
  *   uam_poll()       am_input.c    take from links -> acknowledgements -> number -> handler
  *                    am_timer.c    retransmission, dead peers, sleeping
  *
- * Numbers. Requests and replies of a peer are two sequences of 16-bit numbers, each acknowledged cumulatively:
+ * Numbers. Requests and replies of a peer are two sequences of 16-bit numbers, each acknowledged
+ * cumulatively:
  *
  *      una          sent            nxt         una + window
  *       | acked ... | not yet given |               |
  *       +-----------+---------------+---------------+
  *         in slots: for repeating, for events, until injected
  *
- * Over a lossless channel a message without event and without a piece of the segment needs no slot: nothing of it
- * is kept. Over others each has one until it is acknowledged, with a copy of what it says.
+ * Over a lossless channel a message without event and without a piece of the segment needs no slot:
+ * nothing of it is kept. Over others each has one until it is acknowledged, with a copy of what it
+ * says.
  *
- * Replies need no window: a request is taken only while fewer than `window` replies to its sender are unacknowledged
- * (lossy channels; else the request that could be one too many carries the acknowledgement, since it is behind it).
+ * Replies need no window: a request is taken only while fewer than `window` replies to its sender
+ * are unacknowledged (lossy channels; else the request that could be one too many carries the
+ * acknowledgement, since it is behind it).
  *
- * Buffers of the transmit part hold payload that is longer than a descriptor. A connected peer has `window` of them set aside for
- * replies, so that a reply never waits.
+ * Buffers of the transmit part hold payload that is longer than a descriptor. A connected peer has
+ * `window` of them set aside for replies, so that a reply never waits.
  */
 #ifndef AM_INT_H
 #define AM_INT_H
@@ -29,58 +32,59 @@
 #include "am/am_wire.h"
 #include "base/base.h"
 
-#define AM_ID_GET    UAM_HANDLERS       /* handler numbers of the library itself */
-#define AM_ID_NONE   (UAM_HANDLERS + 1) /* a put: no handler */
-#define AM_ID_TREE   (UAM_HANDLERS + 2) /* collectives, am_tree.c */
-#define AM_ID_SC     (UAM_HANDLERS + 8) /* and the following, splitc.c */
-#define AM_IDS       256u
+#define AM_ID_GET  UAM_HANDLERS       /* handler numbers of the library itself */
+#define AM_ID_NONE (UAM_HANDLERS + 1) /* a put: no handler */
+#define AM_ID_TREE (UAM_HANDLERS + 2) /* collectives, am_tree.c */
+#define AM_ID_SC   (UAM_HANDLERS + 8) /* and the following, splitc.c */
+#define AM_IDS     256u
 
-#define AM_BATCH  16                    /* messages taken from a link at a time */
-#define AM_GATHER 65536u                /* largest message */
+#define AM_BATCH  16     /* messages taken from a link at a time */
+#define AM_GATHER 65536u /* largest message */
 
 enum am_seq { AM_SEQ_REQ, AM_SEQ_REP, AM_SEQS };
 
 struct am_slot {
-        uint32_t injected;              /* set by the endpoint */
-        uint32_t next;                  /* in the list of free ones, or of those that wait to be injected */
-        uint32_t buf;                   /* buffer number + 1, 0: none */
-        uint32_t len;                   /* of `m.bytes` */
-        bool reserved;                  /* the buffer is one of those set aside for replies */
-        struct unet_frag frag;          /* payload in the transmit part; len 0: none */
+        uint32_t injected;     /* set by the endpoint */
+        uint32_t next;         /* in the list of free ones, or of those that wait to be injected */
+        uint32_t buf;          /* buffer number + 1, 0: none */
+        uint32_t len;          /* of `m.bytes` */
+        bool reserved;         /* the buffer is one of those set aside for replies */
+        struct unet_frag frag; /* payload in the transmit part; len 0: none */
         struct uam_event *event;
         struct am_image m;
 };
 
 struct am_tx {
         uint16_t una, sent, nxt;
-        uint16_t recover;               /* everything before was sent again, or is to be, after a timeout */
+        uint16_t recover; /* everything before was sent again, or is to be, after a timeout */
         bool recovering;
-        bool stuck;                     /* sent != nxt: the send queue was full */
-        uint32_t kept;                  /* slots between una and nxt */
-        uint32_t *slot;                 /* by number & mask; 0: none */
+        bool stuck;     /* sent != nxt: the send queue was full */
+        uint32_t kept;  /* slots between una and nxt */
+        uint32_t *slot; /* by number & mask; 0: none */
 };
 struct am_rx {
-        uint16_t nxt;                   /* expected */
-        uint16_t told;                  /* acknowledged */
-        bool nacked;                    /* the gap before nxt was told */
+        uint16_t nxt;  /* expected */
+        uint16_t told; /* acknowledged */
+        bool nacked;   /* the gap before nxt was told */
 };
 
 struct am_peer {
         struct uam *am;
         struct am_link *link;
         uint32_t rank, chan, tag;
-        int err;                        /* lost or left: nothing more is sent */
-        bool left;                      /* in order */
+        int err;   /* lost or left: nothing more is sent */
+        bool left; /* in order */
         bool lossless, csum;
-        bool owing, ack_now;            /* in the list of those to be acknowledged; a duplicate or gap wants it at once */
-        bool timed, heard;              /* in the list of those with a timer */
+        /* In the list of those to be acknowledged; a duplicate or gap wants it at once. */
+        bool owing, ack_now;
+        bool timed, heard; /* in the list of those with a timer */
         struct am_tx tx[AM_SEQS];
         struct am_rx rx[AM_SEQS];
         struct am_peer *next_owing, *next_timed;
         /* RFC 6298 */
         nstime srtt, rttvar, rto, deadline, heard_at;
-        nstime rtt_at;                  /* when the request rtt_seq was sent; 0: none is measured */
-        uint16_t rtt_seq, rtt_skip;     /* one in AM_RTT_EVERY is measured */
+        nstime rtt_at;              /* when the request rtt_seq was sent; 0: none is measured */
+        uint16_t rtt_seq, rtt_skip; /* one in AM_RTT_EVERY is measured */
 };
 #define AM_RTT_EVERY 16u
 
@@ -91,15 +95,15 @@ struct am_handler {
 };
 
 struct uam_token {
-        struct am_peer *peer;           /* NULL: no handler runs */
+        struct am_peer *peer; /* NULL: no handler runs */
         enum am_kind kind;
         bool replied;
 };
 
-struct am_get {                         /* a piece that was asked for */
+struct am_get { /* a piece that was asked for */
         uint8_t *to;
         uint32_t len, rank, next;
-        struct uam_event *event;        /* NULL: free */
+        struct uam_event *event; /* NULL: free */
 };
 
 struct am_tree;
@@ -115,35 +119,36 @@ struct uam {
         struct unet_ep *ep;
         struct uam_opts o;
         struct unet_segment seg;
-        uint8_t *mem;                   /* registered segment */
+        uint8_t *mem; /* registered segment */
         size_t mem_len;
-        uint16_t mask;                  /* of the slot rings */
-        uint16_t ack_every;             /* requests that are acknowledged at once: a quarter of the window */
+        uint16_t mask;      /* of the slot rings */
+        uint16_t ack_every; /* requests that are acknowledged at once: a quarter of the window */
 
         struct am_link *links;
         uint32_t nlinks;
-        struct am_peer **peer;          /* by rank; `ranks` and one more, the far end of the way to ourselves */
+        /* By rank; `ranks` and one more, the far end of the way to ourselves. */
+        struct am_peer **peer;
         struct am_peer **by_chan;
         uint32_t nchans, npeers;
 
         struct uam_token token;
         struct am_handler handler[AM_IDS];
-        uint8_t *gather;                /* a medium message in several pieces */
+        uint8_t *gather; /* a medium message in several pieces */
 
-        struct am_slot *slots;          /* from 1 */
+        struct am_slot *slots; /* from 1 */
         uint32_t nslots, used_slots, free_slot, lingering;
         uint32_t *free_buf;
         uint32_t nbufs, nfree, reserve; /* reserve: of those free, set aside for replies */
 
-        struct am_get *gets;            /* from 1 */
+        struct am_get *gets; /* from 1 */
         uint32_t ngets, free_get;
 
         struct am_peer *owing, *timed;
-        uint32_t idle;                  /* polls in vain since the last message */
-        bool polled;                    /* since the last request */
-        bool closing;                   /* in uam_close(): nobody is told any more of who goes */
-        uint32_t unsent;                /* peers' sequences with sent != nxt */
-        uint64_t ends;                  /* peers lost or left */
+        uint32_t idle;   /* polls in vain since the last message */
+        bool polled;     /* since the last request */
+        bool closing;    /* in uam_close(): nobody is told any more of who goes */
+        uint32_t unsent; /* peers' sequences with sent != nxt */
+        uint64_t ends;   /* peers lost or left */
         struct am_time time;
 
         uam_lost_fn *lost;
@@ -160,10 +165,10 @@ static inline void am_count(struct uam *am, enum uam_stat what)
 
 /* What is to be sent: one message. */
 struct am_msg {
-        enum am_kind kind;              /* AM_REQ or AM_REP */
+        enum am_kind kind; /* AM_REQ or AM_REP */
         enum am_cat cat;
         uint8_t id, flags;
-        bool lend;                      /* send from where it is, if that is the transmit part */
+        bool lend; /* send from where it is, if that is the transmit part */
         int nargs;
         const uam_arg *arg;
         const void *data;
@@ -172,7 +177,8 @@ struct am_msg {
         struct uam_event *event;
 };
 
-/* am_send.c. Numbers, keeps and transmits. 0, -EAGAIN: no place now (never for replies; nothing happened). */
+/* am_send.c. Numbers, keeps and transmits. 0, -EAGAIN: no place now (never for replies;
+ * nothing happened). */
 int am_send(struct am_peer *p, const struct am_msg *m);
 int am_send_short(struct am_peer *p, enum am_kind kind, unsigned id, const uam_arg *arg, int nargs);
 /* Sends kept messages again, from `from` up to what was sent. */
@@ -195,22 +201,25 @@ bool am_lendable(const struct uam *am, const void *p, size_t len);
 
 /* am_request.c. A request for a handler of the library itself. */
 int am_request_own(struct uam *am, uint32_t rank, unsigned id, const uam_arg *arg, int nargs);
-int am_request_data(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len, const uam_arg *arg, int nargs);
-int am_request_long(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len, uint64_t off,
-                    struct uam_event *event);
+int am_request_data(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len,
+                    const uam_arg *arg, int nargs);
+int am_request_long(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len,
+                    uint64_t off, struct uam_event *event);
 int am_reply_own(struct uam_token *token, unsigned id, const uam_arg *arg, int nargs);
 /* From a request's handler that has not replied: 0 or -EPIPE. */
 int am_reply(struct uam_token *t, const struct am_msg *m);
 
 /* am_input.c. Takes a batch from each link and handles it; returns how many. */
 int am_receive(struct uam *am);
-/* Nothing came: acknowledges what is owed, goes on with what was held up, runs timers; `look`: the clock is read in any case. */
+/* Nothing came: acknowledges what is owed, goes on with what was held up, runs timers; `look`: the
+ * clock is read in any case. */
 void am_idle(struct uam *am, bool look);
 void am_pieces_copy(const struct am_pieces *d, uint8_t *to);
 
 /* am_get.c. The data of a piece that was asked for; false: nobody did. */
 bool am_got(struct am_peer *p, const struct am_pkt *pkt, const struct am_pieces *data);
-void am_serve_get(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx);
+void am_serve_get(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                  void *ctx);
 void am_fail_gets(struct am_peer *p, int err);
 
 /* am_timer.c */

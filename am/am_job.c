@@ -1,4 +1,5 @@
-/* A rank of a job: its endpoint, and channels to all others, from what `unet am run` left in the environment. */
+/* A rank of a job: its endpoint, and channels to all others, from what `unet am run` left in
+ * the environment. */
 #include "am/am_job.h"
 
 #include <errno.h>
@@ -11,19 +12,19 @@
 #include "base/clock.h"
 
 #define DEFAULT_MEMORY (16u << 20)
-#define JOIN_NS        (60 * NS_PER_S)  /* for the others to come */
+#define JOIN_NS        (60 * NS_PER_S) /* for the others to come */
 #define RETRY_US       2000
-#define CLOSE_NS       (10 * NS_PER_S)  /* for the others to hear that we leave */
+#define CLOSE_NS       (10 * NS_PER_S) /* for the others to hear that we leave */
 
-#define VERBS_BUFFER 4224u              /* receive buffer of a datagram, with its headers */
-#define VERBS_SPARE  64u                /* buffers that wait to be posted again */
-#define VERBS_PLACES (4096u - VERBS_SPARE)      /* most that a queue pair has */
+#define VERBS_BUFFER 4224u                 /* receive buffer of a datagram, with its headers */
+#define VERBS_SPARE  64u                   /* buffers that wait to be posted again */
+#define VERBS_PLACES (4096u - VERBS_SPARE) /* most that a queue pair has */
 
 struct place {
         uint32_t rank, ranks, job;
         const char *name;
-        uint32_t remote;                /* ranks of other hosts */
-        int sock[AM_JOB_MOST];          /* -1: a rank of another host, or our own */
+        uint32_t remote;       /* ranks of other hosts */
+        int sock[AM_JOB_MOST]; /* -1: a rank of another host, or our own */
         struct am_meeting meeting;
 };
 
@@ -75,8 +76,10 @@ static int find_place(struct place *p)
         *p = (struct place){.ranks = 1, .name = getenv(AM_JOB_NAME)};
         if (getenv(AM_JOB_RANKS) == NULL)
                 return 0;
-        if (number(AM_JOB_RANKS, AM_JOB_MOST + 1, &p->ranks) != 0 || number(AM_JOB_RANK, p->ranks, &p->rank) != 0 ||
-            number(AM_JOB_NUMBER, UINT32_MAX, &p->job) != 0 || (sockets == NULL) == (p->name == NULL))
+        if (number(AM_JOB_RANKS, AM_JOB_MOST + 1, &p->ranks) != 0 ||
+            number(AM_JOB_RANK, p->ranks, &p->rank) != 0 ||
+            number(AM_JOB_NUMBER, UINT32_MAX, &p->job) != 0 ||
+            (sockets == NULL) == (p->name == NULL))
                 return -EINVAL;
         return sockets != NULL ? read_sockets(sockets, p) : 0;
 }
@@ -99,7 +102,8 @@ static int join_by_name(const struct place *p, struct unet_ep *ep, uint32_t with
                 close(fd);
                 return err;
         }
-        while ((err = unet_emul_connect(ep, name, JOIN_NS, chan)) == -ECONNREFUSED && clock_now() < until)
+        while ((err = unet_emul_connect(ep, name, JOIN_NS, chan)) == -ECONNREFUSED &&
+               clock_now() < until)
                 usleep(RETRY_US);
         return err;
 }
@@ -121,10 +125,12 @@ static int join(struct place *p, struct unet_ep *ep, uint32_t with, uint32_t *ch
 {
         if (p->name != NULL)
                 return join_by_name(p, ep, with, chan);
-        return p->sock[with] >= 0 ? unet_chan_over(ep, p->sock[with], JOIN_NS, chan) : join_remote(p, ep, with, chan);
+        return p->sock[with] >= 0 ? unet_chan_over(ep, p->sock[with], JOIN_NS, chan)
+                                  : join_remote(p, ep, with, chan);
 }
 
-/* Both sides go through the ranks in an order that makes each pair meet: by the sum of their numbers. */
+/* Both sides go through the ranks in an order that makes each pair meet: by the sum of
+ * their numbers. */
 static int join_each(struct place *p, struct unet_ep *ep, struct uam *am)
 {
         for (uint32_t sum = 0; sum < 2 * p->ranks; sum++) {
@@ -174,12 +180,15 @@ static struct uam_opts opts_of(const struct place *p, const struct uam_job_opts 
         return o;
 }
 
-/* Shared memory receives nothing into the segment; a queue pair does: as much as all its peers' windows hold. */
-static struct unet_ep_opts ep_opts_of(const struct place *p, const struct uam_opts *o, size_t memory)
+/* Shared memory receives nothing into the segment; a queue pair does: as much as all its peers'
+ * windows hold. */
+static struct unet_ep_opts ep_opts_of(const struct place *p, const struct uam_opts *o,
+                                      size_t memory)
 {
         struct unet_ep_opts eo = {.rx_bytes = 4096, .free_slots = 1, .direct = true};
 
-        eo.tx_bytes = (memory != 0 ? memory : DEFAULT_MEMORY) + (size_t)o->buffers * o->buffer_bytes;
+        eo.tx_bytes =
+                (memory != 0 ? memory : DEFAULT_MEMORY) + (size_t)o->buffers * o->buffer_bytes;
         if (p->remote != 0) {
                 eo.rx_slots = o->places + VERBS_SPARE;
                 eo.rx_bytes = (size_t)eo.rx_slots * VERBS_BUFFER;

@@ -18,6 +18,6 @@
 #define AM_JOB_NAME    "UNET_AM_NAME"
 #define AM_JOB_MEET    "UNET_AM_MEET"
 #define AM_JOB_KEY     "UNET_AM_KEY"
-#define AM_JOB_MOST    128u             /* ranks: a socket for each pair, and a link of the endpoint */
+#define AM_JOB_MOST    128u /* ranks: a socket for each pair, and a link of the endpoint */
 
 #endif

@@ -1,10 +1,12 @@
 /*
- * Below: an endpoint's links as active messages use them, the only file of am/ that knows them from inside.
+ * Below: an endpoint's links as active messages use them, the only file of am/ that knows them from
+ * inside.
  *
- * Short messages go past unet_ep_send() and unet_ep_recv() to the provider (unet/ni.h): no descriptor is copied
- * twice and nothing is looked up that is known. Payload outside the descriptor is sent by
- * unet_ep_send(), which knows the names of sends. Arrivals are loans of the provider, whatever the endpoint's
- * options say, and are given back when their handler has run: the free queue is not used.
+ * Short messages go past unet_ep_send() and unet_ep_recv() to the provider (unet/ni.h): no
+ * descriptor is copied twice and nothing is looked up that is known. Payload outside the descriptor
+ * is sent by unet_ep_send(), which knows the names of sends. Arrivals are loans of the provider,
+ * whatever the endpoint's options say, and are given back when their handler has run: the free
+ * queue is not used.
  */
 #ifndef AM_LINK_H
 #define AM_LINK_H
@@ -17,17 +19,18 @@ struct am_peer;
 
 struct am_link {
         struct ep_link *l;
-        uint32_t at;                    /* its place in the endpoint */
-        struct am_peer *peer;           /* of an untagged link */
-        uint32_t npeers;                /* whose messages come by it */
-        bool dirty;                     /* something was sent or released since the last flush */
+        uint32_t at;          /* its place in the endpoint */
+        struct am_peer *peer; /* of an untagged link */
+        uint32_t npeers;      /* whose messages come by it */
+        bool dirty;           /* something was sent or released since the last flush */
 };
 
-struct am_image {                       /* a message's descriptor, with room for a tagged link's tag */
+struct am_image { /* a message's descriptor, with room for a tagged link's tag */
         uint32_t tag;
         uint8_t bytes[UNET_EP_INLINE];
 };
-static_assert(offsetof(struct am_image, bytes) == sizeof(struct link_tag), "the tag lies before the message");
+static_assert(offsetof(struct am_image, bytes) == sizeof(struct link_tag),
+              "the tag lies before the message");
 
 /* Hands a message without pieces to the provider. False: the queue is full, or the peer is gone. */
 static inline bool am_link_send(struct am_link *k, struct am_image *m, uint32_t len)
@@ -82,7 +85,8 @@ struct am_pieces {
         int n;
 };
 /* The pieces outside the descriptor; returns how long they are. */
-static inline uint64_t am_link_pieces(const struct am_link *k, const struct unet_rx *rx, struct am_pieces *p)
+static inline uint64_t am_link_pieces(const struct am_link *k, const struct unet_rx *rx,
+                                      struct am_pieces *p)
 {
         uint64_t total = rx->len;
 
@@ -92,14 +96,16 @@ static inline uint64_t am_link_pieces(const struct am_link *k, const struct unet
         p->ptr[p->n] = unet_mem_at(&k->l->l.rx_mem, rx->frame, rx->off, rx->len);
         p->len[p->n++] = rx->len;
         for (uint32_t i = 0; i < rx->nmore; i++) {
-                p->ptr[p->n] = unet_mem_at(&k->l->l.rx_mem, rx->frame, rx->more[i].off, rx->more[i].len);
+                p->ptr[p->n] =
+                        unet_mem_at(&k->l->l.rx_mem, rx->frame, rx->more[i].off, rx->more[i].len);
                 p->len[p->n++] = rx->more[i].len;
                 total += rx->more[i].len;
         }
         return total;
 }
 
-/* Whether the peer, or on a tagged link the channel's other end, has gone. What it sent before can still be taken. */
+/* Whether the peer, or on a tagged link the channel's other end, has gone. What it sent before can
+ * still be taken. */
 static inline bool am_link_gone(struct unet_ep *ep, struct am_link *k, uint32_t chan)
 {
         const struct ep_chan *c;

@@ -85,7 +85,8 @@ int am_address_of(int sock, bool peer, struct am_address *out)
 bool am_key_read(const char *text, uint8_t key[AM_KEY])
 {
         for (size_t i = 0; i < AM_KEY; i++) {
-                char two[3] = {text[2 * i], text[2 * i] != '\0' ? text[2 * i + 1] : '\0', '\0'}, *end;
+                char two[3] = {text[2 * i], text[2 * i] != '\0' ? text[2 * i + 1] : '\0', '\0'},
+                     *end;
                 key[i] = (uint8_t)strtoul(two, &end, 16);
                 if (end != two + 2)
                         return false;
@@ -159,7 +160,8 @@ static void let_in(struct am_door *d)
                 close(sock);
                 return;
         }
-        setsockopt(sock, SOL_SOCKET, SO_RCVLOWAT, &hello, sizeof hello);        /* readable with a whole hello, or at its end */
+        /* Readable with a whole hello, or at its end. */
+        setsockopt(sock, SOL_SOCKET, SO_RCVLOWAT, &hello, sizeof hello);
         d->who[d->n].sock = sock;
         d->who[d->n++].rank = AM_ANYONE;
 }
@@ -171,7 +173,8 @@ static bool hear(struct am_door *d, uint32_t i, const uint8_t key[AM_KEY])
 
         if (recv(d->who[i].sock, &h, sizeof h, MSG_PEEK | MSG_DONTWAIT) != sizeof h)
                 return false;
-        if (be32_get(h.magic) != HELLO_MAGIC || !same_key(h.key, key) || be32_get(h.rank) >= AM_JOB_MOST)
+        if (be32_get(h.magic) != HELLO_MAGIC || !same_key(h.key, key) ||
+            be32_get(h.rank) >= AM_JOB_MOST)
                 return false;
         d->who[i].rank = be32_get(h.rank);
         return true;
@@ -185,12 +188,14 @@ static int attend(struct am_door *d, const uint8_t key[AM_KEY], nstime until)
         int n;
 
         for (uint32_t i = 0; i < d->n; i++)
-                p[i] = (struct pollfd){.fd = d->who[i].rank == AM_ANYONE ? d->who[i].sock : -1, .events = POLLIN};
+                p[i] = (struct pollfd){.fd = d->who[i].rank == AM_ANYONE ? d->who[i].sock : -1,
+                                       .events = POLLIN};
         p[d->n] = (struct pollfd){.fd = d->fd, .events = POLLIN};
         n = poll(p, d->n + 1, (int)MIN(left / NS_PER_MS + 1, 1000));
         if (n < 0 && errno != EINTR)
                 return -errno;
-        for (uint32_t i = d->n; i-- > 0 && n > 0;)      /* from the last: those that go move the later ones */
+        for (uint32_t i = d->n;
+             i-- > 0 && n > 0;) /* from the last: those that go move the later ones */
                 if (p[i].revents != 0 && !hear(d, i, key)) {
                         close(d->who[i].sock);
                         forget(d, i);
@@ -208,14 +213,16 @@ static int plain(int sock)
         return sock;
 }
 
-int am_door_take(struct am_door *d, const uint8_t key[AM_KEY], uint32_t rank, nstime until, struct am_hello *hello)
+int am_door_take(struct am_door *d, const uint8_t key[AM_KEY], uint32_t rank, nstime until,
+                 struct am_hello *hello)
 {
         for (bool late = false;;) {
                 int err;
 
                 for (uint32_t i = 0; i < d->n; i++) {
                         int sock = d->who[i].sock;
-                        if (d->who[i].rank == AM_ANYONE || (rank != AM_ANYONE && d->who[i].rank != rank))
+                        if (d->who[i].rank == AM_ANYONE ||
+                            (rank != AM_ANYONE && d->who[i].rank != rank))
                                 continue;
                         forget(d, i);
                         if (recv(sock, hello, sizeof *hello, MSG_DONTWAIT) == sizeof *hello)
@@ -253,9 +260,11 @@ int am_receive_all(int sock, void *to, size_t len, nstime until)
 }
 
 /* `port`: of our door. */
-static int go_to(const struct am_meeting *m, const struct am_address *where, uint32_t port, nstime until)
+static int go_to(const struct am_meeting *m, const struct am_address *where, uint32_t port,
+                 nstime until)
 {
-        struct am_hello h = {.magic = be32_of(HELLO_MAGIC), .rank = be32_of(m->rank), .port = be32_of(port)};
+        struct am_hello h = {
+                .magic = be32_of(HELLO_MAGIC), .rank = be32_of(m->rank), .port = be32_of(port)};
         struct sockaddr_storage sa;
         socklen_t len = to_sockaddr(where, &sa);
         nstime left = MAX(until - clock_now(), NS_PER_MS);
@@ -266,7 +275,8 @@ static int go_to(const struct am_meeting *m, const struct am_address *where, uin
                 return -errno;
         memcpy(h.key, m->key, AM_KEY);
         setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
-        if (connect(sock, (struct sockaddr *)&sa, len) == 0 && send(sock, &h, sizeof h, MSG_NOSIGNAL) == sizeof h)
+        if (connect(sock, (struct sockaddr *)&sa, len) == 0 &&
+            send(sock, &h, sizeof h, MSG_NOSIGNAL) == sizeof h)
                 return plain(sock);
         err = errno == EINPROGRESS || errno == EAGAIN ? -ETIMEDOUT : -errno;
         close(sock);
@@ -297,7 +307,8 @@ static int own_address(const struct am_address *where, struct am_address *out)
 
         if (sock < 0)
                 return -errno;
-        err = connect(sock, (struct sockaddr *)&sa, len) != 0 ? -errno : am_address_of(sock, false, out);
+        err = connect(sock, (struct sockaddr *)&sa, len) != 0 ? -errno
+                                                              : am_address_of(sock, false, out);
         close(sock);
         return err;
 }
@@ -321,5 +332,6 @@ int am_meet_rank(struct am_meeting *m, uint32_t with, nstime until)
 {
         struct am_hello h;
 
-        return m->rank < with ? am_door_take(&m->door, m->key, with, until, &h) : go_to(m, &m->at[with], 0, until);
+        return m->rank < with ? am_door_take(&m->door, m->key, with, until, &h)
+                              : go_to(m, &m->at[with], 0, until);
 }

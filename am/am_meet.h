@@ -1,5 +1,6 @@
 /*
- * How ranks of several hosts meet: by TCP, at an address of the host where `unet am run --hosts` runs.
+ * How ranks of several hosts meet: by TCP, at an address of the host where `unet am run --hosts`
+ * runs.
  *
  *      rank                                            unet am run --hosts (tools/am_hosts.c)
  *        opens a door of its own
@@ -10,8 +11,9 @@
  *     connects to 2's door, says its hello  ------>   takes rank 5's hello, whoever else came first
  *     the socket is unet_verbs_over()'s               and so is this end
  *
- * A hello bears the job's key, 128 random bits that ranks get in their environment. Who does not know it is
- * shut out, and holds nobody up: a door waits for all who came at once, and lets the oldest without a hello go for a new one.
+ * A hello bears the job's key, 128 random bits that ranks get in their environment. Who does not
+ * know it is shut out, and holds nobody up: a door waits for all who came at once, and lets the
+ * oldest without a hello go for a new one.
  */
 #ifndef AM_MEET_H
 #define AM_MEET_H
@@ -25,16 +27,16 @@
 #define AM_KEY    16u
 #define AM_ANYONE UINT32_MAX
 
-struct am_hello {                       /* on the wire */
+struct am_hello { /* on the wire */
         be32 magic, rank;
-        be32 port;                      /* of the rank's door; to another rank: 0 */
+        be32 port; /* of the rank's door; to another rank: 0 */
         be32 zero;
         uint8_t key[AM_KEY];
 };
 static_assert(sizeof(struct am_hello) == 32, "the same in every build");
 
-struct am_address {                     /* on the wire: a door */
-        ip_addr addr;                   /* IPv4: mapped */
+struct am_address {   /* on the wire: a door */
+        ip_addr addr; /* IPv4: mapped */
         be32 port, zero;
 };
 static_assert(sizeof(struct am_address) == 24, "the same in every build");
@@ -44,7 +46,11 @@ static_assert(sizeof(struct am_address) == 24, "the same in every build");
 struct am_door {
         int fd;
         uint32_t n;
-        struct { int sock; uint32_t rank; } who[AM_KNOCKERS];   /* came and not taken; AM_ANYONE: has not said its hello */
+        /* Came and not taken; AM_ANYONE: has not said its hello. */
+        struct {
+                int sock;
+                uint32_t rank;
+        } who[AM_KNOCKERS];
 };
 
 /* "ADDRESS PORT", numeric. -EINVAL. */
@@ -58,8 +64,10 @@ void am_key_write(const uint8_t key[AM_KEY], char text[2 * AM_KEY + 1]);
 
 /* Listens at the address, on a port of the system's choice. */
 int am_door_open(struct am_door *d, const struct am_address *at);
-/* The next socket whose hello has the key and is of the rank (AM_ANYONE), its hello read. -ETIMEDOUT. */
-int am_door_take(struct am_door *d, const uint8_t key[AM_KEY], uint32_t rank, nstime until, struct am_hello *hello);
+/* The next socket whose hello has the key and is of the rank (AM_ANYONE), its hello
+ * read. -ETIMEDOUT. */
+int am_door_take(struct am_door *d, const uint8_t key[AM_KEY], uint32_t rank, nstime until,
+                 struct am_hello *hello);
 void am_door_close(struct am_door *d);
 
 /* A rank's part. */

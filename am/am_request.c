@@ -73,7 +73,8 @@ static int request(struct am_peer *p, unsigned flags, const struct am_msg *m)
         return sent_request(p);
 }
 
-static inline int check_request(const struct uam *am, const struct am_peer *p, unsigned id, int nargs)
+static inline int check_request(const struct uam *am, const struct am_peer *p, unsigned id,
+                                int nargs)
 {
         if (unlikely(am->token.peer != NULL))
                 return -EDEADLK;
@@ -82,7 +83,8 @@ static inline int check_request(const struct uam *am, const struct am_peer *p, u
         return 0;
 }
 
-int uam_request_short(struct uam *am, uint32_t rank, unsigned id, unsigned flags, const uam_arg *arg, int nargs)
+int uam_request_short(struct uam *am, uint32_t rank, unsigned id, unsigned flags,
+                      const uam_arg *arg, int nargs)
 {
         struct am_peer *p = peer_of(am, rank);
         int err = check_request(am, p, id, nargs);
@@ -92,16 +94,22 @@ int uam_request_short(struct uam *am, uint32_t rank, unsigned id, unsigned flags
         receive_first(am);
         if (likely(p->err == 0 && !window_full(p) && am_send_short(p, AM_REQ, id, arg, nargs) == 0))
                 return sent_request(p);
-        return request(p, flags, &(struct am_msg){.kind = AM_REQ, .id = (uint8_t)id, .nargs = nargs, .arg = arg});
+        return request(
+                p, flags,
+                &(struct am_msg){.kind = AM_REQ, .id = (uint8_t)id, .nargs = nargs, .arg = arg});
 }
 
-int uam_request_medium(struct uam *am, uint32_t rank, unsigned id, unsigned flags, const void *data, size_t len,
-                       const uam_arg *arg, int nargs)
+int uam_request_medium(struct uam *am, uint32_t rank, unsigned id, unsigned flags, const void *data,
+                       size_t len, const uam_arg *arg, int nargs)
 {
         struct am_peer *p = peer_of(am, rank);
         int err = check_request(am, p, id, nargs);
-        struct am_msg m = {
-                .kind = AM_REQ, .cat = AM_CAT_MEDIUM, .id = (uint8_t)id, .nargs = nargs, .arg = arg, .data = data};
+        struct am_msg m = {.kind = AM_REQ,
+                           .cat = AM_CAT_MEDIUM,
+                           .id = (uint8_t)id,
+                           .nargs = nargs,
+                           .arg = arg,
+                           .data = data};
 
         if (err != 0)
                 return err;
@@ -122,7 +130,8 @@ static uint32_t piece_len(const struct am_peer *p, const struct am_msg *m, size_
 }
 
 /* All pieces carry the handler and its arguments; the last runs it. */
-static int request_long(struct am_peer *p, unsigned flags, struct am_msg *m, const void *data, size_t len)
+static int request_long(struct am_peer *p, unsigned flags, struct am_msg *m, const void *data,
+                        size_t len)
 {
         const uint8_t *from = data, *end = from + len;
         int err;
@@ -146,28 +155,36 @@ static int request_long(struct am_peer *p, unsigned flags, struct am_msg *m, con
         return err;
 }
 
-int uam_request_long(struct uam *am, uint32_t rank, unsigned id, unsigned flags, const void *data, size_t len,
-                     uint64_t off, struct uam_event *event, const uam_arg *arg, int nargs)
+int uam_request_long(struct uam *am, uint32_t rank, unsigned id, unsigned flags, const void *data,
+                     size_t len, uint64_t off, struct uam_event *event, const uam_arg *arg,
+                     int nargs)
 {
         struct am_peer *p = peer_of(am, rank);
         int err = check_request(am, p, id, nargs);
-        struct am_msg m = {.kind = AM_REQ, .cat = AM_CAT_LONG, .id = (uint8_t)id, .nargs = nargs, .arg = arg,
-                           .off = off, .event = event};
+        struct am_msg m = {.kind = AM_REQ,
+                           .cat = AM_CAT_LONG,
+                           .id = (uint8_t)id,
+                           .nargs = nargs,
+                           .arg = arg,
+                           .off = off,
+                           .event = event};
 
         return err != 0 ? err : request_long(p, flags, &m, data, len);
 }
 
-int am_request_long(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len, uint64_t off,
-                    struct uam_event *event)
+int am_request_long(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len,
+                    uint64_t off, struct uam_event *event)
 {
         struct am_peer *p = peer_of(am, rank);
         int err = check_request(am, p, 0, 0);
-        struct am_msg m = {.kind = AM_REQ, .cat = AM_CAT_LONG, .id = (uint8_t)id, .off = off, .event = event};
+        struct am_msg m = {
+                .kind = AM_REQ, .cat = AM_CAT_LONG, .id = (uint8_t)id, .off = off, .event = event};
 
         return err != 0 ? err : request_long(p, 0, &m, data, len);
 }
 
-int uam_put(struct uam *am, uint32_t rank, uint64_t off, const void *data, size_t len, struct uam_event *event)
+int uam_put(struct uam *am, uint32_t rank, uint64_t off, const void *data, size_t len,
+            struct uam_event *event)
 {
         return am_request_long(am, rank, AM_ID_NONE, data, len, off, event);
 }
@@ -176,17 +193,24 @@ int am_request_own(struct uam *am, uint32_t rank, unsigned id, const uam_arg *ar
 {
         struct am_peer *p = peer_of(am, rank);
         int err = check_request(am, p, 0, nargs);
-        const struct am_msg m = {.kind = AM_REQ, .cat = AM_CAT_SHORT, .id = (uint8_t)id, .nargs = nargs, .arg = arg};
+        const struct am_msg m = {
+                .kind = AM_REQ, .cat = AM_CAT_SHORT, .id = (uint8_t)id, .nargs = nargs, .arg = arg};
 
         return err != 0 ? err : request(p, 0, &m);
 }
 
-int am_request_data(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len, const uam_arg *arg, int nargs)
+int am_request_data(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len,
+                    const uam_arg *arg, int nargs)
 {
         struct am_peer *p = peer_of(am, rank);
         int err = check_request(am, p, 0, nargs);
-        const struct am_msg m = {.kind = AM_REQ, .cat = AM_CAT_MEDIUM, .id = (uint8_t)id, .nargs = nargs, .arg = arg,
-                                 .data = data, .len = (uint32_t)len};
+        const struct am_msg m = {.kind = AM_REQ,
+                                 .cat = AM_CAT_MEDIUM,
+                                 .id = (uint8_t)id,
+                                 .nargs = nargs,
+                                 .arg = arg,
+                                 .data = data,
+                                 .len = (uint32_t)len};
 
         return err != 0 ? err : request(p, 0, &m);
 }
@@ -195,7 +219,8 @@ int am_request_data(struct uam *am, uint32_t rank, unsigned id, const void *data
 
 static inline int check_reply(struct uam_token *t, unsigned id, int nargs)
 {
-        if (unlikely(t == NULL || t->peer == NULL || nargs < 0 || nargs > UAM_ARGS || id >= UAM_HANDLERS))
+        if (unlikely(t == NULL || t->peer == NULL || nargs < 0 || nargs > UAM_ARGS ||
+                     id >= UAM_HANDLERS))
                 return -EINVAL;
         if (unlikely(t->kind != AM_REQ))
                 return -EPERM;
@@ -234,7 +259,9 @@ int uam_reply_short(struct uam_token *token, unsigned id, const uam_arg *arg, in
 {
         int err = check_reply(token, id, nargs);
 
-        return unlikely(err != 0) ? err : replied(token, am_send_short(token->peer, AM_REP, id, arg, nargs));
+        return unlikely(err != 0)
+                       ? err
+                       : replied(token, am_send_short(token->peer, AM_REP, id, arg, nargs));
 }
 
 static int reply_data(struct uam_token *token, struct am_msg *m, const void *data, size_t len)
@@ -250,18 +277,29 @@ static int reply_data(struct uam_token *token, struct am_msg *m, const void *dat
         return am_reply(token, m);
 }
 
-int uam_reply_medium(struct uam_token *token, unsigned id, const void *data, size_t len, const uam_arg *arg, int nargs)
+int uam_reply_medium(struct uam_token *token, unsigned id, const void *data, size_t len,
+                     const uam_arg *arg, int nargs)
 {
-        struct am_msg m = {.kind = AM_REP, .cat = AM_CAT_MEDIUM, .id = (uint8_t)id, .nargs = nargs, .arg = arg};
+        struct am_msg m = {.kind = AM_REP,
+                           .cat = AM_CAT_MEDIUM,
+                           .id = (uint8_t)id,
+                           .nargs = nargs,
+                           .arg = arg};
 
         return reply_data(token, &m, data, len);
 }
 
-int uam_reply_long(struct uam_token *token, unsigned id, const void *data, size_t len, uint64_t off, const uam_arg *arg,
-                   int nargs)
+int uam_reply_long(struct uam_token *token, unsigned id, const void *data, size_t len, uint64_t off,
+                   const uam_arg *arg, int nargs)
 {
-        struct am_msg m = {.kind = AM_REP, .cat = AM_CAT_LONG, .id = (uint8_t)id, .nargs = nargs, .arg = arg,
-                           .flags = AM_F_LAST, .off = off, .total = len};
+        struct am_msg m = {.kind = AM_REP,
+                           .cat = AM_CAT_LONG,
+                           .id = (uint8_t)id,
+                           .nargs = nargs,
+                           .arg = arg,
+                           .flags = AM_F_LAST,
+                           .off = off,
+                           .total = len};
 
         return reply_data(token, &m, data, len);
 }

@@ -85,7 +85,8 @@ bool am_lendable(const struct uam *am, const void *p, size_t len)
 size_t am_max_lent(const struct am_peer *p, enum am_cat cat, int nargs)
 {
         const struct ep_link *l = p->link->l;
-        uint32_t head = am_wire_args_len(cat, nargs) + (l->l.tagged ? (uint32_t)sizeof(struct link_tag) : 0);
+        uint32_t head = am_wire_args_len(cat, nargs) +
+                        (l->l.tagged ? (uint32_t)sizeof(struct link_tag) : 0);
 
         return l->l.ch->caps.mtu - head;
 }
@@ -96,11 +97,12 @@ size_t am_max_payload(const struct am_peer *p, enum am_cat cat, int nargs)
 }
 
 /* Header and arguments, with what is acknowledged now. Returns the length. */
-static inline uint32_t compose(const struct am_peer *p, const struct am_msg *m, uint16_t seq, struct am_image *img)
+static inline uint32_t compose(const struct am_peer *p, const struct am_msg *m, uint16_t seq,
+                               struct am_image *img)
 {
         const uint64_t head[AM_HDR / 8] = {
-                (AM_VERSION << 4 | m->kind) | (uint32_t)(m->nargs << 2 | m->cat) << 8 | (uint32_t)m->id << 16 |
-                        (uint64_t)m->flags << 24 | (uint64_t)seq << 32,
+                (AM_VERSION << 4 | m->kind) | (uint32_t)(m->nargs << 2 | m->cat) << 8 |
+                        (uint32_t)m->id << 16 | (uint64_t)m->flags << 24 | (uint64_t)seq << 32,
                 (uint64_t)p->am->o.job << 32,
                 p->am->o.rank | (uint64_t)m->len << 32,
         };
@@ -142,7 +144,8 @@ static inline void set_acks(struct am_peer *p, struct am_image *img)
         p->rx[AM_SEQ_REP].told = p->rx[AM_SEQ_REP].nxt;
 }
 
-static void set_sum(const struct uam *am, struct am_image *img, uint32_t len, const struct unet_frag *frag)
+static void set_sum(const struct uam *am, struct am_image *img, uint32_t len,
+                    const struct unet_frag *frag)
 {
         uint16_t zero = 0;
         uint32_t sum;
@@ -168,7 +171,8 @@ static inline bool transmit_short(struct am_peer *p, struct am_image *img, uint3
 
 static bool transmit_slot(struct am_peer *p, struct am_slot *k)
 {
-        struct unet_send msg = {.chan = p->chan, .inl_len = (uint16_t)k->len, .nfrags = 1, .inl = k->m.bytes};
+        struct unet_send msg = {
+                .chan = p->chan, .inl_len = (uint16_t)k->len, .nfrags = 1, .inl = k->m.bytes};
 
         if (k->frag.len == 0)
                 return transmit_short(p, &k->m, k->len);
@@ -214,9 +218,9 @@ void am_repeat(struct am_peer *p, enum am_seq s, uint16_t from, uint16_t to, uin
         for (; from != to; from++) {
                 struct am_slot *k = &p->am->slots[x->slot[from & p->am->mask]];
                 if (k->frag.len != 0 && !k->injected)
-                        continue;       /* it still waits in the send queue */
+                        continue; /* it still waits in the send queue */
                 k->m.bytes[offsetof(struct am_hdr, flags)] |= flags;
-                p->rtt_at = 0;          /* Karn's rule: RFC 6298 §3 */
+                p->rtt_at = 0; /* Karn's rule: RFC 6298 §3 */
                 am_count(p->am, UAM_STAT_REPEATED);
                 if (!transmit_slot(p, k))
                         return;
@@ -252,7 +256,7 @@ static inline int send_unkept(struct am_peer *p, struct am_tx *x, const struct a
                 memcpy(img.bytes + len, m->data, m->len);
         if (unlikely(!transmit_short(p, &img, len + m->len)))
                 return -EAGAIN;
-        x->sent = ++x->nxt;             /* its slot is 0 since the number before it there was acknowledged */
+        x->sent = ++x->nxt; /* its slot is 0 since the number before it there was acknowledged */
         return 0;
 }
 
@@ -291,7 +295,7 @@ static int send_kept(struct am_peer *p, struct am_tx *x, const struct am_msg *m,
                 return -EAGAIN;
         }
         if (p->lossless && m->event == NULL) {
-                x->sent = ++x->nxt;     /* it waits for nothing but to be injected */
+                x->sent = ++x->nxt; /* it waits for nothing but to be injected */
                 slot_done(p->am, i);
                 return 0;
         }
@@ -312,11 +316,12 @@ int am_send_short(struct am_peer *p, enum am_kind kind, unsigned id, const uam_a
         uint32_t at = AM_HDR;
 
         if (unlikely(!p->lossless || p->csum)) {
-                const struct am_msg m = {.kind = kind, .id = (uint8_t)id, .nargs = nargs, .arg = arg};
+                const struct am_msg m = {
+                        .kind = kind, .id = (uint8_t)id, .nargs = nargs, .arg = arg};
                 return am_send(p, &m);
         }
-        head[0] = (AM_VERSION << 4 | kind) | (uint32_t)nargs << 10 | id << 16 | (uint64_t)x->nxt << 32 |
-                  (uint64_t)p->rx[AM_SEQ_REQ].nxt << 48;
+        head[0] = (AM_VERSION << 4 | kind) | (uint32_t)nargs << 10 | id << 16 |
+                  (uint64_t)x->nxt << 32 | (uint64_t)p->rx[AM_SEQ_REQ].nxt << 48;
         head[1] = p->rx[AM_SEQ_REP].nxt | (uint64_t)p->am->o.job << 32;
         img.tag = p->tag;
         memcpy(img.bytes, head, sizeof head);
@@ -380,8 +385,8 @@ void am_acked(struct am_peer *p, enum am_seq s, uint16_t ack)
         struct am_tx *x = &p->tx[s];
 
         if (unlikely((uint16_t)(ack - x->una) > (uint16_t)(x->sent - x->una)))
-                return;                 /* an old one, overtaken; or a lie, which harms who tells it */
-        if (x->kept == 0) {             /* lossless */
+                return;     /* an old one, overtaken; or a lie, which harms who tells it */
+        if (x->kept == 0) { /* lossless */
                 x->una = ack;
                 return;
         }

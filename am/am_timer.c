@@ -1,18 +1,20 @@
 /*
  * Retransmission timers, dead peers, sleeping. Over lossless channels nothing of this runs.
  *
- * The clock is read by am_tick() alone, and for one message in AM_RTT_EVERY: the timer of a peer starts at the first tick that finds
- * something unacknowledged.
+ * The clock is read by am_tick() alone, and for one message in AM_RTT_EVERY: the timer of a peer
+ * starts at the first tick that finds something unacknowledged.
  */
 #include <errno.h>
 
 #include "am/am_int.h"
 #include "base/clock.h"
 
-#define RTO_FIRST (20 * NS_PER_MS)      /* before the first sample. RFC 6298 §2.1 has 1 s, for the Internet */
-#define RTO_MAX   NS_PER_S              /* RFC 6298 §2.5: may be bounded; a peer that was stopped is back soon after it goes on */
-#define SLEEP_MAX (100 * NS_PER_MS)     /* between two looks for hung-up peers */
-#define PAUSE_POLLS 256u                /* polls in vain before uam_pause() sleeps */
+/* Before the first sample. RFC 6298 §2.1 has 1 s, for the Internet. */
+#define RTO_FIRST (20 * NS_PER_MS)
+/* RFC 6298 §2.5: may be bounded; a peer that was stopped is back soon after it goes on. */
+#define RTO_MAX     NS_PER_S
+#define SLEEP_MAX   (100 * NS_PER_MS) /* between two looks for hung-up peers */
+#define PAUSE_POLLS 256u              /* polls in vain before uam_pause() sleeps */
 
 static nstime now_of(const struct uam *am)
 {
@@ -21,7 +23,8 @@ static nstime now_of(const struct uam *am)
 
 static bool unacked(const struct am_peer *p)
 {
-        return p->tx[AM_SEQ_REQ].una != p->tx[AM_SEQ_REQ].nxt || p->tx[AM_SEQ_REP].una != p->tx[AM_SEQ_REP].nxt;
+        return p->tx[AM_SEQ_REQ].una != p->tx[AM_SEQ_REQ].nxt ||
+               p->tx[AM_SEQ_REP].una != p->tx[AM_SEQ_REP].nxt;
 }
 
 /* ---- measuring (RFC 6298 §2) ---- */
@@ -55,7 +58,8 @@ void am_start_timer(struct am_peer *p)
                 p->next_timed = p->am->timed;
                 p->am->timed = p;
         }
-        if (p->rtt_at == 0 && x->sent == x->nxt && x->una != x->nxt && p->rtt_skip++ % AM_RTT_EVERY == 0) {
+        if (p->rtt_at == 0 && x->sent == x->nxt && x->una != x->nxt &&
+            p->rtt_skip++ % AM_RTT_EVERY == 0) {
                 p->rtt_seq = (uint16_t)(x->nxt - 1);
                 p->rtt_at = now_of(p->am);
         }
@@ -86,7 +90,7 @@ static void expire(struct am_peer *p, nstime now)
                 am_repeat(p, (enum am_seq)s, x->una, (uint16_t)(x->una + 1), AM_F_ACK);
         }
         am_link_flush(p->link);
-        p->rto = MIN(p->rto * 2, RTO_MAX);      /* RFC 6298 §5.5 */
+        p->rto = MIN(p->rto * 2, RTO_MAX); /* RFC 6298 §5.5 */
         p->deadline = now + p->rto;
 }
 
@@ -153,7 +157,8 @@ static int sleep_until(struct uam *am, nstime until)
 
 int uam_wait(struct uam *am, int64_t timeout)
 {
-        nstime now = now_of(am), until = timeout < 0 || timeout > NSTIME_NEVER - now ? NSTIME_NEVER : now + timeout;
+        nstime now = now_of(am),
+               until = timeout < 0 || timeout > NSTIME_NEVER - now ? NSTIME_NEVER : now + timeout;
         uint64_t ends = am->ends;
         int n, err = 0;
 
@@ -189,7 +194,8 @@ static bool flushed(const struct uam *am, uint32_t rank)
 {
         for (uint32_t r = 0; r < am->o.ranks; r++) {
                 const struct am_peer *p = am->peer[r];
-                if ((rank == UAM_ALL || rank == r) && p != NULL && p->tx[AM_SEQ_REQ].una != p->tx[AM_SEQ_REQ].nxt)
+                if ((rank == UAM_ALL || rank == r) && p != NULL &&
+                    p->tx[AM_SEQ_REQ].una != p->tx[AM_SEQ_REQ].nxt)
                         return false;
         }
         return true;
@@ -197,12 +203,14 @@ static bool flushed(const struct uam *am, uint32_t rank)
 
 static int lost_one(const struct uam *am, uint32_t rank)
 {
-        return rank < am->o.ranks && am->peer[rank] != NULL && am->peer[rank]->err != 0 ? -EPIPE : 0;
+        return rank < am->o.ranks && am->peer[rank] != NULL && am->peer[rank]->err != 0 ? -EPIPE
+                                                                                        : 0;
 }
 
 int uam_flush(struct uam *am, uint32_t rank, int64_t timeout)
 {
-        nstime now = now_of(am), until = timeout < 0 || timeout > NSTIME_NEVER - now ? NSTIME_NEVER : now + timeout;
+        nstime now = now_of(am),
+               until = timeout < 0 || timeout > NSTIME_NEVER - now ? NSTIME_NEVER : now + timeout;
 
         if (am->token.peer != NULL)
                 return -EDEADLK;

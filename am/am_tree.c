@@ -1,9 +1,9 @@
 /*
  * Collective calls, over requests of the library's own.
  *
- * Each message carries the number of its call, which all ranks count alike, and a step. A rank may be ahead of
- * another: what comes early waits in the mailbox. Every TREE_SYNC calls there is a barrier more, so that nobody is ahead by much
- * and the mailbox stays small.
+ * Each message carries the number of its call, which all ranks count alike, and a step. A rank may
+ * be ahead of another: what comes early waits in the mailbox. Every TREE_SYNC calls there is a
+ * barrier more, so that nobody is ahead by much and the mailbox stays small.
  *
  *      barrier, scan: dissemination (Hensgen, Finkel, Manber 1988), step k with the ranks 2^k away
  *      broadcast, reduce: binomial trees
@@ -14,7 +14,8 @@
 #include "am/am_int.h"
 
 #define TREE_SYNC 64u
-#define FAILED    UINT64_MAX            /* a step: the sender's collective calls have failed, and so will everybody's */
+/* A step: the sender's collective calls have failed, and so will everybody's. */
+#define FAILED UINT64_MAX
 
 struct letter {
         struct letter *next;
@@ -29,7 +30,8 @@ struct am_tree {
         bool failed, no_memory;
 };
 
-static void on_letter(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_letter(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                      void *ctx)
 {
         struct am_tree *tree = t->peer->am->tree;
         struct letter *l;
@@ -39,17 +41,21 @@ static void on_letter(struct uam_token *t, const uam_arg *arg, int nargs, void *
                 return;
         }
         if (nargs != 2 || (int64_t)(arg[0] - tree->call) > (int64_t)(2 * TREE_SYNC)) {
-                am_cut_off(t->peer, -EPROTO);   /* nobody can be ahead so far */
+                am_cut_off(t->peer, -EPROTO); /* nobody can be ahead so far */
                 return;
         }
         if ((int64_t)(arg[0] - tree->call) < 0)
-                return;                 /* of a call that failed here */
+                return; /* of a call that failed here */
         l = malloc(sizeof *l + len);
         if (l == NULL) {
                 tree->no_memory = true;
                 return;
         }
-        *l = (struct letter){.next = tree->box, .call = arg[0], .step = arg[1], .from = t->peer->rank, .len = (uint32_t)len};
+        *l = (struct letter){.next = tree->box,
+                             .call = arg[0],
+                             .step = arg[1],
+                             .from = t->peer->rank,
+                             .len = (uint32_t)len};
         if (len != 0)
                 memcpy(l->data, data, len);
         tree->box = l;
@@ -85,7 +91,8 @@ static struct letter **find(struct am_tree *tree, uint32_t from, uint64_t step)
 {
         struct letter **at = &tree->box;
 
-        while (*at != NULL && ((*at)->call != tree->call || (*at)->step != step || (*at)->from != from))
+        while (*at != NULL &&
+               ((*at)->call != tree->call || (*at)->step != step || (*at)->from != from))
                 at = &(*at)->next;
         return at;
 }
@@ -131,7 +138,7 @@ static int take(struct uam *am, uint32_t from, uint64_t step, void *data, size_t
         if (l->len == len)
                 memcpy(data, l->data, len);
         else
-                err = -EINVAL;          /* the ranks did not make the same calls */
+                err = -EINVAL; /* the ranks did not make the same calls */
         free(l);
         return err;
 }
@@ -168,7 +175,8 @@ int uam_barrier(struct uam *am)
         return err != 0 ? err : disseminate(am);
 }
 
-/* Down the binomial tree whose root is rank 0 of `me`'s counting: from me without its lowest bit, to me with each bit below it. */
+/* Down the binomial tree whose root is rank 0 of `me`'s counting: from me without its lowest bit,
+ * to me with each bit below it. */
 static int down(struct uam *am, uint32_t root, uint64_t step, void *data, size_t len)
 {
         uint32_t n = am->o.ranks, me = (am->o.rank + n - root) % n, bit = 1;
@@ -273,7 +281,8 @@ static int scan(struct uam *am, enum uam_op op, combine_fn *combine, union value
 
 static bool is_op(enum uam_op op, bool bits)
 {
-        return op == UAM_ADD || op == UAM_MUL || op == UAM_MIN || op == UAM_MAX || (bits && op <= UAM_XOR);
+        return op == UAM_ADD || op == UAM_MUL || op == UAM_MIN || op == UAM_MAX ||
+               (bits && op <= UAM_XOR);
 }
 
 int uam_reduce_i64(struct uam *am, enum uam_op op, int64_t value, int64_t *out)

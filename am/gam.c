@@ -1,8 +1,10 @@
 /*
- * GAM 1.1 over <unet/am.h>: handlers are offsets from the program's begin, remote addresses offsets into its data.
+ * GAM 1.1 over <unet/am.h>: handlers are offsets from the program's begin, remote addresses offsets
+ * into its data.
  *
- * What comes from a peer is checked as far as it can be: a handler lies in the program's text, a store in its data. That it is the
- * begin of a function nobody can know; the nodes of a job trust each other so far.
+ * What comes from a peer is checked as far as it can be: a handler lies in the program's text, a
+ * store in its data. That it is the begin of a function nobody can know; the nodes of a job trust
+ * each other so far.
  */
 #include <unet/gam.h>
 
@@ -27,14 +29,15 @@ struct get {
 static struct {
         struct uam *am;
         struct gam_image image;
-        struct uam_token *token;        /* of the handler that runs */
+        struct uam_token *token; /* of the handler that runs */
         struct get *gets;
 } gam;
 
 static int done(int err, const char *what)
 {
         if (err != 0)
-                fprintf(stderr, "gam: node %d: %s: %s\n", gam.am != NULL ? gam_rank() : 0, what, strerror(-err));
+                fprintf(stderr, "gam: node %d: %s: %s\n", gam.am != NULL ? gam_rank() : 0, what,
+                        strerror(-err));
         return err == 0 ? 0 : -1;
 }
 
@@ -48,7 +51,9 @@ static uam_arg to_offset(gam_fn fn)
 /* NULL: not in the text. */
 static gam_fn to_function(uam_arg off)
 {
-        return off < (uam_arg)(gam.image.text_end - gam.image.text) ? (gam_fn)((uintptr_t)gam.image.text + off) : NULL;
+        return off < (uam_arg)(gam.image.text_end - gam.image.text)
+                       ? (gam_fn)((uintptr_t)gam.image.text + off)
+                       : NULL;
 }
 
 static void call(gam_fn fn, vnn_t src, const uam_arg *a, int n)
@@ -71,7 +76,8 @@ static void call(gam_fn fn, vnn_t src, const uam_arg *a, int n)
         }
 }
 
-static void on_message(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_message(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                       void *ctx)
 {
         gam_fn fn = nargs >= 1 && nargs <= 5 ? to_function(arg[0]) : NULL;
 
@@ -84,7 +90,8 @@ static void on_message(struct uam_token *t, const uam_arg *arg, int nargs, void 
         gam.token = NULL;
 }
 
-static void on_store(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_store(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                     void *ctx)
 {
         handler_mem_t fn = nargs == 2 && arg[0] != 0 ? (handler_mem_t)to_function(arg[0]) : NULL;
 
@@ -163,7 +170,7 @@ static void run_gets(void)
                 if (g->fn != NULL)
                         g->fn(g->dest, g->lva, g->nbytes, g->arg);
                 free(g);
-                at = &gam.gets;         /* the handler may have begun others */
+                at = &gam.gets; /* the handler may have begun others */
         }
 }
 
@@ -184,7 +191,9 @@ int gam_send(int is_reply, vnn_t dest, gam_fn fn, int nargs, long a0, long a1, l
         const uam_arg arg[5] = {to_offset(fn), (uam_arg)a0, (uam_arg)a1, (uam_arg)a2, (uam_arg)a3};
 
         if (!is_reply)
-                return done(uam_request_short(gam.am, (uint32_t)dest, ID_REQUEST, 0, arg, nargs + 1), "am_request");
+                return done(
+                        uam_request_short(gam.am, (uint32_t)dest, ID_REQUEST, 0, arg, nargs + 1),
+                        "am_request");
         if (gam.token == NULL || (uint32_t)dest != uam_token_rank(gam.token))
                 return done(-EINVAL, "am_reply");
         return done(uam_reply_short(gam.token, ID_REPLY, arg, nargs + 1), "am_reply");
@@ -193,7 +202,8 @@ int gam_send(int is_reply, vnn_t dest, gam_fn fn, int nargs, long a0, long a1, l
 /* A static object's place in the data; -EFAULT: it is none. */
 static int to_place(const void *rva, int nbytes, uint64_t *off)
 {
-        uintptr_t at = (uintptr_t)rva, from = (uintptr_t)gam.image.data, to = (uintptr_t)gam.image.data_end;
+        uintptr_t at = (uintptr_t)rva, from = (uintptr_t)gam.image.data,
+                  to = (uintptr_t)gam.image.data_end;
 
         if (nbytes < 0 || at < from || at > to || (size_t)nbytes > to - at)
                 return -EFAULT;
@@ -208,7 +218,8 @@ int gam_store(vnn_t dest, const void *lva, void *rva, int nbytes, handler_mem_t 
         int err = to_place(rva, nbytes, &off);
 
         if (err == 0)
-                err = uam_request_long(gam.am, (uint32_t)dest, ID_STORE, 0, lva, (size_t)nbytes, off, NULL, a, 2);
+                err = uam_request_long(gam.am, (uint32_t)dest, ID_STORE, 0, lva, (size_t)nbytes,
+                                       off, NULL, a, 2);
         return done(err, "am_store");
 }
 
@@ -222,7 +233,8 @@ int gam_get(vnn_t dest, void *rva, void *lva, int nbytes, handler_mem_t fn, void
                 free(g);
                 return done(err, "am_get");
         }
-        *g = (struct get){.next = gam.gets, .dest = dest, .lva = lva, .arg = arg, .nbytes = nbytes, .fn = fn};
+        *g = (struct get){
+                .next = gam.gets, .dest = dest, .lva = lva, .arg = arg, .nbytes = nbytes, .fn = fn};
         gam.gets = g;
         return done(uam_get(gam.am, (uint32_t)dest, off, lva, (size_t)nbytes, &g->event), "am_get");
 }

@@ -1,5 +1,6 @@
 /*
- * Split-C over active messages. A processor's heap is its endpoint's transmit part, so that bulk data leaves it without a copy.
+ * Split-C over active messages. A processor's heap is its endpoint's transmit part, so that bulk
+ * data leaves it without a copy.
  *
  *      read, get     uam_get()                     put, write    uam_put() with an event
  *      store         a long message whose handler counts the bytes here
@@ -24,9 +25,9 @@ static struct {
         uint8_t *heap;
         size_t bytes;
         uint64_t used;
-        struct uam_event open;          /* gets and puts since the last sync */
-        uint32_t phase;                 /* calls of sc_all_store_sync(); others may be one ahead */
-        uint64_t stored[2];             /* bytes that others stored here in a phase, not waited for yet */
+        struct uam_event open; /* gets and puts since the last sync */
+        uint32_t phase;        /* calls of sc_all_store_sync(); others may be one ahead */
+        uint64_t stored[2];    /* bytes that others stored here in a phase, not waited for yet */
         bool was_there;
         int64_t was;
 } sc;
@@ -36,18 +37,21 @@ static void must(int err, const char *what)
         if (err == 0)
                 return;
         fflush(stdout);
-        fprintf(stderr, "split-c: processor %u: %s: %s\n", sc.am != NULL ? uam_rank(sc.am) : 0, what, strerror(-err));
+        fprintf(stderr, "split-c: processor %u: %s: %s\n", sc.am != NULL ? uam_rank(sc.am) : 0,
+                what, strerror(-err));
         exit(1);
 }
 
 /* ---- handlers ---- */
 
-static void on_store(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_store(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                     void *ctx)
 {
         *(uint64_t *)ctx += len;
 }
 
-static void on_was(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_was(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                   void *ctx)
 {
         sc.was = (int64_t)arg[0];
         sc.was_there = true;
@@ -58,7 +62,10 @@ static int64_t apply(enum atomic op, uint64_t off, int64_t a, int64_t b)
         int64_t was, now;
 
         memcpy(&was, sc.heap + off, sizeof was);
-        now = op == FETCH_ADD ? (int64_t)((uint64_t)was + (uint64_t)a) : op == FETCH_MIN ? MIN(was, a) : was == a ? b : was;
+        now = op == FETCH_ADD   ? (int64_t)((uint64_t)was + (uint64_t)a)
+              : op == FETCH_MIN ? MIN(was, a)
+              : was == a        ? b
+                                : was;
         memcpy(sc.heap + off, &now, sizeof now);
         return was;
 }
@@ -68,7 +75,8 @@ static bool in_heap(uint64_t off, size_t n)
         return off <= sc.bytes && n <= sc.bytes - off;
 }
 
-static void on_atomic(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_atomic(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                      void *ctx)
 {
         uam_arg was;
 
@@ -98,7 +106,8 @@ void sc_init(size_t heap)
         sc.heap = uam_memory(sc.am, &sc.bytes);
         sc.used = 0;
         for (int i = 0; i < 2; i++)
-                sc.am->handler[ID_STORE + i] = (struct am_handler){on_store, &sc.stored[i], UAM_LONG | UAM_REQUEST};
+                sc.am->handler[ID_STORE + i] =
+                        (struct am_handler){on_store, &sc.stored[i], UAM_LONG | UAM_REQUEST};
         sc.am->handler[ID_ATOMIC] = (struct am_handler){on_atomic, NULL, UAM_SHORT | UAM_REQUEST};
         sc.am->handler[ID_WAS] = (struct am_handler){on_was, NULL, reply};
         uam_segment(sc.am, sc.heap, sc.bytes);
@@ -241,16 +250,19 @@ void sc_bulk_write(sc_gptr to, const void *from, size_t n)
         wait_own(&e, "write");
 }
 
-/* Small ones are copied into the message; of others in the heap the event says when they have left. */
+/* Small ones are copied into the message; of others in the heap the event says when they
+ * have left. */
 void sc_bulk_store(sc_gptr to, const void *from, size_t n)
 {
-        struct uam_event *e = n > AM_INLINE - AM_HDR - AM_PLACE && am_lendable(sc.am, from, n) ? &sc.open : NULL;
+        struct uam_event *e =
+                n > AM_INLINE - AM_HDR - AM_PLACE && am_lendable(sc.am, from, n) ? &sc.open : NULL;
 
         if (to.proc == sc_me()) {
                 memmove(own(to, n), from, n);
                 sc.stored[sc.phase % 2] += n;
         } else {
-                must(am_request_long(sc.am, to.proc, ID_STORE + sc.phase % 2, from, n, to.off, e), "store");
+                must(am_request_long(sc.am, to.proc, ID_STORE + sc.phase % 2, from, n, to.off, e),
+                     "store");
         }
 }
 
@@ -262,7 +274,8 @@ void sc_store_sync(uint64_t n)
         *stored -= n;
 }
 
-/* Each knows that its own stores have arrived, since they are acknowledged; after the barrier each knows it of all. */
+/* Each knows that its own stores have arrived, since they are acknowledged; after the barrier each
+ * knows it of all. */
 void sc_all_store_sync(void)
 {
         must(uam_flush(sc.am, UAM_ALL, UNET_FOREVER), "all_store_sync");

@@ -1,7 +1,8 @@
 /*
  * Our own addresses: probed for, announced, watched and defended. RFC 5227.
  *
- * arp_addr_add() -> arp_addr_expire() <-> arp_addr_sent();  arp_addr_conflict() may end it at any time.
+ * arp_addr_add() -> arp_addr_expire() <-> arp_addr_sent();  arp_addr_conflict() may end it at any
+ * time.
  */
 #include "arp/arp_cache.h"
 
@@ -90,7 +91,8 @@ static void announce(struct arp *a, struct arp_addr *ad, bool tell)
         ad->send_now = 1;
 }
 
-/* RFC 5227 §2.1.1: up to PROBE_WAIT later; after ten conflicts, one attempt in RATE_LIMIT_INTERVAL. */
+/* RFC 5227 §2.1.1: up to PROBE_WAIT later; after ten conflicts, one attempt in
+ * RATE_LIMIT_INTERVAL. */
 static void probe(struct arp_cache *c, struct arp_addr *ad, nstime now)
 {
         nstime wait = ARP_PROBE_WAIT * prng_below(&c->rnd, 1024) / 1024, begin = now;
@@ -102,7 +104,8 @@ static void probe(struct arp_cache *c, struct arp_addr *ad, nstime now)
         set_state(ad, ARP_ADDR_PROBING, begin + wait);
 }
 
-int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d, bool probe_first, nstime now)
+int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d, bool probe_first,
+                 nstime now)
 {
         struct arp_addr *ad = find(a->c, ip);
 
@@ -115,7 +118,10 @@ int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d,
                 return -ENOSPC;
         ad->state = ARP_ADDR_NONE;
         arp_fence();
-        *ad = (struct arp_addr){.ip = ip, .prefix = prefix, .defence = (uint8_t)d, .at = NSTIME_NEVER,
+        *ad = (struct arp_addr){.ip = ip,
+                                .prefix = prefix,
+                                .defence = (uint8_t)d,
+                                .at = NSTIME_NEVER,
                                 .defended = now - ARP_DEFEND_INTERVAL};
         arp_fence();
         if (probe_first)
@@ -125,8 +131,8 @@ int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d,
         return 0;
 }
 
-/* Without an address nobody can be asked: what is owed to neighbours counts as sent, in vain. A request from 0.0.0.0
- * would be a probe. */
+/* Without an address nobody can be asked: what is owed to neighbours counts as sent, in vain. A
+ * request from 0.0.0.0 would be a probe. */
 static void stop_asking(struct arp *a, nstime now)
 {
         struct arp_cache *c = a->c;
@@ -193,7 +199,8 @@ void arp_addr_expire(struct arp *a, nstime now)
 
 static void probe_sent(struct arp_cache *c, struct arp_addr *ad, nstime now)
 {
-        nstime next = ARP_PROBE_MIN + (ARP_PROBE_MAX - ARP_PROBE_MIN) * prng_below(&c->rnd, 1024) / 1024;
+        nstime next =
+                ARP_PROBE_MIN + (ARP_PROBE_MAX - ARP_PROBE_MIN) * prng_below(&c->rnd, 1024) / 1024;
 
         if (++ad->sent < ARP_PROBE_NUM)
                 ad->at = now + next;
@@ -223,8 +230,8 @@ void arp_addr_sent(struct arp_cache *c, struct arp_addr *ad, nstime now)
         ad->send_now = 0; /* last: what a death forgets is sent once more */
 }
 
-/* The segment may be another one now. An address in use is not probed for again, which would stop everything for
- * seconds; its announcement finds a rival as well. */
+/* The segment may be another one now. An address in use is not probed for again, which would stop
+ * everything for seconds; its announcement finds a rival as well. */
 void arp_addr_link_up(struct arp *a, nstime now)
 {
         struct arp_cache *c = a->c;
@@ -249,8 +256,8 @@ static void lose(struct arp_cache *c, struct arp_addr *ad, const struct arp_pkt 
         ad->tell = 1;
 }
 
-/* RFC 5227 §2.4: (a) give up, (b) defend once in DEFEND_INTERVAL and give up at the next, (c) go on defending, no more
- * often than that. */
+/* RFC 5227 §2.4: (a) give up, (b) defend once in DEFEND_INTERVAL and give up at the next, (c) go on
+ * defending, no more often than that. */
 static void defend(struct arp_cache *c, struct arp_addr *ad, const struct arp_pkt *p, nstime now)
 {
         bool again = now - ad->defended < ARP_DEFEND_INTERVAL;
@@ -270,7 +277,8 @@ static bool disputes_probe(const struct arp_addr *ad, const struct arp_pkt *p)
         return p->spa == ad->ip || (p->op == ARP_REQUEST && p->spa == 0 && p->tpa == ad->ip);
 }
 
-static bool conflict_with(struct arp_cache *c, struct arp_addr *ad, const struct arp_pkt *p, nstime now)
+static bool conflict_with(struct arp_cache *c, struct arp_addr *ad, const struct arp_pkt *p,
+                          nstime now)
 {
         if (arp_addr_usable(ad)) {
                 if (p->spa != ad->ip)
@@ -278,7 +286,8 @@ static bool conflict_with(struct arp_cache *c, struct arp_addr *ad, const struct
                 defend(c, ad, p, now);
                 return true;
         }
-        if ((ad->state != ARP_ADDR_PROBING && ad->state != ARP_ADDR_WAITING) || !disputes_probe(ad, p))
+        if ((ad->state != ARP_ADDR_PROBING && ad->state != ARP_ADDR_WAITING) ||
+            !disputes_probe(ad, p))
                 return false;
         c->conflicts++;
         lose(c, ad, p);
@@ -308,13 +317,15 @@ bool arp_addr_walk(const struct arp *a, uint32_t i, struct arp_addr *r)
 
 const char *arp_addr_state_name(enum arp_addr_state s)
 {
-        static const char *const names[] = {"NONE", "PROBING", "WAITING", "LOST", "ANNOUNCING", "BOUND"};
+        static const char *const names[] = {"NONE", "PROBING",    "WAITING",
+                                            "LOST", "ANNOUNCING", "BOUND"};
         return (size_t)s < ARRAY_LEN(names) ? names[s] : "?";
 }
 
 /* ---- consistency ---- */
 
-/* Nothing here is derived; but a death between two stores may have left a state that waits for nothing. */
+/* Nothing here is derived; but a death between two stores may have left a state that waits
+ * for nothing. */
 void arp_addr_recover(struct arp_cache *c, nstime now)
 {
         for (uint32_t i = 0; i < ARP_ADDRS; i++) {

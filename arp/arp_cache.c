@@ -1,7 +1,8 @@
 /*
  * Neighbours: made, found, aged and given up. arp.h has the picture.
  *
- * arp_resolve() -> arp_make() -> arp_ask();  arp_expire() -> entry_due();  arp_set_state() is where states change.
+ * arp_resolve() -> arp_make() -> arp_ask();  arp_expire() -> entry_due();  arp_set_state() is where
+ * states change.
  */
 #include "arp/arp_cache.h"
 
@@ -73,7 +74,8 @@ void arp_config_default(struct arp_config *cfg, const uint8_t mac[6])
         memset(cfg->ll_all, 0xff, 6);
 }
 
-void arp_format(struct arp_cache *c, const struct arp_config *cfg, const uint8_t seed[16], nstime now)
+void arp_format(struct arp_cache *c, const struct arp_config *cfg, const uint8_t seed[16],
+                nstime now)
 {
         uint8_t secret[16];
 
@@ -199,7 +201,11 @@ struct arp_entry *arp_make(struct arp *a, uint32_t ip, bool ours, nstime now)
         }
         e = &c->entry[i];
         gen = e->gen + 1;
-        *e = (struct arp_entry){.ip = ip, .gen = gen, .used = ours, .learnt = now, .asked_at = now - ARP_REQUEST_INTERVAL};
+        *e = (struct arp_entry){.ip = ip,
+                                .gen = gen,
+                                .used = ours,
+                                .learnt = now,
+                                .asked_at = now - ARP_REQUEST_INTERVAL};
         arp_fence();
         e->state = ARP_INCOMPLETE;
         hash_in(c, e);
@@ -297,8 +303,8 @@ static void fail(struct arp *a, struct arp_entry *e, nstime now)
         arp_set_state(a, e, ARP_FAILED, now);
 }
 
-/* When it is the entry's turn: once a second to a destination (RFC 1122 §2.3.2.1), and not more than so many to all
- * together. */
+/* When it is the entry's turn: once a second to a destination (RFC 1122 §2.3.2.1), and not more
+ * than so many to all together. */
 static nstime turn_of(struct arp_cache *c, struct arp_entry *e, nstime now)
 {
         nstime at = e->asked_at + ARP_REQUEST_INTERVAL;
@@ -402,12 +408,14 @@ void arp_doubt(struct arp *a, struct arp_ref ref, nstime now)
 static void reachable_due(struct arp *a, struct arp_entry *e, nstime now)
 {
         if (now - e->confirmed < a->c->cfg.reachable_time / 2)
-                set_timer(a->c, e, e->confirmed + reachable_for(a->c)); /* arp_confirm() only notes the time */
+                /* arp_confirm() only notes the time. */
+                set_timer(a->c, e, e->confirmed + reachable_for(a->c));
         else
                 arp_set_state(a, e, ARP_STALE, now);
 }
 
-/* RFC 1122 §2.3.2.1 (2): polled in vain, it is no longer taken for where it was; then it is asked for among all. */
+/* RFC 1122 §2.3.2.1 (2): polled in vain, it is no longer taken for where it was; then it is asked
+ * for among all. */
 static void probe_due(struct arp *a, struct arp_entry *e, nstime now)
 {
         if (e->asked >= a->c->cfg.polls)
@@ -513,8 +521,13 @@ bool arp_walk(const struct arp *a, uint32_t index, struct arp_report *r)
 
         if (state == ARP_FREE)
                 return false;
-        *r = (struct arp_report){.ip = e->ip, .state = state, .ll_len = a->c->cfg.ll_len, .used = e->used,
-                                 .confirmed = e->confirmed, .held_pkts = e->held_pkts, .held_bytes = e->held_bytes};
+        *r = (struct arp_report){.ip = e->ip,
+                                 .state = state,
+                                 .ll_len = a->c->cfg.ll_len,
+                                 .used = e->used,
+                                 .confirmed = e->confirmed,
+                                 .held_pkts = e->held_pkts,
+                                 .held_bytes = e->held_bytes};
         if (state >= ARP_STALE)
                 memcpy(r->ll, e->ll[e->cur & 1], sizeof r->ll);
         return true;
@@ -529,7 +542,8 @@ const char *arp_state_name(enum arp_state s)
 
 /* ---- consistency ---- */
 
-/* When the state would have ended, as far as that is remembered; what was asked for is asked for again. */
+/* When the state would have ended, as far as that is remembered; what was asked for is asked
+ * for again. */
 static nstime recovered_deadline(struct arp_cache *c, const struct arp_entry *e, nstime now)
 {
         nstime lasts = state_lasts(c, e->state);

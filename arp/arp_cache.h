@@ -1,8 +1,9 @@
 /*
  * The neighbour cache inside, for arp/ only.
  *
- * Everything that changes an entry goes through four functions of arp_cache.c: arp_make(), arp_free(), arp_set_state()
- * and arp_learn(). They order their stores so that the memory can be recovered after any of them (arp_recover()).
+ * Everything that changes an entry goes through four functions of arp_cache.c: arp_make(),
+ * arp_free(), arp_set_state() and arp_learn(). They order their stores so that the memory can be
+ * recovered after any of them (arp_recover()).
  */
 #ifndef ARP_ARP_CACHE_H
 #define ARP_ARP_CACHE_H
@@ -50,7 +51,8 @@ static inline uint32_t arp_mask(uint8_t prefix)
 {
         return prefix == 0 ? 0 : UINT32_MAX << (32 - prefix);
 }
-/* Whether an IPv4 address can be a neighbour's: not this network, loopback, a group, class E or limited broadcast. */
+/* Whether an IPv4 address can be a neighbour's: not this network, loopback, a group, class E or
+ * limited broadcast. */
 static inline bool arp_unicast(uint32_t ip)
 {
         return ip >> 24 != 0 && ip >> 24 != 127 && ip >> 28 < 0xe;
@@ -72,8 +74,8 @@ void arp_bucket_take(nstime *full_at, nstime now);
 /* ---- arp_cache.c ---- */
 
 struct arp_entry *arp_find(const struct arp_cache *c, uint32_t ip);
-/* An entry for `ip`, which has none: INCOMPLETE, nothing owed. `ours`: we want to send to it, so that others may go for
- * it. NULL: there is no room. */
+/* An entry for `ip`, which has none: INCOMPLETE, nothing owed. `ours`: we want to send to it, so
+ * that others may go for it. NULL: there is no room. */
 struct arp_entry *arp_make(struct arp *a, uint32_t ip, bool ours, nstime now);
 /* Waiting packets are dropped (ARP_UNREACHABLE). */
 void arp_free(struct arp *a, struct arp_entry *e);
@@ -105,7 +107,8 @@ bool arp_addr_onlink(const struct arp_cache *c, uint32_t ip);
 bool arp_addr_broadcast(const struct arp_cache *c, uint32_t ip);
 /* The address of ours to ask for `ip` from; 0: none is in use. */
 uint32_t arp_addr_source(const struct arp_cache *c, uint32_t ip);
-/* RFC 5227 §2.1.1 and §2.4: whether the packet is in conflict with one of ours, and what follows. */
+/* RFC 5227 §2.1.1 and §2.4: whether the packet is in conflict with one of ours, and
+ * what follows. */
 bool arp_addr_conflict(struct arp *a, const struct arp_pkt *p, nstime now);
 nstime arp_addr_deadline(const struct arp_cache *c);
 void arp_addr_expire(struct arp *a, nstime now);

@@ -1,8 +1,10 @@
 /*
- * Packets that wait until their neighbour answers: copies, in parts of a small pool. RFC 1122 §2.3.2.2.
+ * Packets that wait until their neighbour answers: copies, in parts of a small pool. RFC 1122
+ * §2.3.2.2.
  *
- * Each entry has a queue of its own; one more list goes through all packets in order of age, so that the oldest of any
- * neighbour can give way. The oldest of all is always the first of its entry.
+ * Each entry has a queue of its own; one more list goes through all packets in order of age, so
+ * that the oldest of any neighbour can give way. The oldest of all is always the first of its
+ * entry.
  */
 #include "arp/arp_cache.h"
 
@@ -49,7 +51,8 @@ static void make_room(struct arp *a, struct arp_entry *e, uint32_t len, uint32_t
 {
         struct arp_cache *c = a->c;
 
-        while (e->held_pkts >= ARP_HOLD_PKTS || (e->held != 0 && e->held_bytes + len > ARP_HOLD_BYTES)) {
+        while (e->held_pkts >= ARP_HOLD_PKTS ||
+               (e->held != 0 && e->held_bytes + len > ARP_HOLD_BYTES)) {
                 count_drop(a->cnt, DROP_ARP_REPLACED);
                 arp_hold_pop(c, e);
         }
@@ -119,8 +122,8 @@ static void append(struct arp_cache *c, struct arp_entry *e, uint32_t i, uint32_
         e->held_bytes += len;
 }
 
-int arp_hold(struct arp *a, struct arp_ref ref, const void *head, uint32_t head_len, const void *body,
-             uint32_t body_len)
+int arp_hold(struct arp *a, struct arp_ref ref, const void *head, uint32_t head_len,
+             const void *body, uint32_t body_len)
 {
         struct pieces p = {head, body, head_len, body_len};
         struct arp_entry *e = arp_at(a, ref.index);

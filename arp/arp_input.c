@@ -1,6 +1,6 @@
 /*
- * ARP input. RFC 826 "Packet Reception", with what RFC 1122 §2.3.2 and RFC 5227 §2 add, and what thirty years of
- * forged packets have taught.
+ * ARP input. RFC 826 "Packet Reception", with what RFC 1122 §2.3.2 and RFC 5227 §2 add, and what
+ * thirty years of forged packets have taught.
  *
  * arp_input() -> parse() -> check_sender() -> arp_addr_conflict() -> merge() -> answer()
  */
@@ -17,7 +17,8 @@ static uint32_t get32(const uint8_t *p)
 }
 
 /* Reads the packet; what follows it is padding of the link. */
-static enum drop parse(const struct arp_config *cfg, const uint8_t *p, size_t n, struct arp_pkt *pkt)
+static enum drop parse(const struct arp_config *cfg, const uint8_t *p, size_t n,
+                       struct arp_pkt *pkt)
 {
         struct arp_hdr h;
         size_t ll = cfg->ll_len;
@@ -25,7 +26,8 @@ static enum drop parse(const struct arp_config *cfg, const uint8_t *p, size_t n,
         if (n < sizeof h)
                 return DROP_ARP_SHORT;
         memcpy(&h, p, sizeof h);
-        if (be16_get(h.hrd) != cfg->hrd || be16_get(h.pro) != ARP_PRO_IPV4 || h.hln != ll || h.pln != 4)
+        if (be16_get(h.hrd) != cfg->hrd || be16_get(h.pro) != ARP_PRO_IPV4 || h.hln != ll ||
+            h.pln != 4)
                 return DROP_ARP_FORMAT;
         if (CHECKED(n < sizeof h + 2 * (ll + 4)))
                 return DROP_ARP_SHORT;
@@ -48,7 +50,8 @@ static bool all_zero(const uint8_t *p, size_t n)
         return any == 0;
 }
 
-/* Who cannot be a sender: everybody, nobody, a group; in IP, anything but a host, or 0.0.0.0 that asks (a probe). */
+/* Who cannot be a sender: everybody, nobody, a group; in IP, anything but a host, or 0.0.0.0 that
+ * asks (a probe). */
 static enum drop check_sender(const struct arp_cache *c, const struct arp_pkt *pkt)
 {
         const struct arp_config *cfg = &c->cfg;
@@ -68,29 +71,34 @@ static enum drop check_sender(const struct arp_cache *c, const struct arp_pkt *p
 
 /* ---- what is learnt ---- */
 
-/* RFC 826: an entry that exists takes the sender's address, before the operation is looked at. An answer that we asked
- * for proves that packets go both ways; anything else only says where it claims to be. */
+/* RFC 826: an entry that exists takes the sender's address, before the operation is looked at. An
+ * answer that we asked for proves that packets go both ways; anything else only says where it
+ * claims to be. */
 static enum drop merge(struct arp *a, struct arp_entry *e, const struct arp_pkt *pkt, nstime now)
 {
-        bool known = arp_known(e), asked = e->asked != 0 && now - e->asked_at < 2 * ARP_REQUEST_INTERVAL;
+        bool known = arp_known(e),
+             asked = e->asked != 0 && now - e->asked_at < 2 * ARP_REQUEST_INTERVAL;
         bool same = known && memcmp(e->ll[e->cur & 1], pkt->sha, a->c->cfg.ll_len) == 0;
 
         if (e->state == ARP_STATIC)
                 return same ? DROP_NONE : DROP_ARP_STATIC;
         if (!same && known && now < e->learnt + a->c->cfg.lock_time)
-                return DROP_ARP_FLIP; /* two that fight for an address move it once a second and not with each packet */
+                /* Two that fight for an address move it once a second and not with each packet. */
+                return DROP_ARP_FLIP;
         if (!same)
                 arp_learn(a, e, pkt->sha, now);
         if (asked && pkt->op == ARP_REPLY && arp_addr_ours(a->c, pkt->tpa))
                 arp_set_state(a, e, ARP_REACHABLE, now);
         else if (e->state == ARP_INCOMPLETE && e->used)
-                arp_set_state(a, e, ARP_DELAY, now); /* what waits is sent there, and it is polled if nothing confirms it */
+                /* What waits is sent there, and it is polled if nothing confirms it. */
+                arp_set_state(a, e, ARP_DELAY, now);
         else if (!same)
                 arp_set_state(a, e, ARP_STALE, now);
         return DROP_NONE;
 }
 
-/* RFC 826: who asks for us will soon be sent to. Only hosts of our own network: no other is ever a neighbour. */
+/* RFC 826: who asks for us will soon be sent to. Only hosts of our own network: no other is ever
+ * a neighbour. */
 static void learn_asker(struct arp *a, const struct arp_pkt *pkt, nstime now)
 {
         struct arp_entry *e;
@@ -108,7 +116,8 @@ static void learn_asker(struct arp *a, const struct arp_pkt *pkt, nstime now)
 
 /* ---- what is answered ---- */
 
-/* Those we exchange packets with have a bucket of their own: a flood from strangers does not cut them off. */
+/* Those we exchange packets with have a bucket of their own: a flood from strangers does not cut
+ * them off. */
 static enum drop answer(struct arp *a, const struct arp_pkt *pkt, bool friend, nstime now)
 {
         struct arp_cache *c = a->c;

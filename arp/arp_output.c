@@ -1,8 +1,9 @@
 /*
  * What ARP sends, and which waiting packets go. RFC 826, RFC 5227 §2.
  *
- * arp_output() looks for the first thing owed, in this order: probes and announcements, news of our addresses, replies,
- * then entry by entry waiting packets and requests. arp_output_done() strikes it out.
+ * arp_output() looks for the first thing owed, in this order: probes and announcements, news of our
+ * addresses, replies, then entry by entry waiting packets and requests. arp_output_done() strikes
+ * it out.
  */
 #include "arp/arp_cache.h"
 
@@ -23,8 +24,8 @@ static uint8_t *put32(uint8_t *p, uint32_t v)
 }
 
 /* An ARP packet from us; `tha` NULL: not known, zeros. */
-static void write_pkt(const struct arp_config *cfg, struct arp_out *out, uint16_t op, uint32_t spa, const uint8_t *tha,
-                      uint32_t tpa)
+static void write_pkt(const struct arp_config *cfg, struct arp_out *out, uint16_t op, uint32_t spa,
+                      const uint8_t *tha, uint32_t tpa)
 {
         struct arp_hdr h = {be16_of(cfg->hrd), be16_of(ARP_PRO_IPV4), cfg->ll_len, 4, be16_of(op)};
         uint8_t *p = out->pkt;
@@ -49,7 +50,8 @@ static void send_to(struct arp_out *out, const struct arp_config *cfg, const uin
 
 /* ---- our addresses ---- */
 
-/* RFC 5227 §1.1: a probe asks from 0.0.0.0; an announcement is the same with both addresses ours. */
+/* RFC 5227 §1.1: a probe asks from 0.0.0.0; an announcement is the same with both
+ * addresses ours. */
 static bool addr_output(const struct arp_cache *c, struct arp_out *out)
 {
         for (uint32_t i = 0; i < ARP_ADDRS; i++) {
@@ -62,7 +64,8 @@ static bool addr_output(const struct arp_cache *c, struct arp_out *out)
                 out->addr_state = ad->state;
                 out->what = ARP_OUT_ADDR;
                 if (ad->send_now) {
-                        write_pkt(&c->cfg, out, ARP_REQUEST, arp_addr_usable(ad) ? ad->ip : 0, NULL, ad->ip);
+                        write_pkt(&c->cfg, out, ARP_REQUEST, arp_addr_usable(ad) ? ad->ip : 0, NULL,
+                                  ad->ip);
                         send_to(out, &c->cfg, c->cfg.ll_all);
                 }
                 return true;
@@ -97,7 +100,8 @@ static void held_output(const struct arp_cache *c, const struct arp_entry *e, st
 }
 
 /* RFC 1122 §2.3.2.1 (2): a poll goes to the neighbour alone. */
-static void request_output(const struct arp_cache *c, const struct arp_entry *e, struct arp_out *out)
+static void request_output(const struct arp_cache *c, const struct arp_entry *e,
+                           struct arp_out *out)
 {
         write_pkt(&c->cfg, out, ARP_REQUEST, arp_addr_source(c, e->ip), NULL, e->ip);
         send_to(out, &c->cfg, e->state == ARP_PROBE ? e->ll[e->cur & 1] : c->cfg.ll_all);

@@ -1,8 +1,9 @@
 /*
  * What every other file uses: time, byte order, addresses, small helpers.
  *
- * Time is nanoseconds in a signed 64-bit integer and is always an argument; nobody below sock/ reads a clock.
- * Wire fields have types of their own, so that a forgotten conversion is a compile error and not a bug.
+ * Time is nanoseconds in a signed 64-bit integer and is always an argument; nobody below sock/
+ * reads a clock. Wire fields have types of their own, so that a forgotten conversion is a compile
+ * error and not a bug.
  */
 #ifndef NETSTACK_BASE_H
 #define NETSTACK_BASE_H
@@ -13,8 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef int64_t nstime;                 /* nanoseconds, monotonic */
-#define NSTIME_NEVER INT64_MAX          /* a deadline that is off */
+typedef int64_t nstime;        /* nanoseconds, monotonic */
+#define NSTIME_NEVER INT64_MAX /* a deadline that is off */
 #define NS_PER_US    1000LL
 #define NS_PER_MS    1000000LL
 #define NS_PER_S     1000000000LL
@@ -51,19 +52,21 @@ static inline be32 be32_of(uint32_t v)
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "be16/be32 swap unconditionally");
 
 /*
- * An Internet address of either family, 16 bytes in network order; IPv4 is held v4-mapped (::ffff:a.b.c.d,
- * RFC 4291 §2.5.5.2), so that tables, hashes and comparisons need not know the family. All zero: unspecified.
+ * An Internet address of either family, 16 bytes in network order; IPv4 is held v4-mapped
+ * (::ffff:a.b.c.d, RFC 4291 §2.5.5.2), so that tables, hashes and comparisons need not know the
+ * family. All zero: unspecified.
  */
 typedef struct {
         uint64_t w[2];
 } ip_addr;
 
-/* In arithmetic, not byte by byte: an address written in pieces and read whole waits for the store buffer. */
+/* In arithmetic, not byte by byte: an address written in pieces and read whole waits for the
+ * store buffer. */
 static inline ip_addr ip_addr_v4(uint32_t host_order)
 {
         return (ip_addr){{0, (uint64_t)be32_of(host_order).raw << 32 | 0xffff0000u}};
 }
-static inline uint32_t ip_addr_get_v4(ip_addr a)        /* host order; only for v4-mapped addresses */
+static inline uint32_t ip_addr_get_v4(ip_addr a) /* host order; only for v4-mapped addresses */
 {
         return be32_get((be32){(uint32_t)(a.w[1] >> 32)});
 }
@@ -81,8 +84,8 @@ static inline bool ip_addr_is_any(ip_addr a)
         return a.w[0] == 0 && (a.w[1] == 0 || (ip_addr_is_v4(a) && ip_addr_get_v4(a) == 0));
 }
 
-/* The line will be written: it comes over now, and for ourselves alone. The compiler's own prefetch asks for a shared copy
- * unless told of a newer processor, which is worse than nothing. */
+/* The line will be written: it comes over now, and for ourselves alone. The compiler's own prefetch
+ * asks for a shared copy unless told of a newer processor, which is worse than nothing. */
 static inline void prefetch_write(const void *p)
 {
 #if defined(__x86_64__)
@@ -93,23 +96,25 @@ static inline void prefetch_write(const void *p)
 }
 
 /*
- * For words that the lock's holder alone writes and others look at without the lock: readiness, deadlines, positions in
- * queues. Whole and once, in no order with anything else; on every machine a plain move. What is seen may be a moment old,
- * and two of them may not fit together: who acts on it takes the lock and looks again. The holder himself reads them as
- * any other word. Where order matters the atomics are written out, and the comment says what they order.
+ * For words that the lock's holder alone writes and others look at without the lock: readiness,
+ * deadlines, positions in queues. Whole and once, in no order with anything else; on every machine
+ * a plain move. What is seen may be a moment old, and two of them may not fit together: who acts on
+ * it takes the lock and looks again. The holder himself reads them as any other word. Where order
+ * matters the atomics are written out, and the comment says what they order.
  */
 #define READ_ONCE(x)     __atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
-/* A record of such words, n bytes of them, aligned to four: copied, or zeroed (NULL), each of them whole. Where a record is used
- * again, too: who came to it before may still be looking. */
+/* A record of such words, n bytes of them, aligned to four: copied, or zeroed (NULL), each of them
+ * whole. Where a record is used again, too: who came to it before may still be looking. */
 static inline void write_words(void *to, const void *from, size_t n)
 {
         for (size_t i = 0; i < n / 4; i++)
                 WRITE_ONCE(((uint32_t *)to)[i], from != NULL ? ((const uint32_t *)from)[i] : 0);
 }
 
-/* Of a function that copies what may be changed meanwhile, and whose caller throws the copy away if it was: no order of atomic
- * words can say that to ThreadSanitizer, so it does not look at this one. The comment beside it says how the caller knows. */
+/* Of a function that copies what may be changed meanwhile, and whose caller throws the copy away if
+ * it was: no order of atomic words can say that to ThreadSanitizer, so it does not look at this
+ * one. The comment beside it says how the caller knows. */
 #define READS_TORN __attribute__((no_sanitize("thread")))
 
 #define CACHE_LINE   64
@@ -119,8 +124,9 @@ static inline void write_words(void *to, const void *from, size_t n)
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-/* memcpy() of n bytes, n small, by sixteen; ends that overlap make up for the rest. A length the compiler knows to be
- * bounded makes it write a string move for memcpy(), which takes longer to begin than this takes. */
+/* memcpy() of n bytes, n small, by sixteen; ends that overlap make up for the rest. A length the
+ * compiler knows to be bounded makes it write a string move for memcpy(), which takes longer to
+ * begin than this takes. */
 static inline void copy_short(void *to, const void *from, uint32_t n)
 {
         uint8_t *d = (uint8_t *)to;
@@ -130,7 +136,8 @@ static inline void copy_short(void *to, const void *from, uint32_t n)
         if (likely(n >= 16)) {
                 for (uint32_t i = 0; i + 16 < n; i += 16) {
                         memcpy(d + i, s + i, 16);
-                        __asm__ volatile("" : : : "memory");    /* or the loop becomes a call of memcpy() */
+                        /* Or the loop becomes a call of memcpy(). */
+                        __asm__ volatile("" : : : "memory");
                 }
                 memcpy(d + n - 16, s + n - 16, 16);
         } else if (n >= 8) {

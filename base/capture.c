@@ -44,8 +44,12 @@ void capture_write(struct capture *c, const struct capture_pkt *p, nstime now)
         uint32_t snap = MIN(atomic_load_explicit(&c->snap, memory_order_relaxed), CAPTURE_SNAP_MAX);
         uint32_t kept = MIN(p->hdr_len + p->data_len, snap), need = padded(kept);
         uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
-        struct capture_rec rec = {.kept = kept, .len = p->hdr_len + p->data_len, .at = now, .seq = c->seq++,
-                                  .dir = (uint8_t)p->dir, .chan = p->chan};
+        struct capture_rec rec = {.kept = kept,
+                                  .len = p->hdr_len + p->data_len,
+                                  .at = now,
+                                  .seq = c->seq++,
+                                  .dir = (uint8_t)p->dir,
+                                  .chan = p->chan};
         uint8_t *to;
 
         if (((uint32_t)head & (c->cap - 1)) + need > c->cap)
@@ -62,10 +66,12 @@ void capture_reader_init(struct capture_reader *r, const struct capture *c)
         *r = (struct capture_reader){.pos = atomic_load_explicit(&c->head, memory_order_acquire)};
 }
 
-/* Copies what the writer may be writing over: still_whole() says afterwards. Not by memcpy(), which would be looked at. */
+/* Copies what the writer may be writing over: still_whole() says afterwards. Not by memcpy(), which
+ * would be looked at. */
 static READS_TORN void copy_torn(void *to, const uint8_t *from, size_t n)
 {
-        const volatile uint64_t *word = (const volatile uint64_t *)(const void *)from;  /* records begin at words and are padded */
+        /* Records begin at words and are padded. */
+        const volatile uint64_t *word = (const volatile uint64_t *)(const void *)from;
         uint8_t *d = to;
 
         for (; n >= sizeof *word; d += sizeof *word, n -= sizeof *word) {
@@ -85,8 +91,10 @@ static bool still_whole(const struct capture *c, uint64_t pos, uint32_t cap)
         return atomic_load_explicit(&c->begun, memory_order_relaxed) <= pos + cap;
 }
 
-/* The header at the reader's position; false: nothing there, or it was written over and the reader begins anew. */
-static bool read_header(struct capture_reader *r, const struct capture *c, uint32_t cap, struct capture_rec *rec)
+/* The header at the reader's position; false: nothing there, or it was written over and the reader
+ * begins anew. */
+static bool read_header(struct capture_reader *r, const struct capture *c, uint32_t cap,
+                        struct capture_rec *rec)
 {
         for (int tries = 0; tries < 3; tries++) {
                 uint64_t head = atomic_load_explicit(&c->head, memory_order_acquire);
@@ -96,7 +104,7 @@ static bool read_header(struct capture_reader *r, const struct capture *c, uint3
                         return false;
                 copy_torn(rec, c->ring + at, MIN(sizeof *rec, cap - at));
                 if (!still_whole(c, r->pos, cap)) {
-                        r->pos = head;                  /* too slow: the gap in the numbers says by how much */
+                        r->pos = head; /* too slow: the gap in the numbers says by how much */
                 } else if (rec->kept == CAPTURE_FILLER) {
                         r->pos += cap - at;
                 } else {
@@ -106,8 +114,8 @@ static bool read_header(struct capture_reader *r, const struct capture *c, uint3
         return false;
 }
 
-bool capture_read(struct capture_reader *r, const struct capture *c, uint32_t cap, struct capture_rec *rec, void *buf,
-                  size_t n)
+bool capture_read(struct capture_reader *r, const struct capture *c, uint32_t cap,
+                  struct capture_rec *rec, void *buf, size_t n)
 {
         if (!read_header(r, c, cap, rec))
                 return false;

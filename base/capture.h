@@ -1,9 +1,10 @@
 /*
  * A capture of packets, taken in the stack and read from outside: `unet pcap`.
  *
- * A ring of bytes in the stack's shared memory, off by default; a packet then costs one load and one branch. Written
- * under the stack's lock by whoever runs the stack, the keeper included, so nothing is missed when processes come and
- * go. The writer never waits: it writes over the oldest packets, and a reader that was too slow is told how many.
+ * A ring of bytes in the stack's shared memory, off by default; a packet then costs one load and
+ * one branch. Written under the stack's lock by whoever runs the stack, the keeper included, so
+ * nothing is missed when processes come and go. The writer never waits: it writes over the oldest
+ * packets, and a reader that was too slow is told how many.
  *
  *   ring: ... [ header | bytes, padded to 8 ] [ header | bytes ] ...
  *         positions count bytes ever written
@@ -22,16 +23,16 @@
 
 #include "base/base.h"
 
-#define CAPTURE_SNAP_MAX 65535u         /* most bytes kept of a packet */
+#define CAPTURE_SNAP_MAX 65535u /* most bytes kept of a packet */
 
 enum capture_dir { CAPTURE_IN, CAPTURE_OUT };
 
 struct capture_rec {
-        uint32_t kept;                  /* bytes that follow; CAPTURE_FILLER: none, go to the ring's start */
-        uint32_t len;                   /* of the packet */
+        uint32_t kept; /* bytes that follow; CAPTURE_FILLER: none, go to the ring's start */
+        uint32_t len;  /* of the packet */
         nstime at;
-        uint64_t seq;                   /* number of the packet since the ring was made: a gap is what was missed */
-        uint8_t dir;                    /* enum capture_dir */
+        uint64_t seq; /* number of the packet since the ring was made: a gap is what was missed */
+        uint8_t dir;  /* enum capture_dir */
         uint8_t pad;
         uint16_t chan;
         uint32_t pad2;
@@ -40,11 +41,12 @@ static_assert(sizeof(struct capture_rec) == 32, "read by other processes");
 #define CAPTURE_FILLER UINT32_MAX
 
 struct capture {
-        _Atomic uint32_t snap;          /* bytes kept of each packet; 0: off. Anybody may set it */
-        uint32_t cap;                   /* bytes of ring, a power of two */
+        _Atomic uint32_t snap; /* bytes kept of each packet; 0: off. Anybody may set it */
+        uint32_t cap;          /* bytes of ring, a power of two */
         _Atomic uint64_t head, begun;
-        uint64_t seq;                   /* packets ever captured */
-        _Atomic uint64_t drained;       /* as far as the reader is, if it says so: a stack's end waits for it a little */
+        uint64_t seq; /* packets ever captured */
+        /* As far as the reader is, if it says so: a stack's end waits for it a little. */
+        _Atomic uint64_t drained;
         uint8_t ring[];
 };
 
@@ -60,7 +62,8 @@ static inline size_t capture_bytes(uint32_t cap)
 {
         return sizeof(struct capture) + cap;
 }
-/* Makes an empty capture, off, in zeroed memory; cap is a power of two, at least 4 * CAPTURE_SNAP_MAX. */
+/* Makes an empty capture, off, in zeroed memory; cap is a power of two, at least 4 *
+ * CAPTURE_SNAP_MAX. */
 void capture_init(struct capture *c, uint32_t cap);
 void capture_write(struct capture *c, const struct capture_pkt *p, nstime now);
 
@@ -79,17 +82,17 @@ static inline bool capture_unread(const struct capture *c)
 /* ---- reading, without the lock; the ring is not trusted ---- */
 
 struct capture_reader {
-        uint64_t pos;                   /* where to go on */
-        uint64_t next_seq;              /* expected; known after the first packet */
-        uint64_t missed;                /* packets written over before they were read */
+        uint64_t pos;      /* where to go on */
+        uint64_t next_seq; /* expected; known after the first packet */
+        uint64_t missed;   /* packets written over before they were read */
         bool started;
 };
 
 /* Starts reading with the next packet that is captured. */
 void capture_reader_init(struct capture_reader *r, const struct capture *c);
-/* Copies the next packet: its record, and min(kept, n) bytes into buf. False: none now. `cap` is what capture_init() was
- * given, from a place the writer cannot change. */
-bool capture_read(struct capture_reader *r, const struct capture *c, uint32_t cap, struct capture_rec *rec, void *buf,
-                  size_t n);
+/* Copies the next packet: its record, and min(kept, n) bytes into buf. False: none now. `cap` is
+ * what capture_init() was given, from a place the writer cannot change. */
+bool capture_read(struct capture_reader *r, const struct capture *c, uint32_t cap,
+                  struct capture_rec *rec, void *buf, size_t n);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * The Internet checksum, portable and with AVX2. The one keeps sums of 32-bit words in 64 bits, which cannot overflow before
- * 2^32 words, the other sums of 16-bit words in 32-bit lanes; both fold at the end: one's complement addition does not care
- * about order or width (RFC 1071 §2 (B), (C)).
+ * The Internet checksum, portable and with AVX2. The one keeps sums of 32-bit words in 64 bits,
+ * which cannot overflow before 2^32 words, the other sums of 16-bit words in 32-bit lanes; both
+ * fold at the end: one's complement addition does not care about order or width (RFC 1071 §2 (B),
+ * (C)).
  */
 #include "base/checksum.h"
 
@@ -28,7 +29,8 @@ static uint64_t tail_word(const uint8_t *p, size_t n)
 static uint64_t add_word(uint64_t sum, uint64_t w)
 {
         sum += w;
-        return sum + (sum < w);         /* what is carried out at the top comes in at the bottom (RFC 1071 §2) */
+        /* What is carried out at the top comes in at the bottom (RFC 1071 §2). */
+        return sum + (sum < w);
 }
 
 static uint64_t sum_words(const uint8_t *p, size_t n, uint64_t sum)
@@ -78,12 +80,12 @@ static uint32_t copy_portable(void *dst, const void *src, size_t n, uint32_t sum
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2")))
 
-#define BLOCK ((size_t)1 << 20)         /* bytes at a time: the 32-bit lanes stay within +-2^30 */
-#define STEP  256u                      /* bytes a turn of the loop, which costs as much as one vector */
+#define BLOCK ((size_t)1 << 20) /* bytes at a time: the 32-bit lanes stay within +-2^30 */
+#define STEP  256u              /* bytes a turn of the loop, which costs as much as one vector */
 
 /*
- * 32 bytes: their 16-bit words in pairs, three instructions. The pairs are summed as signed words, so each has 2^15 taken off
- * first, which is put back at the end.
+ * 32 bytes: their 16-bit words in pairs, three instructions. The pairs are summed as signed words,
+ * so each has 2^15 taken off first, which is put back at the end.
  */
 AVX2 static inline __m256i add_vector(__m256i sum, __m256i v)
 {
@@ -170,8 +172,8 @@ const struct csum_impl *csum_impl(unsigned i)
         return NULL;
 }
 
-/* The best one, found once. Whoever races here finds the same answer. No constructor: this is in a preloaded
- * library. */
+/* The best one, found once. Whoever races here finds the same answer. No constructor: this is in a
+ * preloaded library. */
 static const struct csum_impl *best(void)
 {
         static _Atomic(const struct csum_impl *) found;
@@ -184,7 +186,7 @@ static const struct csum_impl *best(void)
         return impl;
 }
 
-#define FEW 128u                        /* bytes, for which words are quicker than vectors */
+#define FEW 128u /* bytes, for which words are quicker than vectors */
 
 uint32_t csum_partial(const void *p, size_t n, uint32_t sum)
 {

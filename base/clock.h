@@ -1,4 +1,5 @@
-/* The time, by the one clock that deadlines go by. For those who read a clock at all: protocols are told the time. */
+/* The time, by the one clock that deadlines go by. For those who read a clock at all: protocols are
+ * told the time. */
 #ifndef UNET_CLOCK_H
 #define UNET_CLOCK_H
 
@@ -6,7 +7,8 @@
 
 #include "base/base.h"
 
-/* clock_gettime(), or libc's own one, where a library in front of it tells programs another time (sock/attach/ustack.c). */
+/* clock_gettime(), or libc's own one, where a library in front of it tells programs another
+ * time (sock/attach/ustack.c). */
 extern int (*clock_read)(clockid_t, struct timespec *);
 
 static inline nstime clock_now(void)

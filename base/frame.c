@@ -132,7 +132,8 @@ bool frame_unlend(struct frames *f, uint32_t region, uint32_t num)
         struct frame_pool *p = f->region[region].pool;
         struct frame_rec *r;
 
-        if (num == 0 || num > frame_geom_total(p->geom) || CHECKED(frame_pool_rec(p, num)->loans == 0)) {
+        if (num == 0 || num > frame_geom_total(p->geom) ||
+            CHECKED(frame_pool_rec(p, num)->loans == 0)) {
                 p->bad_returns++;
                 return false;
         }
@@ -144,15 +145,16 @@ bool frame_unlend(struct frames *f, uint32_t region, uint32_t num)
 }
 
 /* Numbers of a class that were ever handed out: first .. first + fresh - 1. */
-#define for_each_touched(p, c, num)                                                                                   \
-        for (enum frame_class c = FRAME_SMALL; c < FRAME_CLASSES; c++)                                                \
-                for (uint32_t num = class_first((p)->geom, c), end_ = num + (p)->fresh[c]; num < end_; num++)
+#define for_each_touched(p, c, num)                                                        \
+        for (enum frame_class c = FRAME_SMALL; c < FRAME_CLASSES; c++)                     \
+                for (uint32_t num = class_first((p)->geom, c), end_ = num + (p)->fresh[c]; \
+                     num < end_; num++)
 
 void frame_unlend_all(struct frames *f, uint32_t region)
 {
         struct frame_pool *p = f->region[region].pool;
 
-        for_each_touched(p, c, num) {
+        for_each_touched (p, c, num) {
                 struct frame_rec *r = frame_pool_rec(p, num);
                 if (r->loans != 0) {
                         r->loans = 0;
@@ -164,17 +166,17 @@ void frame_unlend_all(struct frames *f, uint32_t region)
 
 void frame_pool_zero_refs(struct frame_pool *p)
 {
-        for_each_touched(p, c, num)
+        for_each_touched (p, c, num)
                 frame_pool_rec(p, num)->refs = 0;
 }
 
 void frame_pool_rebuild(struct frame_pool *p)
 {
         WRITE_ONCE(p->loans, 0);
-        p->starved = 0;                 /* all who wait are woken after a death */
+        p->starved = 0; /* all who wait are woken after a death */
         memset(p->free, 0, sizeof p->free);
         memset(p->used, 0, sizeof p->used);
-        for_each_touched(p, c, num) {
+        for_each_touched (p, c, num) {
                 struct frame_rec *r = frame_pool_rec(p, num);
                 WRITE_ONCE(p->loans, p->loans + r->loans);
                 if (r->refs == 0 && r->loans == 0) {
@@ -185,9 +187,10 @@ void frame_pool_rebuild(struct frame_pool *p)
         }
 }
 
-void frame_pool_charges(const struct frame_pool *p, void (*fn)(void *arg, uint32_t owner, uint32_t bytes), void *arg)
+void frame_pool_charges(const struct frame_pool *p,
+                        void (*fn)(void *arg, uint32_t owner, uint32_t bytes), void *arg)
 {
-        for_each_touched(p, c, num) {
+        for_each_touched (p, c, num) {
                 const struct frame_rec *r = frame_pool_rec(p, num);
                 if (r->owner != 0 && (r->refs != 0 || r->loans != 0))
                         fn(arg, r->owner, frame_class_bytes(c));

@@ -1,23 +1,26 @@
 /*
  * Frames: the memory that payload lives in, and who owns it.
  *
- * A frame is a fixed-size piece of a *region*; regions are mapped memory, named by number. A frame's id is its region
- * and its number within, and is the same in every process of the stack; frame_addr() turns it into an address.
+ * A frame is a fixed-size piece of a *region*; regions are mapped memory, named by number. A
+ * frame's id is its region and its number within, and is the same in every process of the stack;
+ * frame_addr() turns it into an address.
  *
  *      region 0       private receive frames, in the stack's state segment
  *      region 2c + 1  what this stack sends on channel c: its own transmit region  (read and write)
  *      region 2c + 2  what the peer sends on channel c: frames lent to this stack  (read only)
  *
- * Ownership. For a frame of ours (region 0 and transmit regions) `refs` is the number of queue records that name it
- * (a reservation counts as one) and `loans` the number of messages sent with it that the other side has not given
- * back. It is free when both are zero: retransmission and the reader on the other side have both let go. A lent frame
- * (receive region) has no record here; each message that brought it is one loan, released once with frame_drop().
+ * Ownership. For a frame of ours (region 0 and transmit regions) `refs` is the number of queue
+ * records that name it (a reservation counts as one) and `loans` the number of messages sent with
+ * it that the other side has not given back. It is free when both are zero: retransmission and the
+ * reader on the other side have both let go. A lent frame (receive region) has no record here; each
+ * message that brought it is one loan, released once with frame_drop().
  *
  *      free --frame_alloc--> refs 1 --frame_hold/frame_drop--> ... refs 0, loans 0 --> free
  *      send: frame_lend (loans + 1)      reap: frame_unlend (loans - 1)
  *
- * struct frames is a process's own view (addresses); the records are in the stack's state segment and hold no
- * address. Free lists are derived state and can be rebuilt. All calls need the stack's lock, but for frame_addr().
+ * struct frames is a process's own view (addresses); the records are in the stack's state segment
+ * and hold no address. Free lists are derived state and can be rebuilt. All calls need the stack's
+ * lock, but for frame_addr().
  */
 #ifndef NETSTACK_FRAME_H
 #define NETSTACK_FRAME_H
@@ -29,15 +32,16 @@ enum frame_class { FRAME_SMALL, FRAME_LARGE, FRAME_CLASSES };
 #define FRAME_SMALL_BYTES 2048u
 #define FRAME_LARGE_BYTES 65536u
 
-/* How the frames of a region lie: count[LARGE] large ones first (aligned), then count[SMALL] small ones.
- * Numbers start at 1 (0 means none): large 1 .. L, small L+1 .. L+S. */
+/* How the frames of a region lie: count[LARGE] large ones first (aligned), then count[SMALL] small
+ * ones. Numbers start at 1 (0 means none): large 1 .. L, small L+1 .. L+S. */
 struct frame_geom {
         uint32_t count[FRAME_CLASSES];
 };
 
 static inline size_t frame_geom_bytes(struct frame_geom g)
 {
-        return (size_t)g.count[FRAME_LARGE] * FRAME_LARGE_BYTES + (size_t)g.count[FRAME_SMALL] * FRAME_SMALL_BYTES;
+        return (size_t)g.count[FRAME_LARGE] * FRAME_LARGE_BYTES +
+               (size_t)g.count[FRAME_SMALL] * FRAME_SMALL_BYTES;
 }
 static inline uint32_t frame_geom_total(struct frame_geom g)
 {
@@ -84,29 +88,30 @@ static inline uint32_t frame_id_num(uint32_t id)
 {
         return id & ((1u << FRAME_NUM_BITS) - 1);
 }
-#define FRAME_REGION_PRIVATE 0u
+#define FRAME_REGION_PRIVATE  0u
 #define FRAME_REGION_TX(chan) (2u * (chan) + 1)
 #define FRAME_REGION_RX(chan) (2u * (chan) + 2)
 
 /* A range of a frame. */
 struct buf {
-        uint32_t id;                    /* 0: none */
+        uint32_t id; /* 0: none */
         uint32_t off;
-        uint32_t len;                   /* bytes */
+        uint32_t len; /* bytes */
 };
 
 /*
- * So many frames of a region may be with the other side, of all classes: their returns have room (SHM_RETS). Who receives keeps less
- * than that in the queues of sockets that nobody reads, so that what other sockets send and receive still moves: TCP half, UDP a
- * quarter. What comes beyond is copied.
+ * So many frames of a region may be with the other side, of all classes: their returns have room
+ * (SHM_RETS). Who receives keeps less than that in the queues of sockets that nobody reads, so that
+ * what other sockets send and receive still moves: TCP half, UDP a quarter. What comes beyond is
+ * copied.
  */
 #define FRAME_LOANS     8192u
 #define FRAME_LOANS_TCP (FRAME_LOANS / 2)
 #define FRAME_LOANS_UDP (FRAME_LOANS / 4)
 
 struct frame_rec {
-        uint32_t next;                  /* free list */
-        uint32_t owner;                 /* connection charged for it, 0: none */
+        uint32_t next;  /* free list */
+        uint32_t owner; /* connection charged for it, 0: none */
         uint16_t refs;
         uint16_t loans;
 };
@@ -114,22 +119,22 @@ struct frame_rec {
 /* The records of one region of ours, in the state segment. */
 struct frame_pool {
         struct frame_geom geom;
-        uint64_t rec_off;               /* from this header to record 0 (unused; numbers start at 1) */
-        uint32_t free[FRAME_CLASSES];   /* heads */
+        uint64_t rec_off; /* from this header to record 0 (unused; numbers start at 1) */
+        uint32_t free[FRAME_CLASSES]; /* heads */
         uint32_t last_free[FRAME_CLASSES];
-        uint32_t fresh[FRAME_CLASSES];  /* how many of the class were ever used */
-        uint32_t used[FRAME_CLASSES];   /* not free now: queued or on loan */
-        uint32_t sent;                  /* 1: frames are lent to a peer, and large ones take turns (frame_alloc) */
-        uint32_t loans;                 /* sum over all frames; WRITE_ONCE() */
-        uint32_t bad_returns;           /* the other side returned what it had not */
-        uint32_t starved;               /* 1 << class: somebody waits for a frame of it; WRITE_ONCE() */
+        uint32_t fresh[FRAME_CLASSES]; /* how many of the class were ever used */
+        uint32_t used[FRAME_CLASSES];  /* not free now: queued or on loan */
+        uint32_t sent;  /* 1: frames are lent to a peer, and large ones take turns (frame_alloc) */
+        uint32_t loans; /* sum over all frames; WRITE_ONCE() */
+        uint32_t bad_returns; /* the other side returned what it had not */
+        uint32_t starved;     /* 1 << class: somebody waits for a frame of it; WRITE_ONCE() */
 };
 
 /* A process's view of all regions. `base` of a region that this process has not mapped is NULL. */
 struct frame_region {
-        uint8_t *base;                  /* of its first frame */
-        struct frame_pool *pool;        /* NULL for receive regions */
-        struct frame_geom geom;         /* receive regions: as agreed with unetd */
+        uint8_t *base;           /* of its first frame */
+        struct frame_pool *pool; /* NULL for receive regions */
+        struct frame_geom geom;  /* receive regions: as agreed with unetd */
 };
 struct frames {
         struct frame_region region[FRAME_REGIONS];
@@ -137,7 +142,8 @@ struct frames {
         void (*give_back)(void *arg, uint32_t chan, uint32_t num);
         /* A frame of ours became free; `owner` was charged frame bytes for it. May be NULL. */
         void (*uncharge)(void *arg, uint32_t owner, uint32_t bytes);
-        /* A frame that somebody waited for (pool->starved) became free; nobody is said to wait any more. */
+        /* A frame that somebody waited for (pool->starved) became free; nobody is said to wait
+         * any more. */
         void (*fed)(void *arg, uint32_t region);
         void *arg;
 };
@@ -147,7 +153,8 @@ static inline size_t frame_pool_bytes(struct frame_geom g)
 {
         return sizeof(struct frame_pool) + sizeof(struct frame_rec) * (frame_geom_total(g) + 1);
 }
-/* Prepares a pool; its records follow the header at once. It is not sent from unless `sent` is set afterwards. */
+/* Prepares a pool; its records follow the header at once. It is not sent from unless `sent` is
+ * set afterwards. */
 void frame_pool_init(struct frame_pool *p, struct frame_geom g);
 
 static inline struct frame_rec *frame_pool_rec(const struct frame_pool *p, uint32_t num)
@@ -159,13 +166,15 @@ static inline struct frame_rec *frame_pool_rec(const struct frame_pool *p, uint3
 /*
  * A frame of the class with refs 1, charged to `owner`; 0 when there is none.
  *
- * It is the one that was freed last, and warm. Only of the large ones of a pool that is lent from it is the one that was
- * freed first, and no fewer than FRAME_ROUND take turns: the lines of one that the other side has just read are in the cache
- * of its processor, and to write them is slower than those that have left it (iperf3 --bidir: 83 and 103 Gb/s).
+ * It is the one that was freed last, and warm. Only of the large ones of a pool that is lent from
+ * it is the one that was freed first, and no fewer than FRAME_ROUND take turns: the lines of one
+ * that the other side has just read are in the cache of its processor, and to write them is slower
+ * than those that have left it (iperf3 --bidir: 83 and 103 Gb/s).
  */
 #define FRAME_ROUND 64u
 uint32_t frame_alloc(struct frames *f, uint32_t region, enum frame_class c, uint32_t owner);
-/* Where the frame that frame_alloc() gives next will most likely be, so that its lines can be claimed; NULL: not known. */
+/* Where the frame that frame_alloc() gives next will most likely be, so that its lines can be
+ * claimed; NULL: not known. */
 uint8_t *frame_guess(const struct frames *f, uint32_t region, enum frame_class c);
 /* Frames of the class that can still be had. */
 uint32_t frame_avail(const struct frames *f, uint32_t region, enum frame_class c);
@@ -175,7 +184,8 @@ void frame_hold(struct frames *f, uint32_t id);
 void frame_drop(struct frames *f, uint32_t id);
 /* The frame is in one more message that the other side may read. */
 void frame_lend(struct frames *f, uint32_t id);
-/* The other side gave back one loan of frame `num` of `region`. False, and counted, when it had none. */
+/* The other side gave back one loan of frame `num` of `region`. False, and counted, when it
+ * had none. */
 bool frame_unlend(struct frames *f, uint32_t region, uint32_t num);
 /* The channel is gone: all loans of the region end. */
 void frame_unlend_all(struct frames *f, uint32_t region);
@@ -184,14 +194,17 @@ void frame_pool_zero_refs(struct frame_pool *p);
 /* Makes the free lists anew from refs and loans; used after refs were recounted. */
 void frame_pool_rebuild(struct frame_pool *p);
 /* Says of each frame in use that is charged to somebody: to whom, and how much. */
-void frame_pool_charges(const struct frame_pool *p, void (*fn)(void *arg, uint32_t owner, uint32_t bytes), void *arg);
+void frame_pool_charges(const struct frame_pool *p,
+                        void (*fn)(void *arg, uint32_t owner, uint32_t bytes), void *arg);
 
 static inline uint32_t frame_size(const struct frames *f, uint32_t id)
 {
         const struct frame_region *r = &f->region[frame_id_region(id)];
-        return frame_class_bytes(frame_geom_class(r->pool ? r->pool->geom : r->geom, frame_id_num(id)));
+        return frame_class_bytes(
+                frame_geom_class(r->pool ? r->pool->geom : r->geom, frame_id_num(id)));
 }
-/* Bytes that will be read soon lie in the cache of whoever wrote them: asked for now, while there is other work. */
+/* Bytes that will be read soon lie in the cache of whoever wrote them: asked for now, while there
+ * is other work. */
 static inline void frame_fetch(const uint8_t *p, uint32_t n)
 {
         for (uint32_t at = 0; at < n; at += CACHE_LINE)

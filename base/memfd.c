@@ -1,7 +1,8 @@
 /*
- * Making, passing and checking shared memory; by system calls made directly, since the client of unetd uses it in programs whose
- * calls are ours. Nothing is read or mapped by a check, and no file system is asked that could belong to somebody hostile (FUSE
- * answers when it likes): seals are the kernel's own knowledge, and only memory files have them.
+ * Making, passing and checking shared memory; by system calls made directly, since the client of
+ * unetd uses it in programs whose calls are ours. Nothing is read or mapped by a check, and no file
+ * system is asked that could belong to somebody hostile (FUSE answers when it likes): seals are the
+ * kernel's own knowledge, and only memory files have them.
  */
 #include "base/memfd.h"
 
@@ -17,10 +18,10 @@
 #include "base/sys.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010      /* Linux 5.1 */
+#define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
 #endif
 #ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U         /* Linux 6.3 */
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
 #endif
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -28,9 +29,11 @@
 /* Without MFD_NOEXEC_SEAL newer kernels print a warning; older ones refuse it. */
 static int create(const char *name)
 {
-        int fd = (int)sys2(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+        int fd = (int)sys2(SYS_memfd_create, name,
+                           MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
-        return fd != -EINVAL ? fd : (int)sys2(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        return fd != -EINVAL ? fd
+                             : (int)sys2(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
 static int add_seals(int fd, int seals)
@@ -38,14 +41,15 @@ static int add_seals(int fd, int seals)
         return (int)sys3(SYS_fcntl, fd, F_ADD_SEALS, seals);
 }
 
-/* A file larger than RLIMIT_FSIZE would end the program by a signal. The limit is meant for others: it is lifted for the moment,
- * if it may be. */
+/* A file larger than RLIMIT_FSIZE would end the program by a signal. The limit is meant for others:
+ * it is lifted for the moment, if it may be. */
 static int make_long(int fd, size_t bytes)
 {
         struct rlimit own, room;
         int err;
 
-        if ((err = (int)sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &own)) != 0 || own.rlim_cur >= bytes)
+        if ((err = (int)sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &own)) != 0 ||
+            own.rlim_cur >= bytes)
                 return err != 0 ? err : (int)sys2(SYS_ftruncate, fd, bytes);
         room = (struct rlimit){.rlim_cur = own.rlim_max, .rlim_max = own.rlim_max};
         if (own.rlim_max < bytes)
@@ -98,7 +102,8 @@ static int check_file(int fd, const struct statx *st, bool writable, uid_t owner
         int how = (int)sys3(SYS_fcntl, fd, F_GETFL, 0);
         struct statfs fs;
 
-        if (!S_ISREG(st->stx_mode) || sys2(SYS_fstatfs, fd, &fs) != 0 || fs.f_type != TMPFS_MAGIC || how < 0 || how & O_PATH)
+        if (!S_ISREG(st->stx_mode) || sys2(SYS_fstatfs, fd, &fs) != 0 || fs.f_type != TMPFS_MAGIC ||
+            how < 0 || how & O_PATH)
                 return -EINVAL;
         if (owner != UNET_MEMFD_ANYBODY && ((st->stx_mode & 07777) != 0600 || st->stx_uid != owner))
                 return -EACCES;
@@ -124,7 +129,8 @@ int unet_memfd_check(int fd, size_t bytes, bool writable, uid_t owner)
 void *unet_memfd_map(int fd, size_t bytes, bool writable, void *at)
 {
         int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-        long p = sys6(SYS_mmap, (long)at, (long)bytes, prot, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd, 0);
+        long p = sys6(SYS_mmap, (long)at, (long)bytes, prot,
+                      MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd, 0);
 
         return p < 0 && p > -4096 ? NULL : (void *)p;
 }

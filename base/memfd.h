@@ -1,12 +1,14 @@
 /*
  * Memory that is shared with somebody who may be hostile, and how it is passed.
  *
- * The owner makes a memfd of fixed size (sealed against shrinking and growing, mode 0600 before anybody else
- * has it: with a wider mode a read-only descriptor could be reopened for writing through /proc), maps it, and
- * passes a read-only twin of the descriptor. Frozen, nobody maps it writable again, the owner neither.
+ * The owner makes a memfd of fixed size (sealed against shrinking and growing, mode 0600 before
+ * anybody else has it: with a wider mode a read-only descriptor could be reopened for writing
+ * through /proc), maps it, and passes a read-only twin of the descriptor. Frozen, nobody maps it
+ * writable again, the owner neither.
  *
- * The receiver maps nothing before unet_memfd_check() has said that the memory cannot be taken away under its
- * reads: a file that can shrink gives SIGBUS, and so may hugetlbfs or FUSE even when sealed.
+ * The receiver maps nothing before unet_memfd_check() has said that the memory cannot be taken away
+ * under its reads: a file that can shrink gives SIGBUS, and so may hugetlbfs or FUSE even when
+ * sealed.
  */
 #ifndef UNET_MEMFD_H
 #define UNET_MEMFD_H
@@ -15,22 +17,27 @@
 
 #include "base/base.h"
 
-/* A memfd of zeroes, sealed against shrinking and growing, close-on-exec. The descriptor, or a negative errno. */
+/* A memfd of zeroes, sealed against shrinking and growing, close-on-exec. The descriptor, or a
+ * negative errno. */
 int unet_memfd_make(const char *name, size_t bytes);
 /* The same, its seals sealed: for memory that several may map writable. */
 int unet_memfd_make_sealed(const char *name, size_t bytes);
-/* A read-only descriptor of the same memory, or a negative errno (-ENOENT: /proc is not mounted). */
+/* A read-only descriptor of the same memory, or a negative errno (-ENOENT: /proc is
+ * not mounted). */
 int unet_memfd_reader(int fd);
-/* No writable mapping from now on but those that exist, and no more seals. 0 or a negative errno. */
+/* No writable mapping from now on but those that exist, and no more seals. 0 or a
+ * negative errno. */
 int unet_memfd_freeze(int fd);
 /*
- * Whether a descriptor that was passed is what it should be: a regular file on tmpfs, `bytes` long (0: any length but 0),
- * open for reading alone or for both, sealed against shrinking and growing, its seals sealed; and if an owner is named,
- * his and of mode 0600. 0; -EINVAL: not such a file; -EACCES: mode, owner or way of opening; -EPERM: seals; -ERANGE: size.
+ * Whether a descriptor that was passed is what it should be: a regular file on tmpfs, `bytes` long
+ * (0: any length but 0), open for reading alone or for both, sealed against shrinking and growing,
+ * its seals sealed; and if an owner is named, his and of mode 0600. 0; -EINVAL: not such a file;
+ * -EACCES: mode, owner or way of opening; -EPERM: seals; -ERANGE: size.
  */
 #define UNET_MEMFD_ANYBODY ((uid_t)-1)
 int unet_memfd_check(int fd, size_t bytes, bool writable, uid_t owner);
-/* Maps all of it, shared; NULL when that fails. `at` NULL: anywhere; else over what is mapped there. */
+/* Maps all of it, shared; NULL when that fails. `at` NULL: anywhere; else over what is
+ * mapped there. */
 void *unet_memfd_map(int fd, size_t bytes, bool writable, void *at);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Bugs planted on purpose. A build with -DUNET_PLANTED_BUG leaves out one check of each parser; the tests in
- * tests/fuzz compile the parsers so and demand that the fuzzers find it. A fuzzer that finds nothing is
- * otherwise hard to tell from one that looks at nothing.
+ * Bugs planted on purpose. A build with -DUNET_PLANTED_BUG leaves out one check of each parser; the
+ * tests in tests/fuzz compile the parsers so and demand that the fuzzers find it. A fuzzer that
+ * finds nothing is otherwise hard to tell from one that looks at nothing.
  */
 #ifndef NETSTACK_PLANTED_H
 #define NETSTACK_PLANTED_H

@@ -1,14 +1,14 @@
 /*
- * Random numbers. Two generators, both plain values that may lie in shared memory, both seeded by whoever
- * owns them.
+ * Random numbers. Two generators, both plain values that may lie in shared memory, both seeded by
+ * whoever owns them.
  *
- * struct prng, one a stack: what a stranger must not guess (ports, initial sequence numbers, IP ids, hash
- * keys). SipHash-2-4 in counter mode; every PRNG_RATCHET outputs the key is replaced by two of them, so that
- * the state, read later, does not tell what was given out before. Used under the stack's lock; a process that
- * dies inside leaves some state, and any state is a good one.
+ * struct prng, one a stack: what a stranger must not guess (ports, initial sequence numbers, IP
+ * ids, hash keys). SipHash-2-4 in counter mode; every PRNG_RATCHET outputs the key is replaced by
+ * two of them, so that the state, read later, does not tell what was given out before. Used under
+ * the stack's lock; a process that dies inside leaves some state, and any state is a good one.
  *
- * struct prng_fast, for simulators and tests: xoshiro256** (Blackman, Vigna, 2018), the same numbers for the
- * same seed on every machine, no secrecy.
+ * struct prng_fast, for simulators and tests: xoshiro256** (Blackman, Vigna, 2018), the same
+ * numbers for the same seed on every machine, no secrecy.
  */
 #ifndef NETSTACK_PRNG_H
 #define NETSTACK_PRNG_H

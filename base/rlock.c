@@ -7,7 +7,8 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 
-#define SPINS 100                       /* looks before sleeping: the lock is seldom held for longer than a microsecond */
+/* Looks before sleeping: the lock is seldom held for longer than a microsecond. */
+#define SPINS 100
 
 __thread struct rlock_self rlock_self;
 
@@ -15,8 +16,9 @@ __thread struct rlock_self rlock_self;
 static __thread struct robust_list_head own_head __attribute__((tls_model("initial-exec")));
 
 /*
- * From a robust mutex of libc's own: while we hold it, it names us, and the first entry of a list names the list's head. For
- * threads of libc; no other comes about in a program that has locked itself in.
+ * From a robust mutex of libc's own: while we hold it, it names us, and the first entry of a list
+ * names the list's head. For threads of libc; no other comes about in a program that has locked
+ * itself in.
  */
 static void know_without_asking(void)
 {
@@ -45,7 +47,8 @@ void rlock_know_self(void)
         }
         if (sys3(SYS_get_robust_list, 0, &head, &len) < 0 || head == NULL) {
                 head = &own_head;
-                *head = (struct robust_list_head){.list = {&head->list}, .futex_offset = RLOCK_WORD_AT};
+                *head = (struct robust_list_head){.list = {&head->list},
+                                                  .futex_offset = RLOCK_WORD_AT};
                 sys2(SYS_set_robust_list, head, sizeof *head);
         }
         assert(head->futex_offset == RLOCK_WORD_AT);
@@ -68,13 +71,15 @@ static void spin(const struct rlock *l)
         }
 }
 
-/* Whoever has slept says that somebody may sleep: there may be others behind it, for whom nobody else says so. */
+/* Whoever has slept says that somebody may sleep: there may be others behind it, for whom nobody
+ * else says so. */
 static bool take(struct rlock *l, uint32_t *was, uint32_t slept)
 {
         *was = atomic_load_explicit(&l->word, memory_order_relaxed);
         while ((*was & FUTEX_TID_MASK) == 0)
-                if (atomic_compare_exchange_strong_explicit(&l->word, was, rlock_self.tid | (*was & FUTEX_WAITERS) | slept,
-                                                            memory_order_acquire, memory_order_relaxed))
+                if (atomic_compare_exchange_strong_explicit(
+                            &l->word, was, rlock_self.tid | (*was & FUTEX_WAITERS) | slept,
+                            memory_order_acquire, memory_order_relaxed))
                         return true;
         return false;
 }
@@ -84,8 +89,8 @@ static void sleep_for_it(struct rlock *l, uint32_t was)
         struct timespec guard = {RLOCK_GUARD / NS_PER_S, RLOCK_GUARD % NS_PER_S};
 
         if (!(was & FUTEX_WAITERS) &&
-            !atomic_compare_exchange_strong_explicit(&l->word, &was, was | FUTEX_WAITERS, memory_order_relaxed,
-                                                     memory_order_relaxed))
+            !atomic_compare_exchange_strong_explicit(&l->word, &was, was | FUTEX_WAITERS,
+                                                     memory_order_relaxed, memory_order_relaxed))
                 return;
         sys4(SYS_futex, &l->word, FUTEX_WAIT, was | FUTEX_WAITERS, &guard);
 }

@@ -1,10 +1,12 @@
 /*
  * The lock of a stack: between processes, and surviving its holder.
  *
- * A robust futex, by the protocol that the kernel has for it (Documentation/locking/robust-futex-ABI.rst). Each thread has
- * a list of the locks that it holds, which libc made known to the kernel for its own robust mutexes; ours go into the same
- * list. When a thread dies the kernel walks the list: in every lock whose word names the thread it puts FUTEX_OWNER_DIED,
- * and wakes one who waits. Whoever takes such a lock is told, and repairs what the lock guards.
+ * A robust futex, by the protocol that the kernel has for it
+ * (Documentation/locking/robust-futex-ABI.rst). Each thread has a list of the locks that it holds,
+ * which libc made known to the kernel for its own robust mutexes; ours go into the same list. When
+ * a thread dies the kernel walks the list: in every lock whose word names the thread it puts
+ * FUTEX_OWNER_DIED, and wakes one who waits. Whoever takes such a lock is told, and repairs what
+ * the lock guards.
  *
  *   word  0: free; else the thread id of the holder, with FUTEX_WAITERS when somebody may sleep,
  *         FUTEX_OWNER_DIED (and no id) when the holder died
@@ -18,12 +20,14 @@
  *              into the list             word -> 0, wake one who waits
  *              pending = 0               pending = 0
  *
- * `pending` is looked at like an entry of the list, so that a lock whose word is ours is found at every moment. When the
- * word is not ours any more and death comes before the wake-up, the kernel sees pending and a free word, and wakes one. Two
- * things remain that no word can say (another took and left the lock in between, or one who was woken died before he took
- * it): so nobody sleeps longer than RLOCK_GUARD without looking again.
+ * `pending` is looked at like an entry of the list, so that a lock whose word is ours is found at
+ * every moment. When the word is not ours any more and death comes before the wake-up, the kernel
+ * sees pending and a free word, and wakes one. Two things remain that no word can say (another took
+ * and left the lock in between, or one who was woken died before he took it): so nobody sleeps
+ * longer than RLOCK_GUARD without looking again.
  *
- * It is half as expensive as libc's mutex of the same kind. It is not recursive, and checks nothing.
+ * It is half as expensive as libc's mutex of the same kind. It is not recursive, and checks
+ * nothing.
  */
 #ifndef NETSTACK_RLOCK_H
 #define NETSTACK_RLOCK_H
@@ -36,19 +40,20 @@
 
 #define RLOCK_GUARD (100 * NS_PER_MS)
 
-struct rlock {                          /* all zero: free */
+struct rlock { /* all zero: free */
         _Atomic uint32_t word;
         uint32_t pad[5];
         struct robust_list *prev;
         struct robust_list next;
 };
-/* libc tells the kernel one distance from entry to word for all locks of a list; this is that of its mutexes. */
+/* libc tells the kernel one distance from entry to word for all locks of a list; this is that of
+ * its mutexes. */
 #define RLOCK_WORD_AT ((long)offsetof(struct rlock, word) - (long)offsetof(struct rlock, next))
 static_assert(sizeof(void *) != 8 || RLOCK_WORD_AT == -32, "as pthread_mutex_t");
 
 /* What a thread must know of itself. */
 struct rlock_self {
-        struct robust_list_head *head;  /* NULL: not asked for yet */
+        struct robust_list_head *head; /* NULL: not asked for yet */
         uint32_t tid;
 };
 extern __thread struct rlock_self rlock_self __attribute__((tls_model("initial-exec")));
@@ -57,15 +62,18 @@ void rlock_know_self(void);
 int rlock_take_slowly(struct rlock *l);
 void rlock_wake(struct rlock *l);
 
-/* In the child of a fork, before it takes a lock: it is another thread than the one it was copied from. Locks that this
- * held are the parent's. The kernel is asked who it is at once: the child may be about to lock itself in (sandbox.h). */
+/* In the child of a fork, before it takes a lock: it is another thread than the one it was copied
+ * from. Locks that this held are the parent's. The kernel is asked who it is at once: the child may
+ * be about to lock itself in (sandbox.h). */
 void rlock_forked(void);
 
-#define RLOCK_ORDER() atomic_signal_fence(memory_order_seq_cst)         /* of stores, as the kernel sees them at a death */
+/* Of stores, as the kernel sees them at a death. */
+#define RLOCK_ORDER() atomic_signal_fence(memory_order_seq_cst)
 
 static inline struct robust_list *rlock_entry(uintptr_t p)
 {
-        return (struct robust_list *)(p & ~(uintptr_t)1);               /* bit 0: libc's note of a mutex with PI */
+        /* Bit 0: libc's note of a mutex with PI. */
+        return (struct robust_list *)(p & ~(uintptr_t)1);
 }
 
 static inline void rlock_pending(struct robust_list_head *head, struct robust_list *entry)
@@ -75,7 +83,8 @@ static inline void rlock_pending(struct robust_list_head *head, struct robust_li
 }
 
 /* The `prev` of any entry, libc's too, lies before its `next`; the head has none. */
-static inline void rlock_set_prev(struct robust_list_head *head, struct robust_list *entry, struct robust_list *prev)
+static inline void rlock_set_prev(struct robust_list_head *head, struct robust_list *entry,
+                                  struct robust_list *prev)
 {
         entry = rlock_entry((uintptr_t)entry);
         if (unlikely(entry != &head->list))
@@ -106,7 +115,8 @@ static inline bool rlock_taken(const struct rlock *l)
         return atomic_load_explicit(&l->word, memory_order_relaxed) != 0;
 }
 
-/* 0: free before, ours now. -EBUSY: somebody has it. -EOWNERDEAD: ours now, and what it guards must be looked after. */
+/* 0: free before, ours now. -EBUSY: somebody has it. -EOWNERDEAD: ours now, and what it guards must
+ * be looked after. */
 static inline int rlock_trylock(struct rlock *l)
 {
         uint32_t was = 0;
@@ -115,11 +125,12 @@ static inline int rlock_trylock(struct rlock *l)
         if (unlikely(rlock_self.head == NULL))
                 rlock_know_self();
         rlock_pending(rlock_self.head, &l->next);
-        took = atomic_compare_exchange_strong_explicit(&l->word, &was, rlock_self.tid, memory_order_acquire,
-                                                       memory_order_relaxed);
+        took = atomic_compare_exchange_strong_explicit(&l->word, &was, rlock_self.tid,
+                                                       memory_order_acquire, memory_order_relaxed);
         while (unlikely(!took) && (was & FUTEX_TID_MASK) == 0)
-                took = atomic_compare_exchange_strong_explicit(&l->word, &was, rlock_self.tid | (was & FUTEX_WAITERS),
-                                                               memory_order_acquire, memory_order_relaxed);
+                took = atomic_compare_exchange_strong_explicit(
+                        &l->word, &was, rlock_self.tid | (was & FUTEX_WAITERS),
+                        memory_order_acquire, memory_order_relaxed);
         if (likely(took))
                 rlock_link(l, rlock_self.head);
         rlock_pending(rlock_self.head, NULL);

@@ -1,4 +1,5 @@
-/* A seccomp filter, run as the kernel runs it (Documentation/userspace-api/seccomp_filter.rst) over the calls we have in mind. */
+/* A seccomp filter, run as the kernel runs it (Documentation/userspace-api/seccomp_filter.rst) over
+ * the calls we have in mind. */
 #include "base/sandbox.h"
 
 #include <fcntl.h>
@@ -62,7 +63,7 @@ struct machine {
         const struct sock_filter *f;
         unsigned n, pc;
         uint32_t a, x, mem[BPF_MEMWORDS];
-        const uint8_t *data;            /* struct seccomp_data */
+        const uint8_t *data; /* struct seccomp_data */
 };
 
 static uint32_t operand(const struct machine *m, const struct sock_filter *i)
@@ -113,7 +114,7 @@ static uint32_t alu(uint32_t a, uint16_t op, uint32_t b)
         case BPF_RSH:
                 return b < 32 ? a >> b : 0;
         default:
-                return -a;              /* BPF_NEG */
+                return -a; /* BPF_NEG */
         }
 }
 
@@ -127,7 +128,7 @@ static bool holds(uint32_t a, uint16_t op, uint32_t b)
         case BPF_JGE:
                 return a >= b;
         default:
-                return (a & b) != 0;    /* BPF_JSET */
+                return (a & b) != 0; /* BPF_JSET */
         }
 }
 
@@ -181,8 +182,8 @@ static uint32_t run(struct machine *m)
 static bool lets_pass(uint32_t action)
 {
         action &= SECCOMP_RET_ACTION_FULL;
-        return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG || action == SECCOMP_RET_TRACE ||
-               action == SECCOMP_RET_USER_NOTIF;
+        return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG ||
+               action == SECCOMP_RET_TRACE || action == SECCOMP_RET_USER_NOTIF;
 }
 
 uint32_t sandbox_filter(const struct sock_filter *f, unsigned n)

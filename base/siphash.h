@@ -1,7 +1,7 @@
 /*
- * SipHash (Aumasson, Bernstein, 2012): a keyed hash that a stranger cannot steer. SipHash-2-4 is the cautious
- * one, for initial sequence numbers and ports; SipHash-1-3 is what hash tables need and takes two thirds of
- * the time.
+ * SipHash (Aumasson, Bernstein, 2012): a keyed hash that a stranger cannot steer. SipHash-2-4 is
+ * the cautious one, for initial sequence numbers and ports; SipHash-1-3 is what hash tables need
+ * and takes two thirds of the time.
  *
  * Keys are small and their length is a constant at nearly every call, so all of it is inline.
  */
@@ -20,7 +20,8 @@ static inline struct sip_key sip_key_of(const uint8_t secret[16])
 }
 
 /* SipHash-c-d of n bytes, as published. */
-static inline uint64_t siphash_cd(const struct sip_key *key, const void *data, size_t n, int c, int d)
+static inline uint64_t siphash_cd(const struct sip_key *key, const void *data, size_t n, int c,
+                                  int d)
 {
         const uint8_t *p = data;
         struct sip_state s = sip_begin(key);

@@ -1,4 +1,5 @@
-/* Ranges of memory handed to the socket layer to copy into or out of, while the stack's lock is not held. */
+/* Ranges of memory handed to the socket layer to copy into or out of, while the stack's lock is
+ * not held. */
 #ifndef NETSTACK_SOCKBUF_H
 #define NETSTACK_SOCKBUF_H
 

@@ -1,4 +1,5 @@
-/* System calls made directly, so that the library never meets its own hooks. Negative errno on failure. */
+/* System calls made directly, so that the library never meets its own hooks. Negative errno
+ * on failure. */
 #ifndef NETSTACK_SYS_H
 #define NETSTACK_SYS_H
 
@@ -26,18 +27,21 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
         register long x4 __asm__("x4") = e;
         register long x5 __asm__("x5") = f;
 
-        __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+        __asm__ volatile("svc 0"
+                         : "+r"(x0)
+                         : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                         : "memory");
         return x0;
 #else
 #error "no system call sequence for this machine yet"
 #endif
 }
 
-#define sys0(nr)             sys6(nr, 0, 0, 0, 0, 0, 0)
-#define sys1(nr, a)          sys6(nr, (long)(a), 0, 0, 0, 0, 0)
-#define sys2(nr, a, b)       sys6(nr, (long)(a), (long)(b), 0, 0, 0, 0)
-#define sys3(nr, a, b, c)    sys6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
-#define sys4(nr, a, b, c, d) sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+#define sys0(nr)                sys6(nr, 0, 0, 0, 0, 0, 0)
+#define sys1(nr, a)             sys6(nr, (long)(a), 0, 0, 0, 0, 0)
+#define sys2(nr, a, b)          sys6(nr, (long)(a), (long)(b), 0, 0, 0, 0)
+#define sys3(nr, a, b, c)       sys6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define sys4(nr, a, b, c, d)    sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define sys5(nr, a, b, c, d, e) sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 
 #endif

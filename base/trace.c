@@ -45,15 +45,16 @@ void trace_write(struct trace *t, nstime now, enum trace_event ev, uint32_t obj,
 
         memcpy(rec.field, field, sizeof rec.field);
         memcpy(word, &rec, sizeof word);
-        /* Record n - cap is no more. A reader who sees one word of this one sees that, too: release, and his
-         * acquire. */
+        /* Record n - cap is no more. A reader who sees one word of this one sees that, too:
+         * release, and his acquire. */
         atomic_store_explicit(&t->begun, n + 1, memory_order_relaxed);
         for (size_t i = 0; i < TRACE_WORDS; i++)
                 atomic_store_explicit(&slot->word[i], word[i], memory_order_release);
         atomic_store_explicit(&t->count, n + 1, memory_order_release);
 }
 
-bool trace_read(const struct trace *t, uint32_t cap, uint64_t i, struct trace_rec *rec, uint64_t *first)
+bool trace_read(const struct trace *t, uint32_t cap, uint64_t i, struct trace_rec *rec,
+                uint64_t *first)
 {
         const struct trace_slot *slot = &t->slot[i & (cap - 1)];
         uint64_t word[TRACE_WORDS], begun;
@@ -96,7 +97,8 @@ static int format_value(char kind, uint64_t v, char *buf, size_t n)
         case 'x':
                 return snprintf(buf, n, "0x%" PRIx64, v);
         case 't':
-                return snprintf(buf, n, "%" PRId64 ".%03uus", (int64_t)v / 1000, (unsigned)(v % 1000));
+                return snprintf(buf, n, "%" PRId64 ".%03uus", (int64_t)v / 1000,
+                                (unsigned)(v % 1000));
         case 'S':
                 return snprintf(buf, n, "%s", state_name(v));
         case 'D':
@@ -110,7 +112,8 @@ static int format_value(char kind, uint64_t v, char *buf, size_t n)
 
 const char *trace_field(const struct trace_rec *rec, unsigned i, char *value, size_t n)
 {
-        const char *field = rec->event < TRACE_COUNT && i < TRACE_FIELDS ? events[rec->event].field[i] : "-";
+        const char *field =
+                rec->event < TRACE_COUNT && i < TRACE_FIELDS ? events[rec->event].field[i] : "-";
 
         if (field[0] == '-')
                 return NULL;
@@ -124,7 +127,8 @@ int trace_format(const struct trace_rec *rec, char *buf, size_t n)
                            trace_name((enum trace_event)rec->event));
 
         if (rec->obj != 0)
-                len += snprintf(buf + MIN((size_t)len, n), n - MIN((size_t)len, n), " #%u", rec->obj);
+                len += snprintf(buf + MIN((size_t)len, n), n - MIN((size_t)len, n), " #%u",
+                                rec->obj);
         for (unsigned i = 0; i < TRACE_FIELDS; i++) {
                 size_t at = MIN((size_t)len, n);
                 char value[32];

@@ -1,4 +1,5 @@
-/* The timer wheel. See wheel.h for the picture; wheel_set() -> wheel_move(), wheel_pop() -> open_slots(). */
+/* The timer wheel. See wheel.h for the picture; wheel_set() -> wheel_move(), wheel_pop()
+ * -> open_slots(). */
 #include "base/wheel.h"
 
 /* The first tick that is not before `t`: a timer looked at then has its deadline behind it. */
@@ -17,7 +18,8 @@ void wheel_reset(struct wheel *w, nstime now)
         *w = (struct wheel){.tick = tick_of(now)};
 }
 
-/* Where a timer for `tick` belongs: level and digit in one number, WHEEL_DUE when it is not in the future. */
+/* Where a timer for `tick` belongs: level and digit in one number, WHEEL_DUE when it is not in
+ * the future. */
 static uint32_t slot_of(const struct wheel *w, uint64_t tick)
 {
         uint32_t level;
@@ -38,7 +40,8 @@ static void mark(struct wheel *w, uint32_t slot, bool occupied)
         WRITE_ONCE(w->occupied[slot / WHEEL_SLOTS], occupied ? word | bit : word & ~bit);
 }
 
-static void link_in(struct wheel *w, const struct pool *p, uint32_t off, uint32_t idx, uint32_t slot)
+static void link_in(struct wheel *w, const struct pool *p, uint32_t off, uint32_t idx,
+                    uint32_t slot)
 {
         struct wheel_link *l = wheel_link_at(p, off, idx);
 
@@ -98,7 +101,8 @@ static uint32_t first_slot(const struct wheel *w, uint64_t *begins)
                 if (occupied == 0)
                         continue;
                 digit = (uint32_t)__builtin_ctzll(occupied);
-                *begins = (READ_ONCE(w->tick) >> shift >> WHEEL_DIGIT << WHEEL_DIGIT | digit) << shift;
+                *begins = (READ_ONCE(w->tick) >> shift >> WHEEL_DIGIT << WHEEL_DIGIT | digit)
+                          << shift;
                 return level * WHEEL_SLOTS + digit;
         }
         return WHEEL_DUE;
@@ -115,8 +119,8 @@ nstime wheel_next(const struct wheel *w)
         return (nstime)(begins << WHEEL_TICK_SHIFT);
 }
 
-/* The due list is empty: moves the first slot that has come by `tick` to it, whole. False when none has. Time
- * jumps: between two occupied slots there is nothing to look at. */
+/* The due list is empty: moves the first slot that has come by `tick` to it, whole. False when none
+ * has. Time jumps: between two occupied slots there is nothing to look at. */
 static bool open_slot(struct wheel *w, const struct pool *p, uint32_t off, uint64_t tick)
 {
         uint64_t begins;
@@ -162,7 +166,8 @@ static void check_slot(const struct wheel *w, const struct pool *p, uint32_t off
         uint32_t prev = WHEEL_FIRST | slot;
 
         if (slot != WHEEL_DUE)
-                assert((w->head[slot] != 0) == (w->occupied[slot / WHEEL_SLOTS] >> slot % WHEEL_SLOTS & 1));
+                assert((w->head[slot] != 0) ==
+                       (w->occupied[slot / WHEEL_SLOTS] >> slot % WHEEL_SLOTS & 1));
         for (uint32_t idx = w->head[slot]; idx != 0; (*count)++) {
                 const struct wheel_link *l = wheel_link_at(p, off, idx);
 

@@ -1,8 +1,8 @@
 /*
  * A hierarchical timer wheel (Varghese, Lauck, 1987) in shared memory.
  *
- * Each level has 64 slots. A slot of level 0 is one tick of 16.4 µs wide, each level above is 64 times
- * coarser:
+ * Each level has 64 slots. A slot of level 0 is one tick of 16.4 µs wide, each level above is 64
+ * times coarser:
  *
  *   level  slot     whole level
  *     0    16.4 µs    1.05 ms    Write time as a number of ticks in base 64. The level of a timer
@@ -15,14 +15,14 @@
  *
  * A timer fires never before its deadline and less than a tick after it, when somebody asks.
  *
- * Timers are records of one pool; the link is embedded `off` bytes into the record. The caller hands both in,
- * since they are addresses of its own process. Links are indices; a zeroed link is a timer that is not set.
- * The wheel is derived state: after a death inside, wheel_reset(), then wheel_forget() and wheel_set() for
- * each record.
+ * Timers are records of one pool; the link is embedded `off` bytes into the record. The caller
+ * hands both in, since they are addresses of its own process. Links are indices; a zeroed link is a
+ * timer that is not set. The wheel is derived state: after a death inside, wheel_reset(), then
+ * wheel_forget() and wheel_set() for each record.
  *
- * Setting a timer later than it is armed for costs one store: it stays where it is, comes up early, and moves
- * on then (a retransmission timer that each ACK pushes out moves once an RTO, not once an ACK). The same goes
- * for NSTIME_NEVER.
+ * Setting a timer later than it is armed for costs one store: it stays where it is, comes up early,
+ * and moves on then (a retransmission timer that each ACK pushes out moves once an RTO, not once an
+ * ACK). The same goes for NSTIME_NEVER.
  */
 #ifndef NETSTACK_WHEEL_H
 #define NETSTACK_WHEEL_H
@@ -35,8 +35,9 @@
 #define WHEEL_DIGIT      6
 #define WHEEL_SLOTS      (1u << WHEEL_DIGIT)
 #define WHEEL_LEVELS     9u
-#define WHEEL_DUE        (WHEEL_LEVELS * WHEEL_SLOTS) /* the list of timers whose slot has come */
-#define WHEEL_WORK       256                          /* most timers that one wheel_pop() moves */
+/* The list of timers whose slot has come. */
+#define WHEEL_DUE  (WHEEL_LEVELS * WHEEL_SLOTS)
+#define WHEEL_WORK 256 /* most timers that one wheel_pop() moves */
 
 struct wheel_link {
         uint32_t prev;  /* index, or WHEEL_FIRST | slot for the first in a slot; 0: in no list */
@@ -47,7 +48,8 @@ struct wheel_link {
 #define WHEEL_FIRST 0x80000000u
 
 struct wheel {
-        /* wheel_next() is asked without the lock: tick, occupied and the due list's head are written by WRITE_ONCE(). */
+        /* wheel_next() is asked without the lock: tick, occupied and the due list's head are
+         * written by WRITE_ONCE(). */
         uint64_t tick; /* come to: everything before was looked at */
         uint64_t occupied[WHEEL_LEVELS];
         uint32_t head[WHEEL_DUE + 1];
@@ -75,8 +77,8 @@ static inline void wheel_forget(struct wheel_link *l)
 /* The general case of wheel_set(). */
 void wheel_move(struct wheel *w, const struct pool *p, uint32_t off, uint32_t idx, nstime deadline);
 
-/* Sets or changes the deadline of record `idx`. NSTIME_NEVER turns it off and may leave it linked: before the
- * record is freed, wheel_cancel() it. */
+/* Sets or changes the deadline of record `idx`. NSTIME_NEVER turns it off and may leave it linked:
+ * before the record is freed, wheel_cancel() it. */
 static inline void wheel_set(struct wheel *w, const struct pool *p, uint32_t off, uint32_t idx,
                              nstime deadline)
 {
@@ -91,15 +93,15 @@ static inline void wheel_set(struct wheel *w, const struct pool *p, uint32_t off
 /* Takes the record out of the wheel; it may be freed now. */
 void wheel_cancel(struct wheel *w, const struct pool *p, uint32_t off, uint32_t idx);
 
-/* The earliest time at which wheel_pop() may have something: never later than a tick after the earliest
- * deadline, at times earlier than there is anything. NSTIME_NEVER when empty. Needs no lock; without it what is said
- * while somebody changes the wheel may be any time. */
+/* The earliest time at which wheel_pop() may have something: never later than a tick after the
+ * earliest deadline, at times earlier than there is anything. NSTIME_NEVER when empty. Needs no
+ * lock; without it what is said while somebody changes the wheel may be any time. */
 nstime wheel_next(const struct wheel *w);
 
 /*
- * Takes out one timer whose deadline has come and returns its index; its link is not set then. 0: nothing
- * more, or WHEEL_WORK timers were moved in vain and wheel_next() is still not after `now`: ask again, now or
- * next turn.
+ * Takes out one timer whose deadline has come and returns its index; its link is not set then. 0:
+ * nothing more, or WHEEL_WORK timers were moved in vain and wheel_next() is still not after `now`:
+ * ask again, now or next turn.
  */
 uint32_t wheel_pop(struct wheel *w, const struct pool *p, uint32_t off, nstime now);
 

@@ -1,7 +1,7 @@
 /*
- * What the hardware allows between two processes: a ring in shared memory that moves bytes with two copies,
- * in and out, and nothing else; and the time a cache line needs to go there and back. Prints one line of
- * JSON; the limit that bench/compare holds the stack against.
+ * What the hardware allows between two processes: a ring in shared memory that moves bytes with two
+ * copies, in and out, and nothing else; and the time a cache line needs to go there and back.
+ * Prints one line of JSON; the limit that bench/compare holds the stack against.
  *
  *      bare_ring [seconds]             per measurement, default 0.5; the median of five
  */
@@ -19,13 +19,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PIECE   65536u
-#define ROUNDS  5
+#define PIECE    65536u
+#define ROUNDS   5
 #define MAX_RING (4u << 20)
 
 struct shared {
-        _Alignas(64) _Atomic uint64_t head;     /* pieces written */
-        _Alignas(64) _Atomic uint64_t tail;     /* pieces read */
+        _Alignas(64) _Atomic uint64_t head; /* pieces written */
+        _Alignas(64) _Atomic uint64_t tail; /* pieces read */
         _Alignas(64) _Atomic uint64_t ping;
         _Alignas(64) _Atomic uint64_t pong;
         _Alignas(64) _Atomic int stop;
@@ -89,7 +89,8 @@ static double produce(struct shared *s, uint64_t pieces, double seconds)
         memset(from, 1, sizeof from);
         do {
                 for (int i = 0; i < 64; i++) {
-                        while (head - atomic_load_explicit(&s->tail, memory_order_acquire) == pieces)
+                        while (head - atomic_load_explicit(&s->tail, memory_order_acquire) ==
+                               pieces)
                                 relax();
                         memcpy(s->ring + head % pieces * PIECE, from + head % 4 * PIECE, PIECE);
                         atomic_store_explicit(&s->head, ++head, memory_order_release);
@@ -132,8 +133,8 @@ static double bounce(struct shared *s, uint64_t unused, double seconds)
 typedef void peer_fn(struct shared *s, uint64_t arg);
 typedef double measure_fn(struct shared *s, uint64_t arg, double seconds);
 
-static double once(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measure_fn *measure, uint64_t arg,
-                   double seconds)
+static double once(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measure_fn *measure,
+                   uint64_t arg, double seconds)
 {
         pid_t parent = getpid(), child;
         double result;
@@ -147,7 +148,7 @@ static double once(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measu
         }
         if (child == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                if (getppid() != parent)        /* it died before it was asked to take us along */
+                if (getppid() != parent) /* it died before it was asked to take us along */
                         _exit(1);
                 pin(cpus, 1);
                 peer(s, arg);
@@ -182,7 +183,8 @@ int main(int argc, char **argv)
 {
         double seconds = argc > 1 ? atof(argv[1]) : 0.5, small, large, line;
         cpu_set_t cpus;
-        struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct shared *s =
+                mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
         if (s == MAP_FAILED || seconds <= 0 || sched_getaffinity(0, sizeof cpus, &cpus) != 0) {
                 fprintf(stderr, "usage: bare_ring [seconds]\n");

@@ -16,7 +16,7 @@ static void serve(int port)
 
                 if (unet_recv(s, &byte, 1, 0) != 1 || unet_send(s, &byte, 1, 0) != 1)
                         die("serve");
-                if (unet_recv(s, &end, 1, 0) != 0)      /* the client closes first */
+                if (unet_recv(s, &end, 1, 0) != 0) /* the client closes first */
                         die("end of stream");
                 unet_close(s);
         }
@@ -47,7 +47,8 @@ static void drive(int port, double seconds)
                 took = now_s() - start;
         } while (took < seconds);
         one_connection(port, 'q');
-        printf("{\"connections\": %lu, \"seconds\": %.6f, \"rate\": %.1f}\n", n, took, (double)n / took);
+        printf("{\"connections\": %lu, \"seconds\": %.6f, \"rate\": %.1f}\n", n, took,
+               (double)n / took);
 }
 
 int main(int argc, char **argv)

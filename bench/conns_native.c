@@ -1,19 +1,22 @@
 /*
- * Very many connections between two programs of the native API: what one costs, and a message on one of them.
+ * Very many connections between two programs of the native API: what one costs, and a message on
+ * one of them.
  *
  *   conns_native server PORT                echoes a byte on any of its connections, until it is
  *                                           killed
  *   conns_native client PORT N ACTIVE SECONDS
  *
- * The client opens N connections and prints "opened N in S s". For each line that it reads it then sends a byte on a random one of
- * ACTIVE of them, one after the other for SECONDS, and prints a line of JSON. Sockets of the native API have no descriptor, so that
- * RLIMIT_NOFILE bounds nothing. An address of the server's has as many connections as there are client ports; there are ADDRESSES.
+ * The client opens N connections and prints "opened N in S s". For each line that it reads it then
+ * sends a byte on a random one of ACTIVE of them, one after the other for SECONDS, and prints a
+ * line of JSON. Sockets of the native API have no descriptor, so that RLIMIT_NOFILE bounds nothing.
+ * An address of the server's has as many connections as there are client ports; there are
+ * ADDRESSES.
  */
 #include "bench/native.h"
 
-#define ADDRESSES  100
-#define AT_ONCE    64                   /* events of a wait */
-#define ACTIVE_BY  1000003u             /* a prime: the active ones lie apart */
+#define ADDRESSES 100
+#define AT_ONCE   64       /* events of a wait */
+#define ACTIVE_BY 1000003u /* a prime: the active ones lie apart */
 
 static void must_add(struct unet_pollset *set, int s)
 {
@@ -101,12 +104,13 @@ static void drive(const int *sock, long n, long active, double seconds)
         start = now_s();
         do {
                 for (int i = 0; i < 100; i++)
-                        exchange(sock[(unsigned long)(rand_r(&seed) % active) * ACTIVE_BY % (unsigned long)n]);
+                        exchange(sock[(unsigned long)(rand_r(&seed) % active) * ACTIVE_BY %
+                                      (unsigned long)n]);
                 done += 100;
                 took = now_s() - start;
         } while (took < seconds);
-        printf("{\"connections\": %ld, \"active\": %ld, \"round_trips\": %lu, \"us\": %.3f}\n", n, active, done,
-               took * 1e6 / (double)done);
+        printf("{\"connections\": %ld, \"active\": %ld, \"round_trips\": %lu, \"us\": %.3f}\n", n,
+               active, done, took * 1e6 / (double)done);
         fflush(stdout);
 }
 

@@ -1,4 +1,5 @@
-/* What the programs of the native API share: sockets of <unet/sock.h>, and bench/plain.h's clock. */
+/* What the programs of the native API share: sockets of <unet/sock.h>, and
+ * bench/plain.h's clock. */
 #ifndef BENCH_NATIVE_H
 #define BENCH_NATIVE_H
 
@@ -11,7 +12,8 @@ static inline int native_listen_on(const char *address, int port)
         struct sockaddr_in sa = end_of(address, port);
         int s = unet_socket(AF_INET, SOCK_STREAM, 0);
 
-        if (s < 0 || unet_bind(s, (struct sockaddr *)&sa, sizeof sa) != 0 || unet_listen(s, 128) != 0)
+        if (s < 0 || unet_bind(s, (struct sockaddr *)&sa, sizeof sa) != 0 ||
+            unet_listen(s, 128) != 0)
                 die("listen");
         return s;
 }

@@ -1,7 +1,8 @@
 /*
  * What the benchmark programs share: sockets on an address, a clock, and one way to give up.
  *
- * They are plain sockets programs on purpose: the same binary is measured over the kernel and over the shim.
+ * They are plain sockets programs on purpose: the same binary is measured over the kernel and over
+ * the shim.
  */
 #ifndef BENCH_PLAIN_H
 #define BENCH_PLAIN_H
@@ -73,7 +74,8 @@ static inline int listen_on(const char *address, int port, int backlog)
 /* From that one of our addresses; NULL: whichever. */
 static inline int connect_from(const char *own, const char *address, int port)
 {
-        struct sockaddr_in sa = end_of(address, port), from = end_of(own != NULL ? own : "0.0.0.0", 0);
+        struct sockaddr_in sa = end_of(address, port),
+                           from = end_of(own != NULL ? own : "0.0.0.0", 0);
         int fd = socket(AF_INET, SOCK_STREAM, 0);
 
         if (fd < 0 || (own != NULL && bind(fd, (struct sockaddr *)&from, sizeof from) != 0) ||

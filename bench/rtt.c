@@ -69,7 +69,8 @@ static _Noreturn void serve_datagrams(const char *address, int port)
         for (;;) {
                 struct sockaddr_in from;
                 socklen_t len = sizeof from;
-                ssize_t n = recvfrom(fd, message, sizeof message, 0, (struct sockaddr *)&from, &len);
+                ssize_t n =
+                        recvfrom(fd, message, sizeof message, 0, (struct sockaddr *)&from, &len);
 
                 if (n < 0 || sendto(fd, message, (size_t)n, 0, (struct sockaddr *)&from, len) != n)
                         die("datagram");
@@ -82,7 +83,8 @@ static int call_datagrams(const char *own, const char *address, int port)
         struct timeval second = {1, 0};
         int fd = datagrams(own, 0);
 
-        if (connect(fd, (struct sockaddr *)&sa, sizeof sa) != 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second) != 0)
+        if (connect(fd, (struct sockaddr *)&sa, sizeof sa) != 0 ||
+            setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second) != 0)
                 die("connect");
         return fd;
 }
@@ -131,7 +133,7 @@ static void drive(int fd, void (*once)(int, size_t), size_t bytes, double second
         unsigned long n = 0;
 
         do {
-                if (n == WARM_UP)                       /* caches, windows, and both sides awake */
+                if (n == WARM_UP) /* caches, windows, and both sides awake */
                         start = now_s();
                 once(fd, bytes);
                 n++;
@@ -146,13 +148,15 @@ int main(int argc, char **argv)
 {
         bool udp = argc > 1 && strncmp(argv[1], "udp-", 4) == 0;
         const char *side = argc > 1 ? argv[1] + (udp ? 4 : 0) : "";
-        bool server = argc == 5 && strcmp(side, "server") == 0, client = argc >= 6 && argc <= 7 && strcmp(side, "client") == 0;
+        bool server = argc == 5 && strcmp(side, "server") == 0,
+             client = argc >= 6 && argc <= 7 && strcmp(side, "client") == 0;
         const char *own = argc == 7 ? argv[6] : NULL;
         size_t bytes;
         int port, fd;
 
         if (!server && !client) {
-                fprintf(stderr, "usage: rtt [udp-]server PORT ADDRESS BYTES | [udp-]client PORT ADDRESS BYTES SECONDS [FROM]\n");
+                fprintf(stderr, "usage: rtt [udp-]server PORT ADDRESS BYTES | [udp-]client PORT "
+                                "ADDRESS BYTES SECONDS [FROM]\n");
                 return 2;
         }
         port = (int)number_arg(argv[2], 1, 65535);

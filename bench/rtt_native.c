@@ -11,7 +11,7 @@
 
 #define MESSAGE_MAX 4096
 #define SAMPLES     (1u << 20)
-#define WARM_UP_MAX 10000               /* round trips, and no more than WARM_UP_S of them */
+#define WARM_UP_MAX 10000 /* round trips, and no more than WARM_UP_S of them */
 #define WARM_UP_S   0.5
 
 static char message[MESSAGE_MAX];
@@ -35,7 +35,8 @@ static void serve(const char *address, int port, bool once)
 
 static void exchange(int s)
 {
-        if (unet_send(s, message, (size_t)bytes, 0) != bytes || !native_recv_all(s, message, (size_t)bytes))
+        if (unet_send(s, message, (size_t)bytes, 0) != bytes ||
+            !native_recv_all(s, message, (size_t)bytes))
                 die("exchange");
 }
 
@@ -54,7 +55,8 @@ static void drive(const char *address, int port, double seconds)
         unsigned long n = 0;
 
         native_no_delay(s);
-        for (int i = 0; i < WARM_UP_MAX && now_s() < start + WARM_UP_S; i++)    /* caches, windows, and both sides awake */
+        for (int i = 0; i < WARM_UP_MAX && now_s() < start + WARM_UP_S;
+             i++) /* caches, windows, and both sides awake */
                 exchange(s);
         start = last = now_s();
         do {
@@ -68,7 +70,8 @@ static void drive(const char *address, int port, double seconds)
         unsigned long kept = n < SAMPLES ? n : SAMPLES;
         qsort(sample, kept, sizeof sample[0], by_value);
         printf("{\"rtt_us\": %.4f, \"mean_us\": %.4f, \"p99_us\": %.4f, \"round_trips\": %lu}\n",
-               (double)sample[kept / 2], (now - start) * 1e6 / (double)n, (double)sample[kept * 99 / 100], n);
+               (double)sample[kept / 2], (now - start) * 1e6 / (double)n,
+               (double)sample[kept * 99 / 100], n);
 }
 
 int main(int argc, char **argv)
@@ -79,7 +82,8 @@ int main(int argc, char **argv)
         int port;
 
         if (!server && !client) {
-                fprintf(stderr, "usage: rtt_native server PORT [ADDRESS BYTES] | client PORT SECONDS [ADDRESS BYTES]\n");
+                fprintf(stderr, "usage: rtt_native server PORT [ADDRESS BYTES] | client PORT "
+                                "SECONDS [ADDRESS BYTES]\n");
                 return 2;
         }
         port = (int)number_arg(argv[2], 1, 65535);

@@ -1,5 +1,6 @@
 /*
- * Datagrams one way, as fast as they are taken: by write(), by sendmmsg(), or by one call that the stack cuts (UDP_SEGMENT).
+ * Datagrams one way, as fast as they are taken: by write(), by sendmmsg(), or by one call that the
+ * stack cuts (UDP_SEGMENT).
  *
  *   udp_rate ADDRESS PORT                           counts what comes, 32 a call, and answers who
  *                                                   asks
@@ -7,7 +8,8 @@
  *                                                   sends from that address; HOW is write, mmsg or
  *                                                   segment; prints JSON
  *
- * A datagram of one byte asks for the count since the last such question; it is asked again until there is an answer.
+ * A datagram of one byte asks for the count since the last such question; it is asked again until
+ * there is an answer.
  */
 #include <netinet/udp.h>
 #include <poll.h>
@@ -17,7 +19,7 @@
 #define BATCH_MAX 64
 #define BYTES_MAX 65507
 #define READ_MAX  32
-#define PATIENCE  200                   /* ms for an answer */
+#define PATIENCE  200 /* ms for an answer */
 
 static char buf[READ_MAX][BYTES_MAX];
 
@@ -26,7 +28,8 @@ struct count {
         unsigned long long msgs, bytes;
 };
 
-static void answer(int fd, struct mmsghdr *m, unsigned char number, struct count *c, struct count *last)
+static void answer(int fd, struct mmsghdr *m, unsigned char number, struct count *c,
+                   struct count *last)
 {
         if (last->number != number) {
                 *last = *c;
@@ -50,8 +53,10 @@ static void serve(const char *address, int port)
         for (;;) {
                 for (int i = 0; i < READ_MAX; i++) {
                         iov[i] = (struct iovec){buf[i], BYTES_MAX};
-                        m[i] = (struct mmsghdr){.msg_hdr = {.msg_name = &from[i], .msg_namelen = sizeof from[i],
-                                                            .msg_iov = &iov[i], .msg_iovlen = 1}};
+                        m[i] = (struct mmsghdr){.msg_hdr = {.msg_name = &from[i],
+                                                            .msg_namelen = sizeof from[i],
+                                                            .msg_iov = &iov[i],
+                                                            .msg_iovlen = 1}};
                 }
                 n = recvmmsg(fd, m, READ_MAX, MSG_WAITFORONE, NULL);
                 if (n < 0)
@@ -101,7 +106,8 @@ static int send_some(int fd, const char *how, int bytes, int batch)
 int main(int argc, char **argv)
 {
         if (argc != 3 && argc != 8) {
-                fprintf(stderr, "usage: udp_rate ADDRESS PORT [FROM BYTES SECONDS write|mmsg|segment BATCH]\n");
+                fprintf(stderr, "usage: udp_rate ADDRESS PORT [FROM BYTES SECONDS "
+                                "write|mmsg|segment BATCH]\n");
                 return 2;
         }
         int port = (int)number_arg(argv[2], 1, 65535);
@@ -109,7 +115,8 @@ int main(int argc, char **argv)
                 serve(argv[1], port);
 
         struct sockaddr_in to = end_of(argv[1], port), from;
-        int bytes = (int)number_arg(argv[4], 2, BYTES_MAX), batch = (int)number_arg(argv[7], 1, BATCH_MAX);
+        int bytes = (int)number_arg(argv[4], 2, BYTES_MAX),
+            batch = (int)number_arg(argv[7], 1, BATCH_MAX);
         double seconds = (double)number_arg(argv[5], 1, 3600), start, took;
         const char *how = argv[6];
         int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -118,9 +125,11 @@ int main(int argc, char **argv)
 
         from = end_of(argv[3], 0);
         if (strcmp(how, "segment") == 0 &&
-            (bytes * batch > BYTES_MAX || setsockopt(fd, SOL_UDP, UDP_SEGMENT, &bytes, sizeof bytes) != 0))
+            (bytes * batch > BYTES_MAX ||
+             setsockopt(fd, SOL_UDP, UDP_SEGMENT, &bytes, sizeof bytes) != 0))
                 die("UDP_SEGMENT");
-        if (fd < 0 || bind(fd, (struct sockaddr *)&from, sizeof from) != 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
+        if (fd < 0 || bind(fd, (struct sockaddr *)&from, sizeof from) != 0 ||
+            connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
                 die("connect");
         ask(fd);
         start = now_s();
@@ -134,7 +143,7 @@ int main(int argc, char **argv)
         } while (now_s() < start + seconds);
         c = ask(fd);
         took = now_s() - start;
-        printf("{\"bytes\": %d, \"gbps\": %.4f, \"sent\": %llu, \"lost\": %lld}\n", bytes, (double)c.bytes * 8 / took / 1e9, sent,
-               (long long)(sent - c.msgs));
+        printf("{\"bytes\": %d, \"gbps\": %.4f, \"sent\": %llu, \"lost\": %lld}\n", bytes,
+               (double)c.bytes * 8 / took / 1e9, sent, (long long)(sent - c.msgs));
         return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * What the xdp provider allows between two processes, one at each end of a veth pair in namespaces of its own: packets a
- * second one way, and the time a small one needs to go there and back. No IP, no TCP: the limit that a stack over it has.
- * As root. Prints one line of JSON.
+ * What the xdp provider allows between two processes, one at each end of a veth pair in namespaces
+ * of its own: packets a second one way, and the time a small one needs to go there and back. No IP,
+ * no TCP: the limit that a stack over it has. As root. Prints one line of JSON.
  *
  *      xdp_rate [seconds]              per measurement, default 0.5; medians of five
  */
@@ -18,7 +18,7 @@
 #include "unet/xdp/ni_xdp.h"
 #include "unet/xdp/xdp_open.h"
 
-#define ROUNDS 5
+#define ROUNDS    5
 #define BATCH_MAX 128
 #define MODES     3
 #define N         XDP_WANT_NATIVE
@@ -34,19 +34,19 @@ struct side {
 
 struct plan {
         enum xdp_want mode;
-        int size, batch;                /* batch 0: there and back instead */
-        bool sleep;                     /* the receiver blocks in poll() */
+        int size, batch; /* batch 0: there and back instead */
+        bool sleep;      /* the receiver blocks in poll() */
 };
 
-struct result {                         /* shared with the child */
+struct result { /* shared with the child */
         _Atomic uint64_t got;
         _Atomic int stop;
 };
 
-static uint8_t *frames;                 /* transmit frames of both sides */
+static uint8_t *frames; /* transmit frames of both sides */
 static const struct frame_geom geom = {{[FRAME_SMALL] = BATCH_MAX}};
-static int home[2];                     /* namespaces */
-static struct side side[MODES][2];      /* by mode and end */
+static int home[2];                /* namespaces */
+static struct side side[MODES][2]; /* by mode and end */
 
 static void pin(int cpu)
 {
@@ -71,7 +71,8 @@ static int new_namespace(void)
 
         if (unshare(CLONE_NEWNET) != 0)
                 die("xdp_rate: a network namespace (root only)");
-        shell("ip link set lo up; echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null || true");
+        shell("ip link set lo up; echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null "
+              "|| true");
         fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
         if (fd < 0)
                 die("xdp_rate: /proc/self/ns/net");
@@ -86,7 +87,8 @@ static void enter(int i)
 
 static const enum xdp_want modes[MODES] = {N, G, T};
 static const char *const mode_name[] = {[N] = "native", [G] = "generic", [T] = "tcx"};
-static const char *const name[MODES][2] = {{"na", "nb"}, {"ga", "gb"}, {"ta", "tb"}};   /* by mode and end */
+/* By mode and end. */
+static const char *const name[MODES][2] = {{"na", "nb"}, {"ga", "gb"}, {"ta", "tb"}};
 
 static struct side *side_of(const struct plan *p, int end)
 {
@@ -104,8 +106,10 @@ static void make_links(void)
         home[0] = new_namespace();
         for (int i = 0; i < MODES; i++) {
                 snprintf(command, sizeof command,
-                         "ip link add name %s type veth peer name %s && ip link set dev %s netns /proc/%d/fd/%d && "
-                         "ip link set dev %s up", name[i][0], name[i][1], name[i][1], (int)getpid(), home[1], name[i][0]);
+                         "ip link add name %s type veth peer name %s && ip link set dev %s netns "
+                         "/proc/%d/fd/%d && "
+                         "ip link set dev %s up",
+                         name[i][0], name[i][1], name[i][1], (int)getpid(), home[1], name[i][0]);
                 shell(command);
                 enter(1);
                 snprintf(command, sizeof command, "ip link set dev %s up", name[i][1]);
@@ -122,8 +126,11 @@ static void open_side(struct side *s, const char *ifname, enum xdp_want want)
         if (err == 0)
                 err = xdp_sock_open(&s->sock, &s->dev, 0, (struct xdp_sizes){0}, line);
         if (err == 0)
-                err = ni_xdp_attach(&s->ni, (struct ni_xdp_fds){s->sock.xsk, s->sock.mem, s->sock.packet.sock, s->sock.ring,
-                                                                s->sock.sender}, unet_mem_frames(frames, geom), &s->cnt);
+                err = ni_xdp_attach(&s->ni,
+                                    (struct ni_xdp_fds){s->sock.xsk, s->sock.mem,
+                                                        s->sock.packet.sock, s->sock.ring,
+                                                        s->sock.sender},
+                                    unet_mem_frames(frames, geom), &s->cnt);
         if (err != 0) {
                 fprintf(stderr, "xdp_rate: %s\n", line);
                 exit(1);
@@ -132,12 +139,15 @@ static void open_side(struct side *s, const char *ifname, enum xdp_want want)
 
 static int send_some(struct side *s, int size, int n)
 {
-        static const uint8_t head[54] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5};
+        static const uint8_t head[54] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2,
+                                         0,    0,    0,    0,    1,    0x88, 0xb5};
         struct unet_tx tx[BATCH_MAX];
         uint32_t back[BATCH_MAX];
 
         for (int i = 0; i < n; i++)
-                tx[i] = (struct unet_tx){.inl = head, .inl_len = sizeof head, .frame = (uint32_t)i + 1,
+                tx[i] = (struct unet_tx){.inl = head,
+                                         .inl_len = sizeof head,
+                                         .frame = (uint32_t)i + 1,
                                          .len = (uint32_t)size - sizeof head};
         n = s->ni.base.ops->send(&s->ni.base, tx, n);
         s->ni.base.ops->flush(&s->ni.base);
@@ -155,7 +165,10 @@ static int take_some(struct side *s)
         for (int i = 0; i < n; i++) {
                 if (rx[i].frame == 0)
                         continue;
-                memcpy(app + i * 2048, ni_xdp_rx_frames(&s->ni) + frame_geom_offset(xdp_frame_geom(&s->ni.geom), rx[i].frame) + rx[i].off,
+                memcpy(app + i * 2048,
+                       ni_xdp_rx_frames(&s->ni) +
+                               frame_geom_offset(xdp_frame_geom(&s->ni.geom), rx[i].frame) +
+                               rx[i].off,
                        rx[i].len);
                 s->ni.base.ops->release(&s->ni.base, &rx[i].frame, 1);
         }
@@ -198,13 +211,14 @@ static void there_and_back(struct side *s, const struct plan *p)
 /* Packets a second that arrived, or round trips a second. */
 static double measure(struct side *a, struct side *b, const struct plan *p, double seconds)
 {
-        struct result *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct result *r =
+                mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         double start, end, rate;
         pid_t pid;
 
         while (take_some(a) + take_some(b) > 0)
                 ;
-        pin(1);                         /* the child is there from its first instruction, should this run with priority */
+        pin(1); /* the child is there from its first instruction, should this run with priority */
         pid = fork();
         if (pid == 0)
                 receiver(b, p, r);
@@ -239,10 +253,13 @@ static int by_value(const void *a, const void *b)
 int main(int argc, char **argv)
 {
         static const struct plan plans[] = {
-                {N, 1514, 1, false}, {N, 1514, 8, false}, {N, 1514, 32, false}, {N, 1514, 128, false}, {N, 1514, 32, true},
-                {G, 1514, 1, false}, {G, 1514, 32, false}, {G, 1514, 32, true}, {T, 1514, 1, false}, {T, 1514, 32, false},
-                {T, 1514, 32, true}, {N, 60, 32, false}, {G, 60, 32, false}, {T, 60, 32, false}, {N, 60, 0, false},
-                {N, 60, 0, true}, {G, 60, 0, false}, {G, 60, 0, true}, {T, 60, 0, false}, {T, 60, 0, true},
+                {N, 1514, 1, false},   {N, 1514, 8, false}, {N, 1514, 32, false},
+                {N, 1514, 128, false}, {N, 1514, 32, true}, {G, 1514, 1, false},
+                {G, 1514, 32, false},  {G, 1514, 32, true}, {T, 1514, 1, false},
+                {T, 1514, 32, false},  {T, 1514, 32, true}, {N, 60, 32, false},
+                {G, 60, 32, false},    {T, 60, 32, false},  {N, 60, 0, false},
+                {N, 60, 0, true},      {G, 60, 0, false},   {G, 60, 0, true},
+                {T, 60, 0, false},     {T, 60, 0, true},
         };
         double value[ARRAY_LEN(plans)][ROUNDS], seconds = argc > 1 ? atof(argv[1]) : 0.5;
 
@@ -255,14 +272,16 @@ int main(int argc, char **argv)
         }
         for (int round = 0; round < ROUNDS; round++)
                 for (size_t i = 0; i < ARRAY_LEN(plans); i++)
-                        value[i][round] = measure(side_of(&plans[i], 0), side_of(&plans[i], 1), &plans[i], seconds);
+                        value[i][round] = measure(side_of(&plans[i], 0), side_of(&plans[i], 1),
+                                                  &plans[i], seconds);
         printf("{\"xdp_rate\": [");
         for (size_t i = 0; i < ARRAY_LEN(plans); i++) {
                 const struct plan *p = &plans[i];
                 qsort(value[i], ROUNDS, sizeof value[i][0], by_value);
-                printf("%s\n{\"mode\": \"%s\", \"bytes\": %d, \"batch\": %d, \"receiver\": \"%s\", \"%s\": %.2f}", i ? "," : "",
-                       mode_name[p->mode], p->size, p->batch, p->sleep ? "sleeps" : "spins",
-                       p->batch == 0 ? "round_trip_us" : "kpps",
+                printf("%s\n{\"mode\": \"%s\", \"bytes\": %d, \"batch\": %d, \"receiver\": \"%s\", "
+                       "\"%s\": %.2f}",
+                       i ? "," : "", mode_name[p->mode], p->size, p->batch,
+                       p->sleep ? "sleeps" : "spins", p->batch == 0 ? "round_trip_us" : "kpps",
                        p->batch == 0 ? 1e6 / value[i][ROUNDS / 2] : value[i][ROUNDS / 2] / 1e3);
         }
         printf("\n]}\n");

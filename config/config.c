@@ -21,7 +21,7 @@ struct key {
         const char *section, *name, *text;
         enum kind kind;
         size_t off;
-        long min, max;                  /* of numbers; TEXT: max is the size of the buffer */
+        long min, max; /* of numbers; TEXT: max is the size of the buffer */
 };
 
 // clang-format off
@@ -33,9 +33,12 @@ struct key {
 // clang-format on
 
 static const char *const yes_no[] = {"no", "yes"};
-static const char *const ecn[] = {[TCP_ECN_ACCEPT] = "accept", [TCP_ECN_NO] = "no", [TCP_ECN_ASK] = "ask"};
-static const char *const congestion[] = {[TCP_CC_CUBIC] = "cubic", [TCP_CC_RENO] = "reno", [TCP_CC_BBR] = "bbr",
-                                          [TCP_CC_DCTCP] = "dctcp"};
+static const char *const ecn[] = {
+        [TCP_ECN_ACCEPT] = "accept", [TCP_ECN_NO] = "no", [TCP_ECN_ASK] = "ask"};
+static const char *const congestion[] = {[TCP_CC_CUBIC] = "cubic",
+                                         [TCP_CC_RENO] = "reno",
+                                         [TCP_CC_BBR] = "bbr",
+                                         [TCP_CC_DCTCP] = "dctcp"};
 static_assert(ARRAY_LEN(congestion) == TCP_CC_COUNT, "each has its name");
 
 /* Of which there is one, in a byte. */
@@ -49,34 +52,49 @@ static const struct {
 };
 
 static const struct key keys[] = {
-        {"daemon", "idle", "seconds without clients and stacks after which unetd leaves; -1: never", SIGNED,
-         offsetof(struct unetd_config, idle_s), -1, 86400},
+        {"daemon", "idle", "seconds without clients and stacks after which unetd leaves; -1: never",
+         SIGNED, offsetof(struct unetd_config, idle_s), -1, 86400},
         {"daemon", "log", "file that unetd writes what happens to; empty: none", TEXT,
          offsetof(struct unetd_config, log), 0, sizeof(((struct unetd_config *)0)->log)},
-        COUNT("daemon", "lease_ports", lease_ports, 1, 4096, "client ports that a stack gets at once"),
-        COUNT("daemon", "queue", queue_max, 1, 65536, "replies kept for a client that does not read them"),
+        COUNT("daemon", "lease_ports", lease_ports, 1, 4096,
+              "client ports that a stack gets at once"),
+        COUNT("daemon", "queue", queue_max, 1, 65536,
+              "replies kept for a client that does not read them"),
         COUNT("limits", "clients", per_uid.clients, 1, 1048576, "connections to unetd of one user"),
         COUNT("limits", "stacks", per_uid.stacks, 1, 1048576, "stacks of one user"),
-        COUNT("limits", "processes", per_uid.procs, 1, 1048576, "processes in all stacks of one user"),
+        COUNT("limits", "processes", per_uid.procs, 1, 1048576,
+              "processes in all stacks of one user"),
         COUNT("limits", "channels", per_uid.chans, 1, 1048576, "channels of one user"),
-        COUNT("limits", "channels_per_stack", per_uid.chans_per_stack, 1, 1024, "channels of one stack"),
+        COUNT("limits", "channels_per_stack", per_uid.chans_per_stack, 1, 1024,
+              "channels of one stack"),
         COUNT("limits", "listeners", per_uid.listeners, 1, 12288, "listening ports of one user"),
         COUNT("limits", "holds", per_uid.holds, 1, 65536, "ports held in the kernel for one user"),
         COUNT("limits", "leases", per_uid.leases, 1, 65536, "blocks of client ports of one user"),
-        COUNT("limits", "emulated", per_uid.emul_endpoints, 1, 1023, "emulated endpoints of one user"),
-        COUNT("limits", "emulated_names", per_uid.emul_names, 1, 65536, "names that emulated endpoints listen on"),
-        COUNT("limits", "emulated_channels", per_uid.emul_chans, 2, 4096, "ends of channels between emulated endpoints"),
+        COUNT("limits", "emulated", per_uid.emul_endpoints, 1, 1023,
+              "emulated endpoints of one user"),
+        COUNT("limits", "emulated_names", per_uid.emul_names, 1, 65536,
+              "names that emulated endpoints listen on"),
+        COUNT("limits", "emulated_channels", per_uid.emul_chans, 2, 4096,
+              "ends of channels between emulated endpoints"),
         COUNT("limits", "emulated_waiting_kb", per_uid.emul_kb, 64, 4194304,
               "KB of messages of emulated endpoints that wait for their receivers"),
-        COUNT("limits", "emulated_waiting", per_uid.emul_msgs, 1, 1048576, "such messages with more than a descriptor"),
-        COUNT("ip", "ttl", ip_ttl, 1, 255, "time to live of packets for which no socket says another"),
-        YES("ip", "source_routes", source_routes, "whether packets that came by a source route are taken, and answered along it"),
-        YES("ip", "redirects", redirects, "whether gateways on interfaces may name better ones (ICMP redirects)"),
-        COUNT("ip", "arp_reachable", arp_reachable_s, 1, 86400, "seconds that a neighbour is good without a sign of life"),
-        {"tcp", "ecn", "marks of congestion instead of losses (RFC 3168): accept where peers ask for them, no, or ask", ECN,
-         offsetof(struct unetd_config, tcp_ecn), 0, 0},
-        {"tcp", "congestion", "congestion control of connections that choose none: cubic, reno, bbr or dctcp", CONGESTION,
-         offsetof(struct unetd_config, tcp_cc), 0, 0},
+        COUNT("limits", "emulated_waiting", per_uid.emul_msgs, 1, 1048576,
+              "such messages with more than a descriptor"),
+        COUNT("ip", "ttl", ip_ttl, 1, 255,
+              "time to live of packets for which no socket says another"),
+        YES("ip", "source_routes", source_routes,
+            "whether packets that came by a source route are taken, and answered along it"),
+        YES("ip", "redirects", redirects,
+            "whether gateways on interfaces may name better ones (ICMP redirects)"),
+        COUNT("ip", "arp_reachable", arp_reachable_s, 1, 86400,
+              "seconds that a neighbour is good without a sign of life"),
+        {"tcp", "ecn",
+         "marks of congestion instead of losses (RFC 3168): accept where peers ask for them, no, "
+         "or ask",
+         ECN, offsetof(struct unetd_config, tcp_ecn), 0, 0},
+        {"tcp", "congestion",
+         "congestion control of connections that choose none: cubic, reno, bbr or dctcp",
+         CONGESTION, offsetof(struct unetd_config, tcp_cc), 0, 0},
         COUNT("memory", "large_frames", geom.count[FRAME_LARGE], 16, 65536,
               "64 KB frames that a channel can send from, each way"),
         COUNT("memory", "small_frames", geom.count[FRAME_SMALL], 64, 1048576,
@@ -88,12 +106,12 @@ static const struct key keys[] = {
 struct reading {
         struct unetd_config *c;
         struct config_error *err;
-        uint64_t seen;                  /* bit of each key */
-        uint32_t seen_iface[UNETD_IFACES];      /* ... of each interface's */
-        int line_of[UNETD_IFACES];              /* where each interface's section begins; 0: not from a file */
-        uint32_t seen_rule[RULES_MAX];          /* bit of each key of a rule's, ... */
-        int line_of_rule[RULES_MAX];            /* ... and where its section begins */
-        struct route_table *routes;     /* second reading: what the routes are checked against */
+        uint64_t seen;                     /* bit of each key */
+        uint32_t seen_iface[UNETD_IFACES]; /* ... of each interface's */
+        int line_of[UNETD_IFACES]; /* where each interface's section begins; 0: not from a file */
+        uint32_t seen_rule[RULES_MAX]; /* bit of each key of a rule's, ... */
+        int line_of_rule[RULES_MAX];   /* ... and where its section begins */
+        struct route_table *routes;    /* second reading: what the routes are checked against */
         bool failed;
 };
 static_assert(ARRAY_LEN(keys) <= 64, "one bit each in struct reading");
@@ -160,12 +178,18 @@ static int set_yes_no(struct reading *r, const struct key *k, const char *value)
 
 #define IFACE_SECTION "interface "
 
-static const char *const probes[] = {[IFACE_PROBE_QUICK] = "quick", [IFACE_PROBE_FULL] = "full", [IFACE_PROBE_NO] = "no"};
-static const char *const checks[] = {[IFACE_CHECK_AUTO] = "auto", [IFACE_CHECK_YES] = "yes", [IFACE_CHECK_NO] = "no"};
-static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic",
-                                       [IFACE_TCX] = "tcx"};
+static const char *const probes[] = {
+        [IFACE_PROBE_QUICK] = "quick", [IFACE_PROBE_FULL] = "full", [IFACE_PROBE_NO] = "no"};
+static const char *const checks[] = {
+        [IFACE_CHECK_AUTO] = "auto", [IFACE_CHECK_YES] = "yes", [IFACE_CHECK_NO] = "no"};
+static const char *const modes[] = {[IFACE_AUTO] = "auto",
+                                    [IFACE_NATIVE] = "native",
+                                    [IFACE_GENERIC] = "generic",
+                                    [IFACE_TCX] = "tcx"};
 
-static const char *const providers[] = {[IFACE_BEST] = "auto", [IFACE_XDP] = "xdp", [IFACE_PACKET] = "packet",
+static const char *const providers[] = {[IFACE_BEST] = "auto",
+                                        [IFACE_XDP] = "xdp",
+                                        [IFACE_PACKET] = "packet",
                                         [IFACE_VERBS] = "verbs"};
 
 static const struct {
@@ -174,17 +198,25 @@ static const struct {
         {"address", "IPv4 address and length of its network's prefix, as in 192.0.2.1/24"},
         {"gateway", "IPv4 address of the router to everywhere else"},
         {"metric", "of the route by the gateway; among several, the smallest is taken first"},
-        {"route", "another route: PREFIX [via GATEWAY] [metric NUMBER] [src ADDRESS] [mtu BYTES] [onlink]"},
-        {"neighbour", "address of a host on the network and its link address, for which ARP is not asked"},
-        {"mode", "how the program that takes its packets is attached: auto, native, generic or tcx"},
-        {"check", "whether what a program sends must be from the host's own addresses: yes, no, or auto: of other users"},
+        {"route",
+         "another route: PREFIX [via GATEWAY] [metric NUMBER] [src ADDRESS] [mtu BYTES] [onlink]"},
+        {"neighbour",
+         "address of a host on the network and its link address, for which ARP is not asked"},
+        {"mode",
+         "how the program that takes its packets is attached: auto, native, generic or tcx"},
+        {"check", "whether what a program sends must be from the host's own addresses: yes, no, or "
+                  "auto: of other users"},
         {"queue", "receive queue that is taken over"},
-        {"probe", "whether somebody else has the address is asked first: quick, full (RFC 5227's times) or no"},
-        {"provider", "how packets travel: xdp, packet, or auto: xdp, and packet where that cannot be; verbs: to hosts that run unetd, over "
+        {"probe", "whether somebody else has the address is asked first: quick, full (RFC 5227's "
+                  "times) or no"},
+        {"provider", "how packets travel: xdp, packet, or auto: xdp, and packet where that cannot "
+                     "be; verbs: to hosts that run unetd, over "
                      "its RDMA device"},
-        {"checksum", "verbs: whether transports sum all the same; no: not where the other host says so too"},
+        {"checksum",
+         "verbs: whether transports sum all the same; no: not where the other host says so too"},
         {"pinned", "verbs: MB of memory that stacks may let the device touch"},
-        {"silence", "verbs: seconds that another host's unetd may be silent before channels there end; 0: for ever"},
+        {"silence", "verbs: seconds that another host's unetd may be silent before channels there "
+                    "end; 0: for ever"},
 };
 enum {
         KEY_ADDRESS,
@@ -225,8 +257,8 @@ static struct unetd_iface_config *iface_get(struct reading *r, const char *name)
                 complain(r, "there are too many interfaces%s%s", "", "");
                 return NULL;
         }
-        c->iface[c->nifaces] = (struct unetd_iface_config){.checksum = true, .pinned_mb = UNETD_PINNED_MB,
-                                                                  .silence_s = UNETD_SILENCE_S};
+        c->iface[c->nifaces] = (struct unetd_iface_config){
+                .checksum = true, .pinned_mb = UNETD_PINNED_MB, .silence_s = UNETD_SILENCE_S};
         memcpy(c->iface[c->nifaces].name, name, len + 1);
         return &c->iface[c->nifaces++];
 }
@@ -237,7 +269,8 @@ static int set_address(struct reading *r, struct unetd_iface_config *i, const ch
         const char *slash = strchr(value, '/');
         long prefix;
 
-        if (slash && slash > value && (size_t)(slash - value) < sizeof addr && isdigit((unsigned char)slash[1])) {
+        if (slash && slash > value && (size_t)(slash - value) < sizeof addr &&
+            isdigit((unsigned char)slash[1])) {
                 memcpy(addr, value, (size_t)(slash - value));
                 addr[slash - value] = '\0';
                 prefix = strtol(slash + 1, &end, 10);
@@ -246,12 +279,13 @@ static int set_address(struct reading *r, struct unetd_iface_config *i, const ch
                         return 1;
                 }
         }
-        return complain(r, "\"%s\" wants an address and a prefix, as in 192.0.2.1/24%s", "address", "");
+        return complain(r, "\"%s\" wants an address and a prefix, as in 192.0.2.1/24%s", "address",
+                        "");
 }
 
 /* One of a few words, by its number. */
-static int set_word(struct reading *r, uint8_t *out, const char *key, const char *value, const char *const words[], size_t n,
-                    const char *wanted)
+static int set_word(struct reading *r, uint8_t *out, const char *key, const char *value,
+                    const char *const words[], size_t n, const char *wanted)
 {
         for (size_t i = 0; i < n; i++) {
                 if (strcmp(value, words[i]) == 0) {
@@ -262,7 +296,8 @@ static int set_word(struct reading *r, uint8_t *out, const char *key, const char
         return complain(r, "\"%s\" wants %s", key, wanted);
 }
 
-static int number_from(struct reading *r, const char *key, const char *value, long low, long high, const char *range, long *out)
+static int number_from(struct reading *r, const char *key, const char *value, long low, long high,
+                       const char *range, long *out)
 {
         char *end;
         long v = strtol(value, &end, 10);
@@ -352,7 +387,8 @@ static int add_neighbour(struct reading *r, const struct unetd_iface_config *i, 
 static int set_link(struct reading *r, struct unetd_iface_config *i, const char *value)
 {
         uint8_t provider = IFACE_BEST;
-        int ok = set_word(r, &provider, "link", value, providers, IFACE_VERBS, "auto, xdp or packet");
+        int ok = set_word(r, &provider, "link", value, providers, IFACE_VERBS,
+                          "auto, xdp or packet");
 
         if (ok && i->provider != IFACE_VERBS)
                 i->provider = provider;
@@ -392,15 +428,20 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
         case KEY_NEIGHBOUR:
                 return add_neighbour(r, i, value);
         case KEY_MODE:
-                return set_word(r, &i->mode, name, value, modes, ARRAY_LEN(modes), "auto, native, generic or tcx");
+                return set_word(r, &i->mode, name, value, modes, ARRAY_LEN(modes),
+                                "auto, native, generic or tcx");
         case KEY_CHECK:
-                return set_word(r, &i->check, name, value, checks, ARRAY_LEN(checks), "auto, yes or no");
+                return set_word(r, &i->check, name, value, checks, ARRAY_LEN(checks),
+                                "auto, yes or no");
         case KEY_PROBE:
-                return set_word(r, &i->probe, name, value, probes, ARRAY_LEN(probes), "quick, full or no");
+                return set_word(r, &i->probe, name, value, probes, ARRAY_LEN(probes),
+                                "quick, full or no");
         case KEY_PROVIDER:
-                return set_word(r, &i->provider, name, value, providers, ARRAY_LEN(providers), "auto, xdp, packet or verbs");
+                return set_word(r, &i->provider, name, value, providers, ARRAY_LEN(providers),
+                                "auto, xdp, packet or verbs");
         case KEY_CHECKSUM:
-                return set_word(r, &i->checksum, name, value, yes_no, ARRAY_LEN(yes_no), "yes or no");
+                return set_word(r, &i->checksum, name, value, yes_no, ARRAY_LEN(yes_no),
+                                "yes or no");
         case KEY_PINNED:
                 return set_pinned(r, i, value);
         case KEY_SILENCE:
@@ -465,7 +506,8 @@ static int check_rules(struct reading *r)
         for (uint32_t k = 0; k < r->c->nrules; k++) {
                 if (r->c->rule[k].carrier != RULE_UNSAID)
                         continue;
-                complain(r, "[rule %s] has no \"%s\"", r->c->rule[k].name, rule_key_name(RULE_KEY_CARRIER));
+                complain(r, "[rule %s] has no \"%s\"", r->c->rule[k].name,
+                         rule_key_name(RULE_KEY_CARRIER));
                 r->err->line = r->line_of_rule[k];
                 return -EINVAL;
         }
@@ -492,7 +534,8 @@ static const char *iface_wrong(const struct unetd_iface_config *i)
         return NULL;
 }
 
-int config_iface(const char *name, int n, char *const word[], struct unetd_iface_config *out, struct config_error *err)
+int config_iface(const char *name, int n, char *const word[], struct unetd_iface_config *out,
+                 struct config_error *err)
 {
         struct unetd_config c = UNETD_CONFIG_DEFAULT;
         struct reading r = {.c = &c, .err = err};
@@ -506,7 +549,8 @@ int config_iface(const char *name, int n, char *const word[], struct unetd_iface
                 else if (i > 0 && i + 1 == n)
                         complain(&r, "\"%s\" wants a value%s", word[i], "");
                 else
-                        iface_line(&r, section, i == 0 ? "address" : word[i], word[i == 0 ? 0 : i + 1]);
+                        iface_line(&r, section, i == 0 ? "address" : word[i],
+                                   word[i == 0 ? 0 : i + 1]);
         }
         why = r.failed ? NULL : c.nifaces == 0 ? "has no address" : iface_wrong(&c.iface[0]);
         if (why)
@@ -553,7 +597,8 @@ static const char *route_wrong(int err)
 }
 
 /* The routes are taken up again, in their order. */
-static int check_route_line(struct reading *r, const struct unetd_iface_config *i, const char *value)
+static int check_route_line(struct reading *r, const struct unetd_iface_config *i,
+                            const char *value)
 {
         struct route_text t;
         int err;
@@ -564,7 +609,8 @@ static int check_route_line(struct reading *r, const struct unetd_iface_config *
         return err == 0 ? 1 : complain(r, "\"%s\" %s", "route", route_wrong(err));
 }
 
-static int check_neighbour_line(struct reading *r, const struct unetd_iface_config *i, const char *value)
+static int check_neighbour_line(struct reading *r, const struct unetd_iface_config *i,
+                                const char *value)
 {
         uint32_t mask = i->prefix ? ~0u << (32 - i->prefix) : 0;
         struct neigh_text t;
@@ -626,7 +672,9 @@ struct route config_gateway(const struct unetd_config *c, uint32_t k)
 {
         const struct unetd_iface_config *i = &c->iface[k];
 
-        return (struct route){.gateway = i->gateway, .metric = i->metric, .ifindex = (uint8_t)(k + 1),
+        return (struct route){.gateway = i->gateway,
+                              .metric = i->metric,
+                              .ifindex = (uint8_t)(k + 1),
                               .flags = i->prefix == 32 ? ROUTE_F_ONLINK : 0};
 }
 
@@ -651,8 +699,8 @@ static int one_line(void *arg, const char *section, const char *name, const char
         if (k->kind == YES_NO)
                 return set_yes_no(r, k, value);
         if (k->kind >= ECN)
-                return set_word(r, (uint8_t *)r->c + k->off, name, value, word_kinds[k->kind].name, word_kinds[k->kind].n,
-                                word_kinds[k->kind].all);
+                return set_word(r, (uint8_t *)r->c + k->off, name, value, word_kinds[k->kind].name,
+                                word_kinds[k->kind].n, word_kinds[k->kind].all);
         return k->kind == TEXT ? set_text(r, k, value) : set_number(r, k, value);
 }
 
@@ -717,7 +765,8 @@ int config_read(const char *path, struct unetd_config *c, struct config_error *e
         if (line > 0) {
                 err->line = line;
                 if (!r.failed)
-                        snprintf(err->text, sizeof err->text, "not \"key = value\" and not \"[section]\"");
+                        snprintf(err->text, sizeof err->text,
+                                 "not \"key = value\" and not \"[section]\"");
                 return -EINVAL;
         }
         line = config_sections(path, one_section, &r);
@@ -789,9 +838,11 @@ static void put_addr(char *out, size_t room, uint32_t addr, int prefix)
                 snprintf(out, room, "%s", text);
 }
 
-typedef void row_fn(void *arg, const char *section, const char *key, const char *value, const char *text);
+typedef void row_fn(void *arg, const char *section, const char *key, const char *value,
+                    const char *text);
 
-static void each_route(const struct unetd_config *c, uint8_t ifindex, const char *section, row_fn *row, void *arg)
+static void each_route(const struct unetd_config *c, uint8_t ifindex, const char *section,
+                       row_fn *row, void *arg)
 {
         char text[ROUTE_TEXT_MAX];
 
@@ -806,15 +857,16 @@ static void each_route(const struct unetd_config *c, uint8_t ifindex, const char
                 if (n->ifindex != ifindex)
                         continue;
                 put_addr(text, sizeof text, n->addr, -1);
-                snprintf(text + strlen(text), 20, " %02x:%02x:%02x:%02x:%02x:%02x", n->mac[0], n->mac[1], n->mac[2],
-                         n->mac[3], n->mac[4], n->mac[5]);
-                row(arg, section, iface_keys[KEY_NEIGHBOUR].name, text, iface_keys[KEY_NEIGHBOUR].text);
+                snprintf(text + strlen(text), 20, " %02x:%02x:%02x:%02x:%02x:%02x", n->mac[0],
+                         n->mac[1], n->mac[2], n->mac[3], n->mac[4], n->mac[5]);
+                row(arg, section, iface_keys[KEY_NEIGHBOUR].name, text,
+                    iface_keys[KEY_NEIGHBOUR].text);
         }
 }
 
 static void each_of_iface(const struct unetd_config *c, uint32_t number,
-                          void (*row)(void *arg, const char *section, const char *key, const char *value,
-                                      const char *text),
+                          void (*row)(void *arg, const char *section, const char *key,
+                                      const char *value, const char *text),
                           void *arg)
 {
         const struct unetd_iface_config *i = &c->iface[number];
@@ -850,20 +902,25 @@ static void each_of_rule(const struct rule *rule, row_fn *row, void *arg)
 }
 
 void config_each(const struct unetd_config *c,
-                 void (*row)(void *arg, const char *section, const char *key, const char *value, const char *text),
+                 void (*row)(void *arg, const char *section, const char *key, const char *value,
+                             const char *text),
                  void *arg)
 {
         for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
                 const char *at = (const char *)c + keys[i].off;
                 char number[16];
 
-                snprintf(number, sizeof number, "%d", keys[i].kind == TEXT || keys[i].kind >= ECN ? 0 : *(const int32_t *)at);
+                snprintf(number, sizeof number, "%d",
+                         keys[i].kind == TEXT || keys[i].kind >= ECN ? 0 : *(const int32_t *)at);
                 if (keys[i].kind == YES_NO)
-                        row(arg, keys[i].section, keys[i].name, yes_no[*(const uint32_t *)at], keys[i].text);
+                        row(arg, keys[i].section, keys[i].name, yes_no[*(const uint32_t *)at],
+                            keys[i].text);
                 else if (keys[i].kind >= ECN)
-                        row(arg, keys[i].section, keys[i].name, word_kinds[keys[i].kind].name[*(const uint8_t *)at], keys[i].text);
+                        row(arg, keys[i].section, keys[i].name,
+                            word_kinds[keys[i].kind].name[*(const uint8_t *)at], keys[i].text);
                 else
-                        row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number, keys[i].text);
+                        row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number,
+                            keys[i].text);
         }
         for (uint32_t i = 0; i < c->nifaces; i++)
                 each_of_iface(c, i, row, arg);

@@ -1,8 +1,9 @@
 /*
  * The config file: found, read and checked in one place, whoever needs it.
  *
- * It is an INI file. Everything that can be set is in the table of config.c, and fills in struct unetd_config; a file
- * that says anything else is refused whole, with the line. There is nothing that has to be set.
+ * It is an INI file. Everything that can be set is in the table of config.c, and fills in struct
+ * unetd_config; a file that says anything else is refused whole, with the line. There is nothing
+ * that has to be set.
  *
  * The first of these that exists is read, and no other:
  *
@@ -11,8 +12,8 @@
  *   $XDG_CONFIG_HOME/unet.conf, or ~/.config/unet.conf
  *   /etc/unet.conf
  *
- * A unetd that was started on demand sees only the UNET_* part of its program's environment; `unet run` therefore sets
- * UNET_CONFIG to the file it found.
+ * A unetd that was started on demand sees only the UNET_* part of its program's environment; `unet
+ * run` therefore sets UNET_CONFIG to the file it found.
  */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
@@ -23,28 +24,32 @@
 
 struct config_error {
         char path[CONFIG_PATH_MAX];
-        int line;                       /* 0: the file as a whole */
+        int line; /* 0: the file as a whole */
         char text[256];
 };
 
 /* The file that would be read, in `path`; false when there is none. */
 bool config_find(char path[CONFIG_PATH_MAX]);
-/* Reads one file over what *c holds. 0; -EINVAL or the errno of opening it, with *err filled in, and *c as it was. */
+/* Reads one file over what *c holds. 0; -EINVAL or the errno of opening it, with *err filled in,
+ * and *c as it was. */
 int config_read(const char *path, struct unetd_config *c, struct config_error *err);
 /* Finds and reads the file, if there is one. As config_read(). */
 int config_load(struct unetd_config *c, struct config_error *err);
 /* "file:line: what is wrong" on standard error. */
 void config_complain(const struct config_error *err);
 
-/* An interface's settings as `unet if add` has them: an address with its prefix, then keys of [interface NAME] and their values
- * by turns, but for routes and neighbours. 0, or -EINVAL with what is wrong in err->text. */
-int config_iface(const char *name, int n, char *const word[], struct unetd_iface_config *out, struct config_error *err);
+/* An interface's settings as `unet if add` has them: an address with its prefix, then keys of
+ * [interface NAME] and their values by turns, but for routes and neighbours. 0, or -EINVAL with
+ * what is wrong in err->text. */
+int config_iface(const char *name, int n, char *const word[], struct unetd_iface_config *out,
+                 struct config_error *err);
 /* The route by the gateway of interface k. */
 struct route config_gateway(const struct unetd_config *c, uint32_t k);
 
 /* Calls row() for each key that can be set, with its value in *c as text and what it means. */
 void config_each(const struct unetd_config *c,
-                 void (*row)(void *arg, const char *section, const char *key, const char *value, const char *text),
+                 void (*row)(void *arg, const char *section, const char *key, const char *value,
+                             const char *text),
                  void *arg);
 
 #endif

@@ -10,7 +10,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define LINE_BYTES (INI_MAX_LINE - 2)   /* beside the newline, and the zero that inih puts behind it */
+/* Beside the newline, and the zero that inih puts behind it. */
+#define LINE_BYTES (INI_MAX_LINE - 2)
 
 static const char *wrong_in(FILE *f, int *line)
 {

@@ -68,16 +68,23 @@ static bool set_dev(char dev[16], const char *word)
 static const char *option(struct route_text *o, const char *word, const char *value)
 {
         if (strcmp(word, "via") == 0)
-                return text_host_addr(value, &o->r.gateway) ? NULL : "wants an IPv4 address behind \"via\"";
+                return text_host_addr(value, &o->r.gateway)
+                               ? NULL
+                               : "wants an IPv4 address behind \"via\"";
         if (strcmp(word, "dev") == 0)
                 return set_dev(o->dev, value) ? NULL : "wants an interface behind \"dev\"";
         if (strcmp(word, "src") == 0)
-                return text_host_addr(value, &o->r.src) ? NULL : "wants an IPv4 address behind \"src\"";
+                return text_host_addr(value, &o->r.src) ? NULL
+                                                        : "wants an IPv4 address behind \"src\"";
         if (strcmp(word, "mtu") == 0)
-                return number(value, 68, 65535, &o->r.mtu) ? NULL : "wants a number from 68 to 65535 behind \"mtu\"";
+                return number(value, 68, 65535, &o->r.mtu)
+                               ? NULL
+                               : "wants a number from 68 to 65535 behind \"mtu\"";
         if (strcmp(word, "metric") == 0) {
                 o->metric_said = true;
-                return number(value, 0, UINT32_MAX, &o->r.metric) ? NULL : "wants a number behind \"metric\"";
+                return number(value, 0, UINT32_MAX, &o->r.metric)
+                               ? NULL
+                               : "wants a number behind \"metric\"";
         }
         return "knows via, dev, metric, src, mtu and onlink behind the prefix";
 }
@@ -113,8 +120,9 @@ static bool mac_of(const char *word, uint8_t mac[6])
         unsigned v[6];
         int n = 0;
 
-        if (sscanf(word, "%2x:%2x:%2x:%2x:%2x:%2x%n", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &n) != 6 || word[n] != '\0' ||
-            v[0] & 1)
+        if (sscanf(word, "%2x:%2x:%2x:%2x:%2x:%2x%n", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+                   &n) != 6 ||
+            word[n] != '\0' || v[0] & 1)
                 return false;
         for (int i = 0; i < 6; i++)
                 mac[i] = (uint8_t)v[i];
@@ -139,7 +147,8 @@ const char *neigh_text_parse(const char *text, bool no_mac, struct neigh_text *o
         word = strtok_r(NULL, " \t", &at);
         if (word != NULL) {
                 const char *dev = strtok_r(NULL, " \t", &at);
-                if (strcmp(word, "dev") != 0 || dev == NULL || !set_dev(o.dev, dev) || strtok_r(NULL, " \t", &at) != NULL)
+                if (strcmp(word, "dev") != 0 || dev == NULL || !set_dev(o.dev, dev) ||
+                    strtok_r(NULL, " \t", &at) != NULL)
                         return "knows dev and an interface behind that";
         }
         *out = o;
@@ -171,13 +180,15 @@ void route_text_put(const struct route *r, const char *dev, char out[ROUTE_TEXT_
         route_text_prefix(r, out);
         n = strlen(out);
         if (r->gateway != 0)
-                n += (size_t)snprintf(out + n, ROUTE_TEXT_MAX - n, " via %s", put_addr(r->gateway, addr));
+                n += (size_t)snprintf(out + n, ROUTE_TEXT_MAX - n, " via %s",
+                                      put_addr(r->gateway, addr));
         if (dev != NULL)
                 n += (size_t)snprintf(out + n, ROUTE_TEXT_MAX - n, " dev %.15s", dev);
         if (r->metric != 0)
                 n += (size_t)snprintf(out + n, ROUTE_TEXT_MAX - n, " metric %u", r->metric);
         if (r->src != 0)
-                n += (size_t)snprintf(out + n, ROUTE_TEXT_MAX - n, " src %s", put_addr(r->src, addr));
+                n += (size_t)snprintf(out + n, ROUTE_TEXT_MAX - n, " src %s",
+                                      put_addr(r->src, addr));
         if (r->mtu != 0)
                 n += (size_t)snprintf(out + n, ROUTE_TEXT_MAX - n, " mtu %u", r->mtu);
         if (r->flags & ROUTE_F_ONLINK)

@@ -1,26 +1,28 @@
 /*
- * A route, and a neighbour, as people write them: the words of `unet route add` and of unet.conf(5).
+ * A route, and a neighbour, as people write them: the words of `unet route add` and of
+ * unet.conf(5).
  *
  *      PREFIX [via GATEWAY] [dev INTERFACE] [metric NUMBER] [src ADDRESS] [mtu BYTES] [onlink]
  *      ADDRESS MAC [dev INTERFACE]
  *
- * PREFIX is an IPv4 address with the length of a prefix, as 192.0.2.0/24; an address alone (all 32 bits); or `default`.
+ * PREFIX is an IPv4 address with the length of a prefix, as 192.0.2.0/24; an address alone (all 32
+ * bits); or `default`.
  */
 #ifndef CONFIG_ROUTE_TEXT_H
 #define CONFIG_ROUTE_TEXT_H
 
 #include "ip/netconf.h"
 
-#define ROUTE_TEXT_MAX 160u             /* bytes that route_text_put() needs */
+#define ROUTE_TEXT_MAX 160u /* bytes that route_text_put() needs */
 
 struct route_text {
-        struct route r;                 /* without ifindex */
-        char dev[16];                   /* empty: not said */
+        struct route r; /* without ifindex */
+        char dev[16];   /* empty: not said */
         bool metric_said;
 };
 
 struct neigh_text {
-        struct netconf_neigh n;         /* without ifindex */
+        struct netconf_neigh n; /* without ifindex */
         char dev[16];
 };
 

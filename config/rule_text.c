@@ -11,12 +11,19 @@
 static const struct {
         const char *name, *text;
 } keys[RULE_KEYS] = {
-        [RULE_KEY_PROGRAM] = {"program", "file that runs: its path, or its name alone; empty: every program"},
-        [RULE_KEY_ROLE] = {"role", "sockets that listen (or are bound, of UDP), that connect (or send), or both"},
+        [RULE_KEY_PROGRAM] = {"program",
+                              "file that runs: its path, or its name alone; empty: every program"},
+        [RULE_KEY_ROLE] =
+                {"role",
+                 "sockets that listen (or are bound, of UDP), that connect (or send), or both"},
         [RULE_KEY_PROTOCOL] = {"protocol", "tcp, udp or both"},
-        [RULE_KEY_ADDRESS] = {"address", "own one of sockets that listen, the peer's of others: ADDRESS, ADDRESS/PREFIX, or any"},
-        [RULE_KEY_PORT] = {"port", "own one of sockets that listen, the peer's of others: a number, FROM-TO, or any"},
-        [RULE_KEY_CARRIER] = {"carrier", "what carries sockets that it fits: unet, where it can, or the kernel"},
+        [RULE_KEY_ADDRESS] = {"address", "own one of sockets that listen, the peer's of others: "
+                                         "ADDRESS, ADDRESS/PREFIX, or any"},
+        [RULE_KEY_PORT] =
+                {"port",
+                 "own one of sockets that listen, the peer's of others: a number, FROM-TO, or any"},
+        [RULE_KEY_CARRIER] =
+                {"carrier", "what carries sockets that it fits: unet, where it can, or the kernel"},
 };
 
 struct word {
@@ -24,11 +31,14 @@ struct word {
         uint8_t value;
 };
 
-static const struct word roles[] = {{"both", RULE_BOTH}, {"listen", RULE_LISTENS}, {"connect", RULE_CONNECTS}, {NULL, 0}};
-static const struct word protocols[] = {{"both", 0}, {"tcp", IPPROTO_TCP}, {"udp", IPPROTO_UDP}, {NULL, 0}};
+static const struct word roles[] = {
+        {"both", RULE_BOTH}, {"listen", RULE_LISTENS}, {"connect", RULE_CONNECTS}, {NULL, 0}};
+static const struct word protocols[] = {
+        {"both", 0}, {"tcp", IPPROTO_TCP}, {"udp", IPPROTO_UDP}, {NULL, 0}};
 static const struct word carriers[] = {{"unet", RULE_UNET}, {"kernel", RULE_KERNEL}, {NULL, 0}};
 
-static const char *set_word(uint8_t *out, const struct word *words, const char *value, const char *wanted)
+static const char *set_word(uint8_t *out, const struct word *words, const char *value,
+                            const char *wanted)
 {
         for (; words->text != NULL; words++) {
                 if (strcmp(words->text, value) == 0) {
@@ -80,7 +90,8 @@ static bool number(const char *text, long low, long high, const char **end, long
 
 static const char *set_address(struct rule *r, const char *value)
 {
-        static const char wanted[] = "wants an address, as 127.0.0.1, a network, as 192.0.2.0/24, or any";
+        static const char wanted[] =
+                "wants an address, as 127.0.0.1, a network, as 192.0.2.0/24, or any";
         char addr[INET_ADDRSTRLEN] = "";
         size_t len = strcspn(value, "/");
         const char *end = "";
@@ -94,7 +105,8 @@ static const char *set_address(struct rule *r, const char *value)
         if (len >= sizeof addr)
                 return wanted;
         memcpy(addr, value, len);
-        if (inet_pton(AF_INET, addr, &in) != 1 || (value[len] == '/' && (!number(value + len + 1, 1, 32, &end, &prefix) || *end)))
+        if (inet_pton(AF_INET, addr, &in) != 1 ||
+            (value[len] == '/' && (!number(value + len + 1, 1, 32, &end, &prefix) || *end)))
                 return wanted;
         if (in.s_addr == 0)
                 return "wants no address for all of them: that is any";
@@ -107,7 +119,8 @@ static const char *set_address(struct rule *r, const char *value)
 
 static const char *set_port(struct rule *r, const char *value)
 {
-        static const char wanted[] = "wants a number from 1 to 65535, two of them as in 8000-8099, or any";
+        static const char wanted[] =
+                "wants a number from 1 to 65535, two of them as in 8000-8099, or any";
         const char *end = value;
         long low = 0, high;
 

@@ -4,7 +4,15 @@
 
 #include "config/rule.h"
 
-enum rule_key { RULE_KEY_PROGRAM, RULE_KEY_ROLE, RULE_KEY_PROTOCOL, RULE_KEY_ADDRESS, RULE_KEY_PORT, RULE_KEY_CARRIER, RULE_KEYS };
+enum rule_key {
+        RULE_KEY_PROGRAM,
+        RULE_KEY_ROLE,
+        RULE_KEY_PROTOCOL,
+        RULE_KEY_ADDRESS,
+        RULE_KEY_PORT,
+        RULE_KEY_CARRIER,
+        RULE_KEYS
+};
 
 /* A rule before its first line: it fits everything, and says nothing. */
 #define RULE_BLANK ((struct rule){.role = RULE_BOTH, .port_high = 65535})

@@ -1,4 +1,5 @@
-/* The lines "[section]" of a file, as inih takes them: blanks before, anything behind the bracket. */
+/* The lines "[section]" of a file, as inih takes them: blanks before, anything behind
+ * the bracket. */
 #include "config/sections.h"
 
 #include <errno.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define BOM "\xEF\xBB\xBF"              /* some editors begin a file with it */
+#define BOM "\xEF\xBB\xBF" /* some editors begin a file with it */
 
 /* The name in `line`, if it is such a line. */
 static const char *name_in(char *line, char *name, size_t room)
@@ -31,7 +32,8 @@ static int each_line(FILE *f, bool (*fn)(void *arg, const char *section, int lin
 
         errno = 0;
         for (int n = 1; more && getline(&line, &room, f) >= 0; n++) {
-                char *start = n == 1 && strncmp(line, BOM, strlen(BOM)) == 0 ? line + strlen(BOM) : line;
+                char *start =
+                        n == 1 && strncmp(line, BOM, strlen(BOM)) == 0 ? line + strlen(BOM) : line;
                 if (name_in(start, name, sizeof name) != NULL)
                         more = fn(arg, name, n);
         }
@@ -39,7 +41,8 @@ static int each_line(FILE *f, bool (*fn)(void *arg, const char *section, int lin
         return ferror(f) ? -EIO : -errno;
 }
 
-int config_sections(const char *path, bool (*fn)(void *arg, const char *section, int line), void *arg)
+int config_sections(const char *path, bool (*fn)(void *arg, const char *section, int line),
+                    void *arg)
 {
         FILE *f = fopen(path, "re");
         struct stat st;

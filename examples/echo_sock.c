@@ -17,7 +17,7 @@
 
 #include <unet/sock.h>
 
-#define LISTENER UINT64_MAX             /* data of the listener in the set; others have their number */
+#define LISTENER UINT64_MAX /* data of the listener in the set; others have their number */
 
 static void die(const char *what)
 {
@@ -67,7 +67,8 @@ static void serve(int port)
 
         if (listener < 0 || set == NULL)
                 die("socket");
-        if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || unet_listen(listener, 128) != 0)
+        if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 ||
+            unet_listen(listener, 128) != 0)
                 die("bind");
         unet_pollset_add(set, listener, POLLIN, LISTENER);
         for (;;) {
@@ -130,7 +131,8 @@ int main(int argc, char **argv)
         if (server)
                 serve(port);
         if (optind + 1 != argc) {
-                fprintf(stderr, "usage: %s -s [-p PORT] | %s [-p PORT] [-n COUNT] TEXT\n", argv[0], argv[0]);
+                fprintf(stderr, "usage: %s -s [-p PORT] | %s [-p PORT] [-n COUNT] TEXT\n", argv[0],
+                        argv[0]);
                 return 2;
         }
         return ask(port, argv[optind], count);

@@ -20,12 +20,12 @@
 
 #define BUFFERS     32u
 #define BUFFER_SIZE 65536u
-#define LOOKS       10000              /* at the queue alone, before unet_ep_wait() */
-#define NS_MANY     1000000            /* when we may spin for so long */
+#define LOOKS       10000   /* at the queue alone, before unet_ep_wait() */
+#define NS_MANY     1000000 /* when we may spin for so long */
 #define SEGMENT     (BUFFERS * BUFFER_SIZE)
-#define JOIN_NS     10000000000        /* for the other process to come */
-#define JOIN_TRIES  100                 /* a tenth of a second apart, for a program elsewhere to listen */
-#define PORT        7009                /* of TCP, where a program with --listen is found */
+#define JOIN_NS     10000000000 /* for the other process to come */
+#define JOIN_TRIES  100         /* a tenth of a second apart, for a program elsewhere to listen */
+#define PORT        7009        /* of TCP, where a program with --listen is found */
 
 void each_size(struct side *s, const struct options *o,
                void (*measure)(struct side *, const struct options *, uint32_t))
@@ -65,15 +65,19 @@ static bool over_verbs(const struct options *o)
 static void help(const char *program, const char *what)
 {
         printf("usage: %s [options]\n%s\n\n"
-               "  --provider P   shm (default), direct: shared memory read in place, emul: through unetd,\n"
+               "  --provider P   shm (default), direct: shared memory read in place, emul: through "
+               "unetd,\n"
                "                 verbs: RDMA, verbs-direct: the same, read in place\n"
                "  --at A --peer B    verbs: both sides here, on the devices with these addresses\n"
-               "  --listen A     verbs: only the side that answers, on the device with this address\n"
-               "  --connect B    verbs: only the side that measures; the other listens at this address\n"
+               "  --listen A     verbs: only the side that answers, on the device with this "
+               "address\n"
+               "  --connect B    verbs: only the side that measures; the other listens at this "
+               "address\n"
                "  --seconds S    how long to measure each size (default 0.2)\n"
                "  --size N       this message size alone, 8 to 65536\n"
                "  --spin NS      look so long before sleeping, in ns (default 1 s; emul: 5 us)\n"
-               "  --batch N      this many messages a call, and a doorbell, of a stream (default 16, the most)\n"
+               "  --batch N      this many messages a call, and a doorbell, of a stream (default "
+               "16, the most)\n"
                "  --read         the receiver looks at every byte (else \"direct\" moves none)\n"
                "  --no-pin       let the kernel choose the processors\n"
                "  --json         one JSON object a line\n"
@@ -84,13 +88,20 @@ static void help(const char *program, const char *what)
 struct options options_read(int argc, char **argv, const char *what)
 {
         static const struct option longs[] = {
-                {"provider", required_argument, NULL, 'p'}, {"seconds", required_argument, NULL, 's'},
-                {"size", required_argument, NULL, 'n'},     {"spin", required_argument, NULL, 'w'},
-                {"no-pin", no_argument, NULL, 'P'},         {"json", no_argument, NULL, 'j'},
-                {"read", no_argument, NULL, 'r'},           {"help", no_argument, NULL, 'h'},
-                {"at", required_argument, NULL, 'a'},       {"peer", required_argument, NULL, 'b'},
-                {"listen", required_argument, NULL, 'l'},   {"connect", required_argument, NULL, 'c'},
-                {"batch", required_argument, NULL, 'B'},    {NULL, 0, NULL, 0},
+                {"provider", required_argument, NULL, 'p'},
+                {"seconds", required_argument, NULL, 's'},
+                {"size", required_argument, NULL, 'n'},
+                {"spin", required_argument, NULL, 'w'},
+                {"no-pin", no_argument, NULL, 'P'},
+                {"json", no_argument, NULL, 'j'},
+                {"read", no_argument, NULL, 'r'},
+                {"help", no_argument, NULL, 'h'},
+                {"at", required_argument, NULL, 'a'},
+                {"peer", required_argument, NULL, 'b'},
+                {"listen", required_argument, NULL, 'l'},
+                {"connect", required_argument, NULL, 'c'},
+                {"batch", required_argument, NULL, 'B'},
+                {NULL, 0, NULL, 0},
         };
         struct options o = {.provider = "shm", .seconds = 0.2, .batch = BATCH_MAX, .pin = true};
         int c;
@@ -144,18 +155,23 @@ struct options options_read(int argc, char **argv, const char *what)
                 fprintf(stderr, "%s: --batch is 1 to %d\n", argv[0], BATCH_MAX);
                 exit(2);
         }
-        if (o.spin_ns == 0)             /* unetd makes it three processes: rarely a processor each */
+        if (o.spin_ns == 0) /* unetd makes it three processes: rarely a processor each */
                 o.spin_ns = strcmp(o.provider, "emul") == 0 ? 5000 : 1000000000;
         if (strcmp(o.provider, "shm") != 0 && strcmp(o.provider, "direct") != 0 &&
             strcmp(o.provider, "emul") != 0 && !over_verbs(&o)) {
                 fprintf(stderr, "%s: no provider \"%s\"\n", argv[0], o.provider);
                 exit(2);
         }
-        if (over_verbs(&o) != ((o.at != NULL && o.peer != NULL) || o.listen != NULL || o.connect != NULL)) {
-                fprintf(stderr, "%s: verbs needs --at and --peer, --listen or --connect; others have none\n", argv[0]);
+        if (over_verbs(&o) !=
+            ((o.at != NULL && o.peer != NULL) || o.listen != NULL || o.connect != NULL)) {
+                fprintf(stderr,
+                        "%s: verbs needs --at and --peer, --listen or --connect; others have "
+                        "none\n",
+                        argv[0]);
                 exit(2);
         }
-        if (optind < argc || o.seconds <= 0 || (o.only != 0 && (o.only < 8 || o.only > BUFFER_SIZE))) {
+        if (optind < argc || o.seconds <= 0 ||
+            (o.only != 0 && (o.only < 8 || o.only > BUFFER_SIZE))) {
                 fprintf(stderr, "%s: try --help\n", argv[0]);
                 exit(2);
         }
@@ -200,7 +216,9 @@ static pid_t fork_child(void)
 
 static struct unet_ep *open_endpoint(const struct options *o)
 {
-        struct unet_ep_opts opts = {.tx_bytes = SEGMENT, .rx_bytes = SEGMENT, .spin_ns = o->spin_ns,
+        struct unet_ep_opts opts = {.tx_bytes = SEGMENT,
+                                    .rx_bytes = SEGMENT,
+                                    .spin_ns = o->spin_ns,
                                     .direct = strstr(o->provider, "direct") != NULL};
         struct unet_ep *ep;
         int err = unet_ep_open(&opts, &ep);
@@ -220,7 +238,8 @@ static void fill_free_queue(struct side *s)
 
 /* ---- joining ---- */
 
-/* Both endpoints are opened and joined by one process; after fork() each process goes on with its own. */
+/* Both endpoints are opened and joined by one process; after fork() each process goes on with
+ * its own. */
 static void join_and_fork(const struct options *o, struct side *s)
 {
         struct unet_ep *ep[2] = {open_endpoint(o), open_endpoint(o)};
@@ -317,7 +336,8 @@ static void join_verbs(const struct options *o, struct side *s)
                 at = tcp_address(o->connect, PORT);
                 sock = tcp_connect(NULL, &at);
         } else {
-                listener = tcp_listen(o->listen != NULL ? o->listen : o->peer, o->listen != NULL ? PORT : 0, &at);
+                listener = tcp_listen(o->listen != NULL ? o->listen : o->peer,
+                                      o->listen != NULL ? PORT : 0, &at);
                 s->child = o->listen != NULL || fork_child() == 0;
                 sock = s->child ? tcp_accept(listener) : tcp_connect(o->at, &at);
         }
@@ -388,7 +408,8 @@ void give_back(struct side *s, const struct unet_recv *m, int n)
         unet_ep_release(s->ep, m, n);
         for (int k = 0; k < n; k++)
                 for (int i = 0; i < m[k].nfrags && m[k].loan == 0; i++)
-                        unet_ep_provide(s->ep, &(struct unet_frag){m[k].frag[i].off, m[k].frag[i].size}, 1);
+                        unet_ep_provide(
+                                s->ep, &(struct unet_frag){m[k].frag[i].off, m[k].frag[i].size}, 1);
 }
 
 uint64_t read_all(const struct unet_recv *m, int n)
@@ -397,7 +418,8 @@ uint64_t read_all(const struct unet_recv *m, int n)
 
         for (int k = 0; k < n; k++)
                 for (int i = 0; i < m[k].nfrags; i++)
-                        for (uint32_t at = 0; at + sizeof word <= m[k].frag[i].len; at += sizeof word) {
+                        for (uint32_t at = 0; at + sizeof word <= m[k].frag[i].len;
+                             at += sizeof word) {
                                 memcpy(&word, m[k].frag[i].ptr + at, sizeof word);
                                 sum += word;
                         }

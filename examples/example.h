@@ -1,9 +1,10 @@
 /*
- * What the two examples share: their options, two processes on two processors joined by a channel, the table.
+ * What the two examples share: their options, two processes on two processors joined by a channel,
+ * the table.
  *
- * The parent is the one that measures; the child answers. They are joined over shared memory ("shm", with
- * "direct" the receiver reads the payload in place), through unetd, which is started if need be ("emul"), or over RDMA
- * devices ("verbs"), also from one host to another.
+ * The parent is the one that measures; the child answers. They are joined over shared memory
+ * ("shm", with "direct" the receiver reads the payload in place), through unetd, which is started
+ * if need be ("emul"), or over RDMA devices ("verbs"), also from one host to another.
  */
 #ifndef EXAMPLES_EXAMPLE_H
 #define EXAMPLES_EXAMPLE_H
@@ -17,15 +18,15 @@
 #define BATCH_MAX 16
 
 struct options {
-        const char *provider;           /* "shm", "direct", "emul", "verbs", "verbs-direct" */
-        const char *at, *peer;          /* verbs: addresses of both sides here */
-        const char *listen, *connect;   /* verbs: of one, the other is elsewhere */
-        double seconds;                 /* a size */
-        uint32_t only;                  /* this size alone, 0: all */
+        const char *provider;         /* "shm", "direct", "emul", "verbs", "verbs-direct" */
+        const char *at, *peer;        /* verbs: addresses of both sides here */
+        const char *listen, *connect; /* verbs: of one, the other is elsewhere */
+        double seconds;               /* a size */
+        uint32_t only;                /* this size alone, 0: all */
         int64_t spin_ns;
-        int batch;                      /* messages a call, of a stream */
+        int batch; /* messages a call, of a stream */
         bool json;
-        bool read;                      /* the receiver looks at every byte */
+        bool read; /* the receiver looks at every byte */
         bool pin;
 };
 
@@ -38,7 +39,7 @@ struct side {
         uint32_t chan, mtu;
         struct unet_segment seg;
         bool child;
-        int looks;                      /* of receive(), before it waits */
+        int looks; /* of receive(), before it waits */
 };
 /* Forks and joins; both return from here. Exits when it fails. */
 struct side start(const struct options *o);
@@ -49,10 +50,10 @@ void finish(struct side *s);
 void each_size(struct side *s, const struct options *o,
                void (*measure)(struct side *, const struct options *, uint32_t));
 
-double now(void);                       /* seconds */
+double now(void); /* seconds */
 
-/* Sends `len` bytes of the segment from `off` (small ones in the descriptor), waiting while the queue is
- * full. */
+/* Sends `len` bytes of the segment from `off` (small ones in the descriptor), waiting while the
+ * queue is full. */
 void send_all(struct side *s, uint32_t off, uint32_t len);
 /* Gives the buffers or loans of n received messages back. */
 void give_back(struct side *s, const struct unet_recv *m, int n);

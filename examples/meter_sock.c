@@ -1,12 +1,13 @@
 /*
- * A receiver that meters its sender: it grants R bytes a second, and so no more than that ever comes, whatever the sender, the path
- * and the reader do. Nobody has to slow the sender down, and nothing is dropped: what was not granted does not leave.
+ * A receiver that meters its sender: it grants R bytes a second, and so no more than that ever
+ * comes, whatever the sender, the path and the reader do. Nobody has to slow the sender down, and
+ * nothing is dropped: what was not granted does not leave.
  *
  *      meter_sock -s [-p PORT] -r BYTES_A_SECOND       takes one stream and says what came
  *      meter_sock [-p PORT] -n BYTES                   sends so much, as fast as it goes
  *
- * A kernel cannot be asked for this: its receive window follows what is read, and a reader that waits between reads lets in a whole
- * buffer at once, of a size that the kernel chose.
+ * A kernel cannot be asked for this: its receive window follows what is read, and a reader that
+ * waits between reads lets in a whole buffer at once, of a size that the kernel chose.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,8 +20,9 @@
 
 #include <unet/flow.h>
 
-#define AHEAD 65535u                    /* never granted more in advance: no window scaling, windows exact to the byte */
-#define GRAIN 1460u                     /* never granted less, but at the beginning: a segment */
+/* Never granted more in advance: no window scaling, windows exact to the byte. */
+#define AHEAD 65535u
+#define GRAIN 1460u /* never granted less, but at the beginning: a segment */
 
 static void die(const char *what)
 {
@@ -43,7 +45,8 @@ struct meter {
         uint64_t granted, received;
 };
 
-/* What is due by now, as far as it is worth a segment; what nobody sent is not saved up beyond AHEAD. */
+/* What is due by now, as far as it is worth a segment; what nobody sent is not saved up
+ * beyond AHEAD. */
 static void grant(int s, struct meter *m)
 {
         uint64_t ahead = m->granted - m->received;
@@ -64,7 +67,10 @@ static bool waits(struct unet_pollset *set, const struct meter *m)
         bool full = m->granted - m->received > AHEAD - GRAIN;
         struct unet_event ev;
 
-        return unet_pollset_wait(set, &ev, 1, full || due > 1 ? 1000 : due > 0 ? (int)(due * 1000) + 1 : 0) > 0;
+        return unet_pollset_wait(set, &ev, 1,
+                                 full || due > 1 ? 1000
+                                 : due > 0       ? (int)(due * 1000) + 1
+                                                 : 0) > 0;
 }
 
 static void receive(int s, double rate)
@@ -87,20 +93,23 @@ static void receive(int s, double rate)
                 m.received += (uint64_t)n;
         }
         took = now() - m.begin;
-        printf("%llu bytes in %.3f s, granted %llu: %.0f bytes a second\n", (unsigned long long)m.received, took,
-               (unsigned long long)m.granted, (double)m.received / took);
+        printf("%llu bytes in %.3f s, granted %llu: %.0f bytes a second\n",
+               (unsigned long long)m.received, took, (unsigned long long)m.granted,
+               (double)m.received / took);
         unet_pollset_destroy(set);
 }
 
 static int serve(int port, double rate)
 {
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-        struct unet_window w = {.size = sizeof w, .mode = UNET_WINDOW_CREDIT, .bytes = 0, .most = AHEAD};
+        struct unet_window w = {
+                .size = sizeof w, .mode = UNET_WINDOW_CREDIT, .bytes = 0, .most = AHEAD};
         int listener = unet_socket(AF_INET, SOCK_STREAM, 0), s;
 
         if (listener < 0 || unet_window_set(listener, &w) != 0)
                 die("socket");
-        if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || unet_listen(listener, 1) != 0)
+        if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 ||
+            unet_listen(listener, 1) != 0)
                 die("bind");
         s = unet_accept(listener, NULL, NULL);
         if (s < 0)

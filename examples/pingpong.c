@@ -1,6 +1,6 @@
 /*
- * Raw U-Net, ping-pong: the parent sends a message, the child sends it back. Prints the median round trip of
- * each size.
+ * Raw U-Net, ping-pong: the parent sends a message, the child sends it back. Prints the median
+ * round trip of each size.
  *
  *      unet_pingpong [--provider shm|direct|emul|verbs] [--json]
  */
@@ -13,8 +13,8 @@
 #define TRIPS       8
 #define WARM_UP     1000
 
-/* A message of one byte in the descriptor, 0, ends the child. Others are echoed from the child's transmit
- * part, as a server would answer: with data of its own. */
+/* A message of one byte in the descriptor, 0, ends the child. Others are echoed from the child's
+ * transmit part, as a server would answer: with data of its own. */
 static void echo(struct side *s)
 {
         struct unet_recv m;
@@ -61,16 +61,18 @@ static void measure(struct side *s, const struct options *o, uint32_t size)
                 sum += sample[n] = round_trip(s, size);
         qsort(sample, (size_t)n, sizeof sample[0], by_value);
         if (o->json)
-                printf("{\"bytes\": %u, \"rtt_us\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f, \"samples\": %d}\n", size,
-                       sample[n / 2] * 1e6, sum / n * 1e6, sample[n * 99 / 100] * 1e6, n);
+                printf("{\"bytes\": %u, \"rtt_us\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f, "
+                       "\"samples\": %d}\n",
+                       size, sample[n / 2] * 1e6, sum / n * 1e6, sample[n * 99 / 100] * 1e6, n);
         else
-                printf("%8u %12.3f %12.3f\n", size, sample[n / 2] * 1e6, sample[n * 99 / 100] * 1e6);
+                printf("%8u %12.3f %12.3f\n", size, sample[n / 2] * 1e6,
+                       sample[n * 99 / 100] * 1e6);
 }
 
 int main(int argc, char **argv)
 {
-        struct options o =
-                options_read(argc, argv, "Round trip of messages between two processes, over raw U-Net.");
+        struct options o = options_read(
+                argc, argv, "Round trip of messages between two processes, over raw U-Net.");
         struct side s = start(&o);
 
         if (s.child) {

@@ -1,12 +1,14 @@
 /*
- * An RPC server that sheds load by feedback: a request that would wait too long is answered at once, with "busy", and the client may ask
- * another server. Nothing is measured and nothing is guessed: what waits is what is unread, and the stack says when that is too much.
+ * An RPC server that sheds load by feedback: a request that would wait too long is answered at
+ * once, with "busy", and the client may ask another server. Nothing is measured and nothing is
+ * guessed: what waits is what is unread, and the stack says when that is too much.
  *
  *   rpc_sock -s [-p PORT] -w MICROSECONDS -q REQUESTS  works so long for each, and lets so many
  *                                                      wait on a connection
  *   rpc_sock [-p PORT] -n REQUESTS -o OUTSTANDING      asks, with so many under way
  *
- * From a client that does not read its answers no more requests are taken, for what is unsent is told too.
+ * From a client that does not read its answers no more requests are taken, for what is unsent is
+ * told too.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -20,11 +22,12 @@
 #include <unet/flow.h>
 
 #define CLIENTS 32
-#define UNSENT  65536u                  /* bytes of answers that a client may leave unread, beyond what is on its way */
+/* Bytes of answers that a client may leave unread, beyond what is on its way. */
+#define UNSENT 65536u
 
 struct message {
         uint64_t number;
-        uint32_t busy;                  /* answer: it was not done */
+        uint32_t busy; /* answer: it was not done */
         uint32_t args[5];
 };
 
@@ -104,10 +107,15 @@ static void serve_all(struct server *s)
 static int serve(int port, int work, int queue)
 {
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-        struct server s = {.set = unet_pollset_create(), .listener = unet_socket(AF_INET, SOCK_STREAM, 0), .work = work, .queue = queue};
+        struct server s = {.set = unet_pollset_create(),
+                           .listener = unet_socket(AF_INET, SOCK_STREAM, 0),
+                           .work = work,
+                           .queue = queue};
 
-        if (s.set == NULL || s.listener < 0 || unet_bind(s.listener, (struct sockaddr *)&at, sizeof at) != 0 ||
-            unet_listen(s.listener, CLIENTS) != 0 || unet_pollset_add(s.set, s.listener, POLLIN, (uint64_t)s.listener) != 0)
+        if (s.set == NULL || s.listener < 0 ||
+            unet_bind(s.listener, (struct sockaddr *)&at, sizeof at) != 0 ||
+            unet_listen(s.listener, CLIENTS) != 0 ||
+            unet_pollset_add(s.set, s.listener, POLLIN, (uint64_t)s.listener) != 0)
                 die("listen");
         serve_all(&s);
         return unet_close(s.listener);
@@ -163,5 +171,6 @@ int main(int argc, char **argv)
         }
         if (work < 0 || queue <= 0 || requests <= 0 || outstanding <= 0)
                 return 2;
-        return server ? serve(port, work, queue) : ask(port, (uint64_t)requests, (uint64_t)outstanding);
+        return server ? serve(port, work, queue)
+                      : ask(port, (uint64_t)requests, (uint64_t)outstanding);
 }

@@ -1,7 +1,7 @@
 /*
- * Raw U-Net, stream: the parent sends messages as fast as they are taken, the child counts them. Prints
- * bandwidth and messages a second for each size. What the child's free queue could not take in is lost and
- * told.
+ * Raw U-Net, stream: the parent sends messages as fast as they are taken, the child counts them.
+ * Prints bandwidth and messages a second for each size. What the child's free queue could not take
+ * in is lost and told.
  *
  *      unet_stream [--provider shm|direct|emul|verbs] [--batch N] [--read] [--json]
  */
@@ -10,17 +10,17 @@
 
 #include "example.h"
 
-#define PIECES 32u                      /* of the transmit part, used in turn */
+#define PIECES 32u /* of the transmit part, used in turn */
 
-#define PATIENCE 100000000              /* ns for an answer */
+#define PATIENCE 100000000 /* ns for an answer */
 
-/* One byte, its number, ends a measurement: the child answers with what it got. Where messages may be lost, so
- * may these: the parent asks again. Two bytes end the program. */
+/* One byte, its number, ends a measurement: the child answers with what it got. Where messages may
+ * be lost, so may these: the parent asks again. Two bytes end the program. */
 struct report {
         uint64_t number, msgs, bytes;
 };
 
-static volatile uint64_t sink;          /* so that reading is not optimised away */
+static volatile uint64_t sink; /* so that reading is not optimised away */
 
 /* Asked a second time, it answers the same. */
 static void answer(struct side *s, uint8_t number, struct report *r, struct report *last)
@@ -57,7 +57,8 @@ static void count(struct side *s, const struct options *o)
         }
 }
 
-static void fill(struct side *s, struct unet_send m[BATCH_MAX], int batch, uint32_t size, uint32_t *piece)
+static void fill(struct side *s, struct unet_send m[BATCH_MAX], int batch, uint32_t size,
+                 uint32_t *piece)
 {
         for (int i = 0; i < batch; i++) {
                 uint32_t off = (*piece)++ % PIECES * 65536u;
@@ -72,8 +73,8 @@ static void fill(struct side *s, struct unet_send m[BATCH_MAX], int batch, uint3
         }
 }
 
-/* Sends a batch whole, waiting when the queue is full. Which piece is still under way is not asked: the
- * example sends the same bytes over and over. */
+/* Sends a batch whole, waiting when the queue is full. Which piece is still under way is not asked:
+ * the example sends the same bytes over and over. */
 static void send_batch(struct side *s, const struct unet_send m[BATCH_MAX], int batch)
 {
         int done = 0, n;
@@ -95,10 +96,13 @@ static void print(const struct options *o, uint32_t size, uint64_t sent, const s
         double gbps = (double)r->bytes * 8 / seconds / 1e9, mmsgs = (double)r->msgs / seconds / 1e6;
 
         if (o->json)
-                printf("{\"bytes\": %u, \"gbps\": %.3f, \"mmsgs\": %.3f, \"sent\": %llu, \"lost\": %llu}\n",
-                       size, gbps, mmsgs, (unsigned long long)sent, (unsigned long long)(sent - r->msgs));
+                printf("{\"bytes\": %u, \"gbps\": %.3f, \"mmsgs\": %.3f, \"sent\": %llu, \"lost\": "
+                       "%llu}\n",
+                       size, gbps, mmsgs, (unsigned long long)sent,
+                       (unsigned long long)(sent - r->msgs));
         else
-                printf("%8u %12.2f %12.3f %12llu\n", size, gbps, mmsgs, (unsigned long long)(sent - r->msgs));
+                printf("%8u %12.2f %12.3f %12llu\n", size, gbps, mmsgs,
+                       (unsigned long long)(sent - r->msgs));
 }
 
 /* Asks for the report until it comes. */
@@ -141,8 +145,8 @@ static void measure(struct side *s, const struct options *o, uint32_t size)
 
 int main(int argc, char **argv)
 {
-        struct options o =
-                options_read(argc, argv, "A stream of messages between two processes, over raw U-Net.");
+        struct options o = options_read(
+                argc, argv, "A stream of messages between two processes, over raw U-Net.");
         struct side s = start(&o);
 
         if (s.child) {
@@ -150,8 +154,8 @@ int main(int argc, char **argv)
                 finish(&s);
         }
         if (!o.json)
-                printf("%8s %12s %12s %12s   (%s%s)\n", "bytes", "Gb/s", "M msg/s", "lost", o.provider,
-                       o.read ? ", every byte read" : "");
+                printf("%8s %12s %12s %12s   (%s%s)\n", "bytes", "Gb/s", "M msg/s", "lost",
+                       o.provider, o.read ? ", every byte read" : "");
         each_size(&s, &o, measure);
         send_all(&s, 0, 2);
         finish(&s);

@@ -1,5 +1,6 @@
 /*
- * A stream over the native API, and what the kernel does not tell: what limited the sender, and for how long.
+ * A stream over the native API, and what the kernel does not tell: what limited the sender, and for
+ * how long.
  *
  *     stream_sock -s [-p PORT]                       receives one stream and says how fast it came
  *     stream_sock [-p PORT] [-l BYTES] [-t SECONDS]  sends writes of BYTES, then says what it knows
@@ -38,7 +39,8 @@ static int receive(int port)
 
         if (listener < 0)
                 die("socket");
-        if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || unet_listen(listener, 1) != 0)
+        if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 ||
+            unet_listen(listener, 1) != 0)
                 die("bind");
         s = unet_accept(listener, NULL, NULL);
         if (s < 0)
@@ -60,8 +62,8 @@ static void print_feedback(int s)
 
         if (unet_feedback(s, &f) != 0)
                 die("feedback");
-        printf("%s, %s; cwnd %u, peer's window %u, mss %u\n", f.state, f.congestion, f.cwnd, f.snd_wnd,
-               f.mss);
+        printf("%s, %s; cwnd %u, peer's window %u, mss %u\n", f.state, f.congestion, f.cwnd,
+               f.snd_wnd, f.mss);
         printf("round trip %.1f us (least %.1f), %.2f Gb/s delivered\n", (double)f.srtt / 1e3,
                (double)f.min_rtt / 1e3, (double)f.delivery_rate * 8 / 1e9);
         printf("%llu bytes in %llu segments, %llu sent again\n", (unsigned long long)f.bytes_sent,

@@ -1,12 +1,13 @@
 /*
- * A video sender that drops instead of queueing: it makes a frame every so often, and when the receiver, or the path, does not keep up it
- * sends the newest one when the last has left. What a viewer sees is late by a frame, and not by all that a buffer holds.
+ * A video sender that drops instead of queueing: it makes a frame every so often, and when the
+ * receiver, or the path, does not keep up it sends the newest one when the last has left. What a
+ * viewer sees is late by a frame, and not by all that a buffer holds.
  *
  *      video_sock -s [-p PORT] -r FRAMES_A_SECOND      shows so many, and says how old they were
  *      video_sock [-p PORT] -f FRAMES_A_SECOND -n FRAMES
  *
- * What it takes: to be told that nothing is unsent any more (UNET_EV_UNSENT), and a receiver that lets one frame come at a time
- * (UNET_WINDOW_CREDIT), so that none waits in its buffer either.
+ * What it takes: to be told that nothing is unsent any more (UNET_EV_UNSENT), and a receiver that
+ * lets one frame come at a time (UNET_WINDOW_CREDIT), so that none waits in its buffer either.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,11 +20,11 @@
 
 #include <unet/flow.h>
 
-#define FRAME 20000u                    /* bytes */
+#define FRAME 20000u /* bytes */
 
 struct frame {
         uint64_t number;
-        int64_t made;                   /* ns, CLOCK_MONOTONIC */
+        int64_t made; /* ns, CLOCK_MONOTONIC */
         char picture[FRAME - 16];
 };
 
@@ -44,8 +45,8 @@ static int64_t now(void)
 /* ---- the sender ---- */
 
 struct camera {
-        int64_t began, every;           /* ns */
-        uint64_t frames, next;          /* the next one to send */
+        int64_t began, every;  /* ns */
+        uint64_t frames, next; /* the next one to send */
         uint64_t sent;
 };
 
@@ -76,7 +77,8 @@ static void film(int s, struct camera *c)
         struct unet_pollset *set = unet_pollset_create();
         struct unet_event ev;
 
-        if (set == NULL || unet_watch_set(s, &w) != 0 || unet_pollset_add(set, s, UNET_EV_UNSENT, 0) != 0)
+        if (set == NULL || unet_watch_set(s, &w) != 0 ||
+            unet_pollset_add(set, s, UNET_EV_UNSENT, 0) != 0)
                 die("watch");
         while (c->next < c->frames) {
                 int64_t wait = c->began + (int64_t)c->next * c->every - now();
@@ -101,8 +103,8 @@ static int stream(int port, int rate, uint64_t frames)
                 die("connect");
         c.began = now();
         film(s, &c);
-        printf("%llu frames, %llu sent, %llu dropped\n", (unsigned long long)frames, (unsigned long long)c.sent,
-               (unsigned long long)(frames - c.sent));
+        printf("%llu frames, %llu sent, %llu dropped\n", (unsigned long long)frames,
+               (unsigned long long)c.sent, (unsigned long long)(frames - c.sent));
         return unet_close(s);
 }
 
@@ -126,8 +128,8 @@ static void show(int s, int rate)
                 oldest = age > oldest ? age : oldest;
                 usleep(1000000u / (unsigned)rate);
         }
-        printf("%llu frames shown, the last is number %llu, the oldest was %.1f ms old\n", (unsigned long long)shown,
-               (unsigned long long)last, (double)oldest / 1e6);
+        printf("%llu frames shown, the last is number %llu, the oldest was %.1f ms old\n",
+               (unsigned long long)shown, (unsigned long long)last, (double)oldest / 1e6);
 }
 
 static int serve(int port, int rate)
@@ -138,7 +140,8 @@ static int serve(int port, int rate)
 
         if (listener < 0 || unet_window_set(listener, &w) != 0)
                 die("socket");
-        if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || unet_listen(listener, 1) != 0)
+        if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 ||
+            unet_listen(listener, 1) != 0)
                 die("bind");
         s = unet_accept(listener, NULL, NULL);
         if (s < 0)

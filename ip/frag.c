@@ -16,7 +16,8 @@ static void put16(uint8_t *p, uint32_t v)
         memcpy(p, &raw, sizeof raw);
 }
 
-void frag_begin(struct frag *g, const uint8_t *hdr, unsigned hdr_len, uint32_t payload_len, uint32_t mtu, uint16_t id)
+void frag_begin(struct frag *g, const uint8_t *hdr, unsigned hdr_len, uint32_t payload_len,
+                uint32_t mtu, uint16_t id)
 {
         assert(mtu >= FRAG_MIN_MTU && hdr_len >= IP_MIN_HDR && hdr_len <= IP_MAX_HDR);
         assert(hdr_len + payload_len <= UINT16_MAX);
@@ -47,13 +48,15 @@ static void leave_first_options(struct frag *g)
 
 bool frag_next(struct frag *g, uint8_t hdr[IP_MAX_HDR], struct frag_piece *piece)
 {
-        uint32_t left = g->len - g->off, fit = (g->mtu - g->hdr_len) & ~7u; /* offsets count in 8 bytes */
+        /* Offsets count in 8 bytes. */
+        uint32_t left = g->len - g->off, fit = (g->mtu - g->hdr_len) & ~7u;
         bool last = left <= g->mtu - g->hdr_len;
         be16 sum;
 
         if (left == 0)
                 return false;
-        *piece = (struct frag_piece){.hdr_len = g->hdr_len, .off = g->off, .len = last ? left : fit};
+        *piece =
+                (struct frag_piece){.hdr_len = g->hdr_len, .off = g->off, .len = last ? left : fit};
         put16(g->hdr + 2, g->hdr_len + piece->len);
         put16(g->hdr + 6, g->off / 8 | (last ? 0 : FRAG_MF));
         put16(g->hdr + 10, 0);
@@ -74,7 +77,8 @@ void ip_ids_init(struct ip_ids *ids, struct prng *rnd)
         prng_bytes(rnd, &ids->key, sizeof ids->key);
 }
 
-uint16_t ip_id_next(struct ip_ids *ids, struct prng *rnd, uint32_t src, uint32_t dst, uint8_t proto, nstime now)
+uint16_t ip_id_next(struct ip_ids *ids, struct prng *rnd, uint32_t src, uint32_t dst, uint8_t proto,
+                    nstime now)
 {
         const uint32_t key[3] = {src, dst, proto};
         uint64_t hash = siphash24(&ids->key, key, sizeof key);
@@ -85,5 +89,6 @@ uint16_t ip_id_next(struct ip_ids *ids, struct prng *rnd, uint32_t src, uint32_t
                 ids->used_ms[i] = ms;
                 ids->next[i] += prng_below(rnd, idle);
         }
-        return (uint16_t)(ids->next[i]++ + (hash >> 48)); /* two that share a counter do not see the same numbers */
+        /* Two that share a counter do not see the same numbers. */
+        return (uint16_t)(ids->next[i]++ + (hash >> 48));
 }

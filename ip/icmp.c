@@ -1,8 +1,8 @@
 /*
  * ICMP for IPv4. RFC 792; RFC 1122 §3.2.2.
  *
- * icmp_rx() -> read_echo() or read_error() -> classify(). The payload of an ICMP message may lie in the
- * descriptor, in a frame, or begin in one and go on in the other: gather() hides where.
+ * icmp_rx() -> read_echo() or read_error() -> classify(). The payload of an ICMP message may lie in
+ * the descriptor, in a frame, or begin in one and go on in the other: gather() hides where.
  */
 #include "ip/icmp.h"
 
@@ -21,14 +21,16 @@ static_assert(sizeof(struct icmp_hdr) == ICMP_HDR, "RFC 792");
 /* ---- the payload, wherever it lies ---- */
 
 /* Copies bytes from .. from + n of the payload, all of which exist. */
-static void gather(const struct frames *f, const struct ip_pkt *pkt, uint32_t from, uint8_t *out, uint32_t n)
+static void gather(const struct frames *f, const struct ip_pkt *pkt, uint32_t from, uint8_t *out,
+                   uint32_t n)
 {
         uint32_t inl = from < pkt->inl_len ? MIN(n, pkt->inl_len - from) : 0;
 
         if (inl != 0)
                 memcpy(out, pkt->inl + from, inl);
         if (n > inl)
-                memcpy(out + inl, frame_addr(f, pkt->data.id) + pkt->data.off + (from + inl - pkt->inl_len),
+                memcpy(out + inl,
+                       frame_addr(f, pkt->data.id) + pkt->data.off + (from + inl - pkt->inl_len),
                        n - inl);
 }
 
@@ -38,8 +40,9 @@ static uint32_t payload_sum(const struct frames *f, const struct ip_pkt *pkt)
 
         if (pkt->data.id == 0)
                 return sum;
-        return csum_append(sum, pkt->inl_len,
-                           csum_partial(frame_addr(f, pkt->data.id) + pkt->data.off, pkt->data.len, 0));
+        return csum_append(
+                sum, pkt->inl_len,
+                csum_partial(frame_addr(f, pkt->data.id) + pkt->data.off, pkt->data.len, 0));
 }
 
 /* ---- what an error means ---- */
@@ -49,8 +52,9 @@ struct meaning {
         bool hard;
 };
 
-/* As Linux's icmp_err_convert. Hard ones: RFC 1122 §4.2.3.9 names codes 2 to 4; Linux adds those that say
- * "prohibited" or "unknown host". All are only hints (§3.2.2.1): tcp/ decides by state (RFC 5927 §5.2). */
+/* As Linux's icmp_err_convert. Hard ones: RFC 1122 §4.2.3.9 names codes 2 to 4; Linux adds those
+ * that say "prohibited" or "unknown host". All are only hints (§3.2.2.1): tcp/ decides by state
+ * (RFC 5927 §5.2). */
 static struct meaning unreachable_meaning(uint8_t code)
 {
         static const struct meaning by_code[] = {
@@ -93,14 +97,15 @@ static struct meaning meaning_of(uint8_t type, uint8_t code)
 
 static bool is_error(uint8_t type)
 {
-        return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH || type == ICMP_TIME_EXCEEDED ||
-               type == ICMP_PARAMETER_PROBLEM;
+        return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH ||
+               type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER_PROBLEM;
 }
 
-/* The packet quoted: its header, then at least 8 bytes (RFC 792), which hold ports and TCP's sequence number.
+/* The packet quoted: its header, then at least 8 bytes (RFC 792), which hold ports and TCP's
+ * sequence number.
  */
-static enum drop read_error(const struct frames *f, const struct ip_pkt *pkt, const struct icmp_hdr *h,
-                            struct icmp_err *e)
+static enum drop read_error(const struct frames *f, const struct ip_pkt *pkt,
+                            const struct icmp_hdr *h, struct icmp_err *e)
 {
         uint8_t quote[IP_MAX_HDR + 8];
         uint32_t n = MIN(ip_payload_len(pkt) - ICMP_HDR, (uint32_t)sizeof quote);
@@ -138,8 +143,8 @@ static enum drop read_error(const struct frames *f, const struct ip_pkt *pkt, co
         return DROP_NONE;
 }
 
-unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const struct icmp_err *e, uint8_t *out,
-                     unsigned room)
+unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const struct icmp_err *e,
+                     uint8_t *out, unsigned room)
 {
         uint32_t skip = e->quoted_hdr + 8u, at = ICMP_HDR + skip, have = ip_payload_len(pkt);
         uint32_t n = MIN(have - MIN(have, at), e->quoted_len - MIN((uint32_t)e->quoted_len, skip));
@@ -150,7 +155,8 @@ unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const str
 }
 
 /* RFC 792: the better gateway, then the packet that should have gone there. */
-static enum drop read_redirect(const struct frames *f, const struct ip_pkt *pkt, struct icmp_redirect *r)
+static enum drop read_redirect(const struct frames *f, const struct ip_pkt *pkt,
+                               struct icmp_redirect *r)
 {
         uint8_t quote[4 + IP_MAX_HDR];
         uint32_t n = MIN(ip_payload_len(pkt) - 4, (uint32_t)sizeof quote);
@@ -168,14 +174,16 @@ static enum drop read_redirect(const struct frames *f, const struct ip_pkt *pkt,
         return DROP_NONE;
 }
 
-/* RFC 1122 §3.2.2.6 and .8: a request to many may be left unanswered, and else a flood is made of it. */
+/* RFC 1122 §3.2.2.6 and .8: a request to many may be left unanswered, and else a flood is made
+ * of it. */
 static enum drop read_request(const struct ip_pkt *pkt, enum icmp_what what, struct icmp_msg *msg)
 {
         msg->what = what;
         if (pkt->to != IP_TO_HOST)
                 return DROP_ICMP_IGNORED;
-        return what == ICMP_IS_TIMESTAMP && ip_payload_len(pkt) < ICMP_TIMESTAMP_LEN ? DROP_ICMP_SHORT
-                                                                                     : DROP_NONE;
+        return what == ICMP_IS_TIMESTAMP && ip_payload_len(pkt) < ICMP_TIMESTAMP_LEN
+                       ? DROP_ICMP_SHORT
+                       : DROP_NONE;
 }
 
 enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, struct icmp_msg *msg)
@@ -187,7 +195,8 @@ enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, s
         if (csum && csum_finish(payload_sum(f, pkt)).raw != 0)
                 return DROP_ICMP_CHECKSUM;
         gather(f, pkt, 0, (uint8_t *)&h, sizeof h);
-        *msg = (struct icmp_msg){.type = h.type, .code = h.code, .id = be16_get(h.a), .seq = be16_get(h.b)};
+        *msg = (struct icmp_msg){
+                .type = h.type, .code = h.code, .id = be16_get(h.a), .seq = be16_get(h.b)};
         if (is_error(h.type)) {
                 msg->what = ICMP_IS_ERROR;
                 return read_error(f, pkt, &h, &msg->err);
@@ -210,8 +219,8 @@ enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, s
 
 /* ---- output ---- */
 
-/* The header of an answer, over `len` bytes that begin with the request's. Its code stays: RFC 792, as Linux, changes an echo's type
- * alone. */
+/* The header of an answer, over `len` bytes that begin with the request's. Its code stays: RFC 792,
+ * as Linux, changes an echo's type alone. */
 static void finish_reply(uint8_t *out, uint32_t len, uint8_t type)
 {
         struct icmp_hdr h;
@@ -232,7 +241,8 @@ void icmp_echo_reply(const struct frames *f, const struct ip_pkt *pkt, uint8_t *
         finish_reply(out, len, ICMP_ECHO_REPLY);
 }
 
-void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint32_t ms, uint8_t *out)
+void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint32_t ms,
+                          uint8_t *out)
 {
         enum { RECEIVE = 12, TRANSMIT = 16 };
         uint32_t len = ip_payload_len(pkt);
@@ -261,9 +271,9 @@ bool icmp_redirect_ok(const struct ip_host *h, const struct icmp_redirect *r, ui
         uint32_t gateway = ip_addr_get_v4(r->gateway), dst = ip_addr_get_v4(r->dst);
 
         return ip_addr_get_v4(r->from) == first_hop && gateway != first_hop &&
-               ip_host_owns(h, ip_addr_get_v4(r->laddr)) && on_network(h, gateway) && !ip_host_owns(h, gateway) &&
-               !ip_host_broadcast(h, gateway) && !ip_v4_multicast(dst) && !ip_host_broadcast(h, dst) &&
-               !ip_host_owns(h, dst);
+               ip_host_owns(h, ip_addr_get_v4(r->laddr)) && on_network(h, gateway) &&
+               !ip_host_owns(h, gateway) && !ip_host_broadcast(h, gateway) &&
+               !ip_v4_multicast(dst) && !ip_host_broadcast(h, dst) && !ip_host_owns(h, dst);
 }
 
 bool icmp_may_answer(const struct ip_host *h, const struct ip_pkt *pkt)
@@ -274,18 +284,20 @@ bool icmp_may_answer(const struct ip_host *h, const struct ip_pkt *pkt)
                 return false;
         if (pkt->proto == IP_PROTO_ICMP) {
                 /* Not about an error; and not about what cannot be told from one. */
-                if (pkt->inl_len == 0 || (pkt->inl[0] != ICMP_ECHO_REQUEST && pkt->inl[0] != ICMP_ECHO_REPLY))
+                if (pkt->inl_len == 0 ||
+                    (pkt->inl[0] != ICMP_ECHO_REQUEST && pkt->inl[0] != ICMP_ECHO_REPLY))
                         return false;
         }
         if (pkt->to != IP_TO_HOST || ip_v4_multicast(dst) || ip_host_broadcast(h, dst))
                 return false;
-        /* A source that is not one host; ip_rx() lets none through, but this is asked about dropped packets
-         * too. */
+        /* A source that is not one host; ip_rx() lets none through, but this is asked about dropped
+         * packets too. */
         return src >> 28 < 0xe && src >> 24 != 0 && !ip_host_broadcast(h, src) &&
                (h->local || !ip_v4_loopback(src));
 }
 
-/* A bucket is kept as the time at which it is full again: it holds its burst less one for each interval still to go. */
+/* A bucket is kept as the time at which it is full again: it holds its burst less one for each
+ * interval still to go. */
 /* Takes `n` tokens of a bucket that holds `burst` and gets one each `interval`. */
 static bool take(struct icmp_bucket *b, uint32_t n, int burst, nstime interval, nstime now)
 {
@@ -318,8 +330,8 @@ bool icmp_rate_take(struct icmp_rate *r, struct prng *rnd, ip_addr peer, uint8_t
                take(&r->all, 1 + prng_below(rnd, 3), ICMP_BURST, ICMP_INTERVAL, now);
 }
 
-unsigned icmp_error_write(const struct frames *f, const struct ip_pkt *pkt, uint8_t type, uint8_t code,
-                          uint32_t param, uint8_t *out, size_t room)
+unsigned icmp_error_write(const struct frames *f, const struct ip_pkt *pkt, uint8_t type,
+                          uint8_t code, uint32_t param, uint8_t *out, size_t room)
 {
         /* RFC 1122 §3.2.2: as received. RFC 1812 §4.3.2.3: as much as fits. */
         uint32_t most = (uint32_t)MIN(room, ICMP_MAX_ERROR - IP_MIN_HDR) - ICMP_HDR - pkt->hdr_len;

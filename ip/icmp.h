@@ -9,7 +9,8 @@
  *
  * The road out for errors: icmp_may_answer(), icmp_bucket_take(), icmp_error_write().
  *
- * Read first: RFC 792; RFC 1122 §3.2.2 and §4.2.3.9, RFC 1812 §4.3.2 (sizes, rates), RFC 1191 §4, RFC 5927.
+ * Read first: RFC 792; RFC 1122 §3.2.2 and §4.2.3.9, RFC 1812 §4.3.2 (sizes, rates), RFC 1191 §4,
+ * RFC 5927.
  */
 #ifndef IP_ICMP_H
 #define IP_ICMP_H
@@ -54,10 +55,10 @@ enum {
 /* An error about a packet that we sent, seen from here: `laddr` is ours. */
 struct icmp_err {
         uint8_t type, code;
-        uint8_t proto;         /* of the packet quoted */
-        bool hard;             /* RFC 1122 §4.2.3.9, §3.3.8: no use in trying again. Only a hint */
-        int err;               /* errno as Linux maps it, 0: nothing to report (source quench) */
-        uint32_t mtu;          /* ICMP_FRAG_NEEDED: of the next hop, 0: it did not say (RFC 1191 §5) */
+        uint8_t proto; /* of the packet quoted */
+        bool hard;     /* RFC 1122 §4.2.3.9, §3.3.8: no use in trying again. Only a hint */
+        int err;       /* errno as Linux maps it, 0: nothing to report (source quench) */
+        uint32_t mtu;  /* ICMP_FRAG_NEEDED: of the next hop, 0: it did not say (RFC 1191 §5) */
         ip_addr laddr, raddr;  /* source and destination of the packet quoted */
         uint16_t lport, rport; /* the transport's first 4 bytes */
         uint32_t seq;          /* TCP: the sequence number quoted (RFC 5927 §4.1) */
@@ -83,31 +84,37 @@ struct icmp_msg {
 };
 
 /*
- * Reads an ICMP packet. Returns DROP_NONE and what it is, or why it is dropped: too short, checksum (verified
- * when `csum`), or ignored: unknown types (RFC 1122 §3.2.2), information and address mask requests (RFC 6918), and
- * requests that were broadcast or sent to a group (RFC 1122 §3.2.2.6; as Linux).
+ * Reads an ICMP packet. Returns DROP_NONE and what it is, or why it is dropped: too short, checksum
+ * (verified when `csum`), or ignored: unknown types (RFC 1122 §3.2.2), information and address mask
+ * requests (RFC 6918), and requests that were broadcast or sent to a group (RFC 1122 §3.2.2.6; as
+ * Linux).
  */
-enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, struct icmp_msg *msg);
+enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum,
+                  struct icmp_msg *msg);
 
-/* What an error quotes of a datagram's payload behind its 8 bytes of UDP header: at most `room` bytes to `out`; how many. */
-unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const struct icmp_err *e, uint8_t *out,
-                     unsigned room);
+/* What an error quotes of a datagram's payload behind its 8 bytes of UDP header: at most `room`
+ * bytes to `out`; how many. */
+unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const struct icmp_err *e,
+                     uint8_t *out, unsigned room);
 
-/* Writes the reply to echo request `pkt`: ip_payload_len(pkt) bytes at `out`, header and the same data,
- * wherever that lies (RFC 1122 §3.2.2.6). It leaves from pkt->dst to pkt->src. */
+/* Writes the reply to echo request `pkt`: ip_payload_len(pkt) bytes at `out`, header and the same
+ * data, wherever that lies (RFC 1122 §3.2.2.6). It leaves from pkt->dst to pkt->src. */
 void icmp_echo_reply(const struct frames *f, const struct ip_pkt *pkt, uint8_t *out);
 
-/* RFC 792, RFC 1122 §3.2.2.8, for who switched it on: the reply to timestamp request `pkt`, of ip_payload_len(pkt) bytes, at
- * least ICMP_TIMESTAMP_LEN; `ms` is since midnight UT, or any time with the high bit set. */
+/* RFC 792, RFC 1122 §3.2.2.8, for who switched it on: the reply to timestamp request `pkt`, of
+ * ip_payload_len(pkt) bytes, at least ICMP_TIMESTAMP_LEN; `ms` is since midnight UT, or any time
+ * with the high bit set. */
 #define ICMP_TIMESTAMP_LEN 20u
-void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint32_t ms, uint8_t *out);
+void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint32_t ms,
+                          uint8_t *out);
 
-/* RFC 1122 §3.2.2.2, for who switched it on: whether a redirect may be believed. `first_hop` is where packets for r->dst go
- * now; the new gateway must be on a network of the host's, and not the host. */
+/* RFC 1122 §3.2.2.2, for who switched it on: whether a redirect may be believed. `first_hop` is
+ * where packets for r->dst go now; the new gateway must be on a network of the host's, and not
+ * the host. */
 bool icmp_redirect_ok(const struct ip_host *h, const struct icmp_redirect *r, uint32_t first_hop);
 
-/* RFC 1122 §3.2.2: no error about an ICMP error, to or from anything but one host, about what came as a link-layer
- * broadcast, or about a later fragment. */
+/* RFC 1122 §3.2.2: no error about an ICMP error, to or from anything but one host, about what came
+ * as a link-layer broadcast, or about a later fragment. */
 bool icmp_may_answer(const struct ip_host *h, const struct ip_pkt *pkt);
 
 /* A token bucket in the stack's shared memory (RFC 1812 §4.3.2.8). Zeroed memory is a full one. */
@@ -120,10 +127,12 @@ struct icmp_bucket {
 bool icmp_bucket_take(struct icmp_bucket *b, nstime now);
 
 /*
- * The limits of what we send unasked (RFC 1122 §3.2.2, RFC 1812 §4.3.2.8): a bucket for all, taken from by a random 1 to 3 so
- * that its level tells a stranger nothing (CVE-2020-25705), and one for each hash of destination and type: 6 at
- * once, then one a second, as Linux's icmp_ratelimit. Echo replies are not limited, nor is what stays on this host, where a program
- * that tries one port after the other waits for each answer. Zeroed memory but for the key is full; any state is a good one.
+ * The limits of what we send unasked (RFC 1122 §3.2.2, RFC 1812 §4.3.2.8): a bucket for all, taken
+ * from by a random 1 to 3 so that its level tells a stranger nothing (CVE-2020-25705), and one for
+ * each hash of destination and type: 6 at once, then one a second, as Linux's icmp_ratelimit. Echo
+ * replies are not limited, nor is what stays on this host, where a program that tries one port
+ * after the other waits for each answer. Zeroed memory but for the key is full; any state is a good
+ * one.
  */
 #define ICMP_PEERS         512u
 #define ICMP_PEER_BURST    6
@@ -138,12 +147,12 @@ void icmp_rate_init(struct icmp_rate *r, struct prng *rnd);
 bool icmp_rate_take(struct icmp_rate *r, struct prng *rnd, ip_addr peer, uint8_t type, nstime now);
 
 /*
- * Writes the error about `pkt`: 8 bytes of header, then its IP header and as much of its payload as fits into
- * `room` bytes or RFC 1812's 576. `param` is the second word: next-hop MTU for ICMP_FRAG_NEEDED, pointer <<
- * 24 for ICMP_PARAMETER_PROBLEM, else 0. Returns the length; room must be >= ICMP_HDR + hdr_len + 8. It
- * leaves from pkt->dst to pkt->src with TOS 0.
+ * Writes the error about `pkt`: 8 bytes of header, then its IP header and as much of its payload as
+ * fits into `room` bytes or RFC 1812's 576. `param` is the second word: next-hop MTU for
+ * ICMP_FRAG_NEEDED, pointer << 24 for ICMP_PARAMETER_PROBLEM, else 0. Returns the length; room must
+ * be >= ICMP_HDR + hdr_len + 8. It leaves from pkt->dst to pkt->src with TOS 0.
  */
-unsigned icmp_error_write(const struct frames *f, const struct ip_pkt *pkt, uint8_t type, uint8_t code,
-                          uint32_t param, uint8_t *out, size_t room);
+unsigned icmp_error_write(const struct frames *f, const struct ip_pkt *pkt, uint8_t type,
+                          uint8_t code, uint32_t param, uint8_t *out, size_t room);
 
 #endif

@@ -183,7 +183,8 @@ static bool note_change(struct igmp_group *gr, uint32_t src, bool allow, uint8_t
         return true;
 }
 
-/* RFC 3376 §5.1, second table: ALLOW and BLOCK of what came and went. False: too much for the list. */
+/* RFC 3376 §5.1, second table: ALLOW and BLOCK of what came and went. False: too much for
+ * the list. */
 static bool note_changes(struct igmp_group *gr, const struct filter *was, uint8_t left)
 {
         bool fits = true;
@@ -283,8 +284,8 @@ static void set_sources(struct igmp_join *j, bool exclude, const uint32_t *src, 
                 igmp_add_source(j->src, &j->nsrc, src[i]);
 }
 
-int igmp_listen(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, bool exclude, const uint32_t *src,
-                unsigned n, nstime now)
+int igmp_listen(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, bool exclude,
+                const uint32_t *src, unsigned n, nstime now)
 {
         uint32_t i, k;
 
@@ -330,8 +331,8 @@ int igmp_leave(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, nst
         return igmp_listen(g, ifc, group, owner, false, NULL, 0, now);
 }
 
-int igmp_source(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, uint32_t src, bool exclude, bool add_it,
-                nstime now)
+int igmp_source(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, uint32_t src,
+                bool exclude, bool add_it, nstime now)
 {
         uint32_t k = ifc < IGMP_IFS ? find_join(g, ifc, group, owner) : 0, list[IGMP_SOURCES];
         uint8_t n = 0;
@@ -370,7 +371,8 @@ unsigned igmp_memberships(const struct igmp *g, uint32_t owner)
         return n;
 }
 
-const struct igmp_join *igmp_membership(const struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner)
+const struct igmp_join *igmp_membership(const struct igmp *g, uint32_t ifc, uint32_t group,
+                                        uint32_t owner)
 {
         uint32_t k = ifc < IGMP_IFS ? find_join(g, ifc, group, owner) : 0;
 
@@ -384,7 +386,8 @@ bool igmp_member(const struct igmp *g, uint32_t ifc, uint32_t group)
         return group == IGMP_ALL_HOSTS || (i != 0 && g->group[i].joins != 0);
 }
 
-bool igmp_wants(const struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, uint32_t src, bool all)
+bool igmp_wants(const struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, uint32_t src,
+                bool all)
 {
         const struct igmp_join *j = igmp_membership(g, ifc, group, owner);
 
@@ -397,11 +400,14 @@ void igmp_if_up(struct igmp *g, uint32_t ifc, uint32_t addr, nstime now)
 {
         if (ifc >= IGMP_IFS)
                 return;
-        g->ifs[ifc] = (struct igmp_if){
-                .up = true, .robustness = IGMP_ROBUSTNESS, .addr = addr, .general_at = NSTIME_NEVER};
+        g->ifs[ifc] = (struct igmp_if){.up = true,
+                                       .robustness = IGMP_ROBUSTNESS,
+                                       .addr = addr,
+                                       .general_at = NSTIME_NEVER};
         for (uint32_t i = 1; i <= IGMP_GROUPS; i++) {
                 struct igmp_group *gr = &g->group[i];
-                if (gr->group == 0 || gr->ifc != ifc || gr->group == IGMP_ALL_HOSTS || gr->joins == 0)
+                if (gr->group == 0 || gr->ifc != ifc || gr->group == IGMP_ALL_HOSTS ||
+                    gr->joins == 0)
                         continue;
                 tell_mode(gr, IGMP_ROBUSTNESS);
                 gr->report_at = now;
@@ -478,7 +484,8 @@ static void check_group(const struct igmp *g, uint32_t i)
         const struct igmp_group *gr = &g->group[i];
         struct filter f = unite(g, gr);
 
-        assert(igmp_find(g, gr->ifc, gr->group) == i && gr->nsrc <= IGMP_SOURCES && gr->nasked <= IGMP_SOURCES);
+        assert(igmp_find(g, gr->ifc, gr->group) == i && gr->nsrc <= IGMP_SOURCES &&
+               gr->nasked <= IGMP_SOURCES);
         assert(gr->nchg <= IGMP_SOURCES && gr->exclude == f.exclude && gr->nsrc == f.n);
         for (unsigned k = 0; k < f.n; k++)
                 assert(igmp_has_source(gr->src, gr->nsrc, f.src[k]));

@@ -1,6 +1,6 @@
 /*
- * IGMP from inside, for ip/igmp*.c: tables and filters are igmp.c's, what arrives is igmp_query.c's, what leaves
- * igmp_report.c's.
+ * IGMP from inside, for ip/igmp*.c: tables and filters are igmp.c's, what arrives is
+ * igmp_query.c's, what leaves igmp_report.c's.
  */
 #ifndef IP_IGMP_INT_H
 #define IP_IGMP_INT_H

@@ -14,10 +14,10 @@
 
 struct query {
         int version;
-        nstime max;      /* longest time to answer in */
-        uint32_t group;  /* 0: general */
+        nstime max;               /* longest time to answer in */
+        uint32_t group;           /* 0: general */
         uint8_t robustness, nsrc; /* 0 sources: of the group */
-        bool too_many;   /* more sources than are remembered: as if it asked for all */
+        bool too_many;            /* more sources than are remembered: as if it asked for all */
         uint32_t src[IGMP_SOURCES];
 };
 
@@ -97,18 +97,20 @@ static void ask_group(struct igmp *g, struct igmp_group *gr, const struct query 
 }
 
 /* RFC 2236 §3: each group has its own time; one that runs and is soon enough goes on. */
-static void ask_v2(struct igmp *g, uint32_t ifc, const struct query *q, struct prng *rnd, nstime now)
+static void ask_v2(struct igmp *g, uint32_t ifc, const struct query *q, struct prng *rnd,
+                   nstime now)
 {
         for (uint32_t i = 1; i <= IGMP_GROUPS; i++) {
                 struct igmp_group *gr = &g->group[i];
-                if (gr->group == 0 || gr->ifc != ifc || igmp_empty(gr) || (q->group != 0 && q->group != gr->group) ||
-                    gr->group == IGMP_ALL_HOSTS)
+                if (gr->group == 0 || gr->ifc != ifc || igmp_empty(gr) ||
+                    (q->group != 0 && q->group != gr->group) || gr->group == IGMP_ALL_HOSTS)
                         continue;
                 ask_group(g, gr, q, now + igmp_some_of(rnd, q->max));
         }
 }
 
-static void ask_v3(struct igmp *g, uint32_t ifc, const struct query *q, struct prng *rnd, nstime now)
+static void ask_v3(struct igmp *g, uint32_t ifc, const struct query *q, struct prng *rnd,
+                   nstime now)
 {
         nstime at = now + igmp_some_of(rnd, q->max);
         uint32_t i;
@@ -124,19 +126,21 @@ static void ask_v3(struct igmp *g, uint32_t ifc, const struct query *q, struct p
                 ask_group(g, &g->group[i], q, at);
 }
 
-static enum drop rx_query(struct igmp *g, uint32_t ifc, const struct ip_pkt *pkt, const uint8_t *p, uint32_t len,
-                          struct prng *rnd, nstime now)
+static enum drop rx_query(struct igmp *g, uint32_t ifc, const struct ip_pkt *pkt, const uint8_t *p,
+                          uint32_t len, struct prng *rnd, nstime now)
 {
         struct query q;
 
-        /* §9.1: who asks is on this link; a general query goes to all hosts (or to one, §4.1.12). */
+        /* §9.1: who asks is on this link; a general query goes to all hosts (or to
+         * one, §4.1.12). */
         if (!read_query(p, len, &q) || pkt->ttl != 1 || (q.group != 0 && !ip_v4_multicast(q.group)))
                 return DROP_IGMP_IGNORED;
         if (q.group == 0 && pkt->to == IP_TO_GROUP && ip_addr_get_v4(pkt->dst) != IGMP_ALL_HOSTS)
                 return DROP_IGMP_IGNORED;
         note_version(g, ifc, &q, now);
         if (q.version == 3)
-                g->ifs[ifc].robustness = q.robustness != 0 ? q.robustness : IGMP_ROBUSTNESS; /* §4.1.6 */
+                /* §4.1.6. */
+                g->ifs[ifc].robustness = q.robustness != 0 ? q.robustness : IGMP_ROBUSTNESS;
         if (igmp_version(g, ifc, now) == 3)
                 ask_v3(g, ifc, &q, rnd, now);
         else
@@ -144,7 +148,8 @@ static enum drop rx_query(struct igmp *g, uint32_t ifc, const struct ip_pkt *pkt
         return DROP_NONE;
 }
 
-/* RFC 2236 §3: another member has spoken for the group; version 3 has no suppression (RFC 3376 §A.2). */
+/* RFC 2236 §3: another member has spoken for the group; version 3 has no suppression (RFC
+ * 3376 §A.2). */
 static enum drop rx_report(struct igmp *g, uint32_t ifc, uint32_t group, nstime now)
 {
         uint32_t i = igmp_find(g, ifc, group);
@@ -157,11 +162,12 @@ static enum drop rx_report(struct igmp *g, uint32_t ifc, uint32_t group, nstime 
         return DROP_NONE;
 }
 
-enum drop igmp_rx(struct igmp *g, const struct frames *f, uint32_t ifc, const struct ip_pkt *pkt, struct prng *rnd,
-                  nstime now)
+enum drop igmp_rx(struct igmp *g, const struct frames *f, uint32_t ifc, const struct ip_pkt *pkt,
+                  struct prng *rnd, nstime now)
 {
         uint8_t msg[V3_QUERY_LEN + 4 * IGMP_SOURCES];
-        uint32_t len = ip_payload_len(pkt), n = MIN(len, (uint32_t)sizeof msg), inl = MIN(n, pkt->inl_len);
+        uint32_t len = ip_payload_len(pkt), n = MIN(len, (uint32_t)sizeof msg),
+                 inl = MIN(n, pkt->inl_len);
         uint32_t sum;
 
         if (len < IGMP_V2_LEN)

@@ -11,8 +11,8 @@ enum { IS_IN = 1, IS_EX = 2, TO_IN = 3, TO_EX = 4, ALLOW = 5, BLOCK = 6 }; /* RF
 
 #define HDR            24u /* IP with router alert */
 #define RECORD         8u
-#define UNSOLICITED_V3 NS_PER_S         /* RFC 3376 §8.11 */
-#define UNSOLICITED_V2 (10 * NS_PER_S)  /* RFC 2236 §8.10 */
+#define UNSOLICITED_V3 NS_PER_S        /* RFC 3376 §8.11 */
+#define UNSOLICITED_V2 (10 * NS_PER_S) /* RFC 2236 §8.10 */
 
 static void put16(uint8_t *p, uint32_t v)
 {
@@ -37,8 +37,10 @@ static void put_sum(uint8_t *field, const uint8_t *p, uint32_t n)
         memcpy(field, &sum, sizeof sum);
 }
 
-/* RFC 3376 §4: TTL 1, precedence of internetwork control, router alert. Around `len` bytes that stand behind it. */
-static void wrap(const struct igmp *g, uint8_t *out, uint32_t ifc, uint32_t dst, uint32_t len, struct igmp_msg *msg)
+/* RFC 3376 §4: TTL 1, precedence of internetwork control, router alert. Around `len` bytes that
+ * stand behind it. */
+static void wrap(const struct igmp *g, uint8_t *out, uint32_t ifc, uint32_t dst, uint32_t len,
+                 struct igmp_msg *msg)
 {
         static const uint8_t alert[4] = {148, 4, 0, 0};
 
@@ -63,10 +65,11 @@ static void write_v2(const struct igmp *g, const struct igmp_group *gr, uint8_t 
         memset(out + HDR, 0, IGMP_V2_LEN);
         out[HDR] = type;
         put32(out + HDR + 4, gr->group);
-        wrap(g, out, gr->ifc, type == IGMP_V2_LEAVE ? IGMP_ALL_ROUTERS : gr->group, IGMP_V2_LEN, msg);
+        wrap(g, out, gr->ifc, type == IGMP_V2_LEAVE ? IGMP_ALL_ROUTERS : gr->group, IGMP_V2_LEN,
+             msg);
 }
 
-struct report {         /* version 3, being filled */
+struct report { /* version 3, being filled */
         uint8_t *out;
         uint32_t len, records;
 };
@@ -99,7 +102,8 @@ static void put_source(struct report *r, uint8_t *record, uint32_t src)
         put16(record + 2, record[2] * 256u + record[3] + 1);
 }
 
-static void put_filter(struct report *r, const struct igmp_group *gr, uint8_t include, uint8_t exclude)
+static void put_filter(struct report *r, const struct igmp_group *gr, uint8_t include,
+                       uint8_t exclude)
 {
         uint8_t *p = put_record(r, gr->exclude ? exclude : include, gr->group);
 
@@ -114,7 +118,8 @@ static void report_end(const struct igmp *g, struct report *r, uint32_t ifc, str
 }
 
 /* The state of all groups of the interface, in as many messages as it takes (RFC 3376 §4.2.16). */
-static bool answer_general(struct igmp *g, uint32_t ifc, uint8_t *out, uint32_t room, struct igmp_msg *msg)
+static bool answer_general(struct igmp *g, uint32_t ifc, uint8_t *out, uint32_t room,
+                           struct igmp_msg *msg)
 {
         struct igmp_if *f = &g->ifs[ifc];
         struct report r = report_begin(out);
@@ -122,7 +127,8 @@ static bool answer_general(struct igmp *g, uint32_t ifc, uint8_t *out, uint32_t 
 
         for (; i <= IGMP_GROUPS; i++) {
                 const struct igmp_group *gr = &g->group[i];
-                if (gr->group == 0 || gr->ifc != ifc || igmp_empty(gr) || gr->group == IGMP_ALL_HOSTS)
+                if (gr->group == 0 || gr->ifc != ifc || igmp_empty(gr) ||
+                    gr->group == IGMP_ALL_HOSTS)
                         continue;
                 if (HDR + r.len + RECORD + 4u * gr->nsrc > room)
                         break;
@@ -151,7 +157,8 @@ static void put_asked(struct report *r, const struct igmp_group *gr)
         }
 }
 
-static bool answer_group(const struct igmp *g, struct igmp_group *gr, uint8_t *out, struct igmp_msg *msg, int v)
+static bool answer_group(const struct igmp *g, struct igmp_group *gr, uint8_t *out,
+                         struct igmp_msg *msg, int v)
 {
         struct report r = report_begin(out);
 
@@ -197,13 +204,18 @@ static void told_once(struct igmp_group *gr)
                         gr->chg[i] = gr->chg[--gr->nchg];
 }
 
-static void write_change(const struct igmp *g, struct igmp_group *gr, uint8_t *out, struct igmp_msg *msg, int v)
+static void write_change(const struct igmp *g, struct igmp_group *gr, uint8_t *out,
+                         struct igmp_msg *msg, int v)
 {
         struct report r = report_begin(out);
 
         if (v != 3) {
                 gr->last_reporter = true;
-                write_v2(g, gr, igmp_empty(gr) ? IGMP_V2_LEAVE : v == 1 ? IGMP_V1_REPORT : IGMP_V2_REPORT, out, msg);
+                write_v2(g, gr,
+                         igmp_empty(gr) ? IGMP_V2_LEAVE
+                         : v == 1       ? IGMP_V1_REPORT
+                                        : IGMP_V2_REPORT,
+                         out, msg);
                 return;
         }
         if (gr->mode_left != 0) {
@@ -216,7 +228,8 @@ static void write_change(const struct igmp *g, struct igmp_group *gr, uint8_t *o
 }
 
 /* RFC 3376 §5.1: at once, and then again at random times. */
-static bool tell_change(struct igmp *g, uint32_t i, uint8_t *out, struct igmp_msg *msg, struct prng *rnd, nstime now)
+static bool tell_change(struct igmp *g, uint32_t i, uint8_t *out, struct igmp_msg *msg,
+                        struct prng *rnd, nstime now)
 {
         struct igmp_group *gr = &g->group[i];
         int v = igmp_version(g, gr->ifc, now);
@@ -235,7 +248,8 @@ static bool tell_change(struct igmp *g, uint32_t i, uint8_t *out, struct igmp_ms
         return true;
 }
 
-static bool output_group(struct igmp *g, uint32_t i, uint8_t *out, struct igmp_msg *msg, struct prng *rnd, nstime now)
+static bool output_group(struct igmp *g, uint32_t i, uint8_t *out, struct igmp_msg *msg,
+                         struct prng *rnd, nstime now)
 {
         struct igmp_group *gr = &g->group[i];
 
@@ -244,7 +258,8 @@ static bool output_group(struct igmp *g, uint32_t i, uint8_t *out, struct igmp_m
         return gr->report_at <= now && tell_change(g, i, out, msg, rnd, now);
 }
 
-bool igmp_output(struct igmp *g, uint8_t *out, uint32_t room, struct igmp_msg *msg, struct prng *rnd, nstime now)
+bool igmp_output(struct igmp *g, uint8_t *out, uint32_t room, struct igmp_msg *msg,
+                 struct prng *rnd, nstime now)
 {
         if (now < g->next)
                 return false;

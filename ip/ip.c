@@ -47,8 +47,8 @@ bool ip_host_broadcast(const struct ip_host *h, uint32_t a)
         return a == UINT32_MAX;
 }
 
-/* RFC 1122 §3.2.1.3: what cannot be a source: a group, a broadcast, class E, "this host" (that is for DHCP),
- * and when the packet came from outside loopback and ourselves ("land"). */
+/* RFC 1122 §3.2.1.3: what cannot be a source: a group, a broadcast, class E, "this host" (that is
+ * for DHCP), and when the packet came from outside loopback and ourselves ("land"). */
 static bool martian_source(const struct ip_host *h, uint32_t src)
 {
         if (ip_v4_loopback(src))
@@ -61,11 +61,12 @@ static bool martian_source(const struct ip_host *h, uint32_t src)
 /* What another stack of this host sends to a group or to everybody. */
 static bool from_beside(const struct ip_host *h, uint32_t src, uint32_t dst)
 {
-        return h->shared && ip_host_owns(h, src) && (ip_v4_multicast(dst) || ip_host_broadcast(h, dst));
+        return h->shared && ip_host_owns(h, src) &&
+               (ip_v4_multicast(dst) || ip_host_broadcast(h, dst));
 }
 
-/* RFC 1122 §3.3.6: the old form of a broadcast, with a host part of zeros. As a destination only: as a source 0.0.0.0 is
- * a martian and a network's own address is nobody's. */
+/* RFC 1122 §3.3.6: the old form of a broadcast, with a host part of zeros. As a destination only:
+ * as a source 0.0.0.0 is a martian and a network's own address is nobody's. */
 static bool zeros_broadcast(const struct ip_host *h, uint32_t a)
 {
         for (uint32_t i = 0; i < h->naddr; i++)
@@ -76,7 +77,8 @@ static bool zeros_broadcast(const struct ip_host *h, uint32_t a)
 
 static bool group_is_ours(const struct ip_host *h, uint32_t group)
 {
-        return group == IGMP_ALL_HOSTS || (h->groups != NULL && igmp_member(h->groups, h->ifc, group));
+        return group == IGMP_ALL_HOSTS ||
+               (h->groups != NULL && igmp_member(h->groups, h->ifc, group));
 }
 
 /* A destination that is no address of ours. Sets pkt->to. */
@@ -96,7 +98,8 @@ static enum drop check_many(const struct ip_host *h, uint32_t dst, struct ip_pkt
         return DROP_NONE;
 }
 
-static enum drop check_addresses(const struct ip_host *h, uint32_t src, uint32_t dst, struct ip_pkt *pkt)
+static enum drop check_addresses(const struct ip_host *h, uint32_t src, uint32_t dst,
+                                 struct ip_pkt *pkt)
 {
         if (unlikely(martian_source(h, src)) && !from_beside(h, src, dst))
                 return DROP_IP_MARTIAN;
@@ -139,17 +142,21 @@ int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt)
                 return -DROP_IP_HEADER;
         if (pkt->hdr_len > n || be16_get(h.total_len) < pkt->hdr_len)
                 return -DROP_IP_SHORT;
-        if (csum && csum_finish(likely(pkt->hdr_len == IP_MIN_HDR) ? csum_partial20(p) : csum_partial(p, pkt->hdr_len, 0)).raw != 0)
+        if (csum &&
+            csum_finish(likely(pkt->hdr_len == IP_MIN_HDR) ? csum_partial20(p)
+                                                           : csum_partial(p, pkt->hdr_len, 0))
+                            .raw != 0)
                 return -DROP_IP_CHECKSUM;
         fill(&h, p, pkt);
         return 0;
 }
 
-/* Payload is what the header counts; bytes of link padding after it are left out. False: there is less than
- * that. */
+/* Payload is what the header counts; bytes of link padding after it are left out. False: there is
+ * less than that. */
 static bool place_payload(const struct unet_rx *rx, uint16_t chan, struct ip_pkt *pkt)
 {
-        uint32_t len = (uint32_t)pkt->total_len - pkt->hdr_len, inl_len = rx->inl_len - pkt->hdr_len;
+        uint32_t len = (uint32_t)pkt->total_len - pkt->hdr_len,
+                 inl_len = rx->inl_len - pkt->hdr_len;
         uint32_t frame_len = rx->frame != 0 ? rx->len : 0;
 
         pkt->inl = rx->inl + pkt->hdr_len;
@@ -170,7 +177,8 @@ static enum drop check_options(const struct ip_host *h, struct ip_pkt *pkt)
         return ip_opts_parse(pkt->hdr, pkt->hdr_len, h->take_source_routes, &o, &pkt->bad);
 }
 
-enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx, struct ip_pkt *pkt)
+enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx,
+                struct ip_pkt *pkt)
 {
         int err = ip_hdr_parse(rx->inl, rx->inl_len, h->csum, pkt);
         enum drop why;

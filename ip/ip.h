@@ -1,18 +1,19 @@
 /*
  * IPv4: from a message to a packet, and the header of what leaves.
  *
- * Pure functions: the message and the host's addresses go in, a struct ip_pkt or the reason for a drop comes
- * out.
+ * Pure functions: the message and the host's addresses go in, a struct ip_pkt or the reason for a
+ * drop comes out.
  *
  *   in:   ip_rx() -> by pkt.proto tcp_hdr_parse() and tcp_rx(), udp_hdr_parse() and udp_rx(),
  *         icmp_rx()
  *   out:  ip_hdr_write() of a template made once a connection, then the transport's header
  *
- * A message is the descriptor's bytes followed by a range of a frame (unet/ni.h). All headers are in the
- * descriptor's bytes; the payload may be in either, or begin in the one and go on in the other.
+ * A message is the descriptor's bytes followed by a range of a frame (unet/ni.h). All headers are
+ * in the descriptor's bytes; the payload may be in either, or begin in the one and go on in the
+ * other.
  *
- * Read first: RFC 791 §3.1; RFC 1122 §3.2.1 (what a host accepts), RFC 6890 (addresses), RFC 6864 (the ID
- * field).
+ * Read first: RFC 791 §3.1; RFC 1122 §3.2.1 (what a host accepts), RFC 6890 (addresses), RFC 6864
+ * (the ID field).
  */
 #ifndef IP_IP_H
 #define IP_IP_H
@@ -30,7 +31,8 @@ enum { IP_ECN_MASK = 3, IP_ECN_ECT1 = 1, IP_ECN_ECT0 = 2, IP_ECN_CE = 3 }; /* in
 
 enum ip_to { IP_TO_HOST, IP_TO_BROADCAST, IP_TO_GROUP }; /* whom a packet is for */
 
-/* One packet in host order. Pointers are into the message it was parsed from and valid as long as that is. */
+/* One packet in host order. Pointers are into the message it was parsed from and valid as long as
+ * that is. */
 struct ip_pkt {
         ip_addr src, dst;
         uint8_t proto, tos, ttl;
@@ -43,8 +45,8 @@ struct ip_pkt {
         uint8_t to;         /* enum ip_to */
         bool link_cast;     /* it came as a link-layer broadcast or multicast */
         uint8_t bad;        /* with DROP_IP_OPTIONS: offset of the octet at fault */
-        /* Payload: `inl_len` bytes at `inl`, then the range `data` (id 0: none). Link padding is already cut
-         * off. */
+        /* Payload: `inl_len` bytes at `inl`, then the range `data` (id 0: none). Link padding is
+         * already cut off. */
         const uint8_t *inl;
         uint32_t inl_len;
         struct buf data;
@@ -63,17 +65,19 @@ struct ip_ifaddr {
 struct igmp;
 
 /*
- * What decides whether a packet that came by an interface is for us. Strong ES model (RFC 1122 §3.3.4.2): the addresses are
- * those of the interface it came by, and a packet for an address of another interface is not ours. On a network, that is
- * when not `local`, broadcasts are, and packets for 224.0.0.1 and the groups that the interface is a member of.
+ * What decides whether a packet that came by an interface is for us. Strong ES model (RFC 1122
+ * §3.3.4.2): the addresses are those of the interface it came by, and a packet for an address of
+ * another interface is not ours. On a network, that is when not `local`, broadcasts are, and
+ * packets for 224.0.0.1 and the groups that the interface is a member of.
  */
 struct ip_host {
         const struct ip_ifaddr *addr; /* tried in order */
         uint32_t naddr;
-        bool local;                /* a channel inside this host: 127.0.0.0/8 may appear, on both sides */
-        bool csum;                 /* the link can corrupt: verify the header checksum */
-        bool link_cast;            /* of this message: its link-layer destination was not ours alone */
-        bool shared;               /* others here have our addresses too: what they send to many comes from one of them */
+        bool local;     /* a channel inside this host: 127.0.0.0/8 may appear, on both sides */
+        bool csum;      /* the link can corrupt: verify the header checksum */
+        bool link_cast; /* of this message: its link-layer destination was not ours alone */
+        /* Others here have our addresses too: what they send to many comes from one of them. */
+        bool shared;
         bool take_source_routes;   /* those at their end (ip_opts.h); default no */
         uint16_t ifc;              /* the interface's number in `groups` */
         const struct igmp *groups; /* NULL: none but 224.0.0.1 */
@@ -81,8 +85,8 @@ struct ip_host {
 
 /* Whether v4 address `a` is one of the host's own (unicast). */
 bool ip_host_owns(const struct ip_host *h, uint32_t a);
-/* Whether `a` is 255.255.255.255 or the broadcast address of one of the host's networks (the form of all ones; as a
- * destination that of all zeros, RFC 1122 §3.3.6, is one too). */
+/* Whether `a` is 255.255.255.255 or the broadcast address of one of the host's networks (the form
+ * of all ones; as a destination that of all zeros, RFC 1122 §3.3.6, is one too). */
 bool ip_host_broadcast(const struct ip_host *h, uint32_t a);
 
 static inline bool ip_v4_loopback(uint32_t a)
@@ -95,32 +99,34 @@ static inline bool ip_v4_multicast(uint32_t a)
 }
 
 /*
- * Parses a header of which `n` bytes are at hand, all of it. Fills everything but the payload. Returns 0 or
- * -DROP_* (counters.h): short, version, header length, total length below the header's. Options are not looked into: see
- * ip_opts.h. With `csum` the checksum is verified too.
+ * Parses a header of which `n` bytes are at hand, all of it. Fills everything but the payload.
+ * Returns 0 or -DROP_* (counters.h): short, version, header length, total length below the
+ * header's. Options are not looked into: see ip_opts.h. With `csum` the checksum is verified too.
  */
 int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt);
 
 /*
- * A message arrived on channel `chan`. Returns DROP_NONE and the packet, or the reason why it must be
- * dropped; the caller counts it, and releases the message's frame in any case that does not pass it on.
- * With DROP_IP_NOT_OURS, _MARTIAN, _OPTIONS, _SOURCE_ROUTE and _FRAGMENT the packet is filled in too: a parameter
- * problem is due about options (icmp_may_answer() and so on; the pointer is pkt.bad), and reassembly begins at the last
- * (reass.h). A TTL of 0 or 1 is of no matter to a host (RFC 1122 §3.2.1.7).
+ * A message arrived on channel `chan`. Returns DROP_NONE and the packet, or the reason why it must
+ * be dropped; the caller counts it, and releases the message's frame in any case that does not pass
+ * it on. With DROP_IP_NOT_OURS, _MARTIAN, _OPTIONS, _SOURCE_ROUTE and _FRAGMENT the packet is
+ * filled in too: a parameter problem is due about options (icmp_may_answer() and so on; the pointer
+ * is pkt.bad), and reassembly begins at the last (reass.h). A TTL of 0 or 1 is of no matter to a
+ * host (RFC 1122 §3.2.1.7).
  */
-enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx, struct ip_pkt *pkt);
+enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx,
+                struct ip_pkt *pkt);
 
-/* A header of 20 bytes, all but length and ID filled in and summed; plain values, may be kept anywhere. In
- * words as they lie in memory: a header is made in registers and stored whole, not written in bytes and read
- * in words. */
+/* A header of 20 bytes, all but length and ID filled in and summed; plain values, may be kept
+ * anywhere. In words as they lie in memory: a header is made in registers and stored whole, not
+ * written in bytes and read in words. */
 struct ip_tmpl {
         uint64_t first, second; /* length, ID and checksum zero */
         uint32_t dst;
         uint32_t sum;
 };
 
-static inline void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uint8_t proto, uint8_t tos,
-                                uint8_t ttl, bool dont_frag)
+static inline void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uint8_t proto,
+                                uint8_t tos, uint8_t ttl, bool dont_frag)
 {
         const uint64_t df = 0x40; /* RFC 791 §3.1: bit 1 of the flags, in byte 6 */
         uint64_t sum;
@@ -128,13 +134,14 @@ static inline void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uin
         t->first = 0x45 | (uint64_t)tos << 8 | (dont_frag ? df << 48 : 0);
         t->second = ttl | (uint64_t)proto << 8 | src.w[1] >> 32 << 32;
         t->dst = (uint32_t)(dst.w[1] >> 32);
-        sum = (uint32_t)t->first + (t->first >> 32) + (uint32_t)t->second + (t->second >> 32) + t->dst;
+        sum = (uint32_t)t->first + (t->first >> 32) + (uint32_t)t->second + (t->second >> 32) +
+              t->dst;
         sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
         t->sum = (uint32_t)sum;
 }
 
-/* Writes the header for a packet of total_len bytes, header included. RFC 6864 §4: what is never fragmented
- * (DF set, and not a fragment) needs no unique ID. */
+/* Writes the header for a packet of total_len bytes, header included. RFC 6864 §4: what is never
+ * fragmented (DF set, and not a fragment) needs no unique ID. */
 static inline void ip_hdr_write(const struct ip_tmpl *t, uint8_t p[IP_MIN_HDR], uint16_t total_len,
                                 uint16_t id)
 {

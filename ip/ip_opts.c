@@ -9,7 +9,8 @@
 
 /* ---- reading ---- */
 
-/* The option at p: its length, of which all is there; 0: malformed, *bad points to the octet at fault. */
+/* The option at p: its length, of which all is there; 0: malformed, *bad points to the octet
+ * at fault. */
 static unsigned option_len(const uint8_t *p, const uint8_t *end, const uint8_t **bad)
 {
         *bad = p;
@@ -21,14 +22,16 @@ static unsigned option_len(const uint8_t *p, const uint8_t *end, const uint8_t *
         return p[LEN] >= 2 && !CHECKED(p[LEN] > end - p) ? p[LEN] : 0;
 }
 
-/* A list of addresses with a pointer (from 1, to the next free one): record route and source routes. */
+/* A list of addresses with a pointer (from 1, to the next free one): record route and
+ * source routes. */
 static bool check_route(const uint8_t *p, const uint8_t **bad)
 {
         *bad = p + LEN;
         if (p[LEN] < ROUTE)
                 return false;
         *bad = p + PTR;
-        return p[PTR] >= ROUTE + 1 && (p[PTR] > p[LEN] || (p[PTR] % 4 == 0 && p[PTR] + 3 <= p[LEN]));
+        return p[PTR] >= ROUTE + 1 &&
+               (p[PTR] > p[LEN] || (p[PTR] % 4 == 0 && p[PTR] + 3 <= p[LEN]));
 }
 
 static bool check_timestamp(const uint8_t *p, const uint8_t **bad)
@@ -45,7 +48,8 @@ static bool check_timestamp(const uint8_t *p, const uint8_t **bad)
         if (p[PTR] > p[LEN] && flag != TS_PRESPEC && p[TS_FLAGS] >> 4 == 15)
                 return false; /* §3.1: nor can another be counted who found it full */
         *bad = p + PTR;
-        return p[PTR] >= TS_DATA + 1 && (p[PTR] > p[LEN] || p[PTR] + opt_ts_entry(p[TS_FLAGS]) - 1 <= p[LEN]);
+        return p[PTR] >= TS_DATA + 1 &&
+               (p[PTR] > p[LEN] || p[PTR] + opt_ts_entry(p[TS_FLAGS]) - 1 <= p[LEN]);
 }
 
 /* Remembers where it stands; none of these may be there twice. */
@@ -57,7 +61,8 @@ static bool note(uint8_t *where, const uint8_t *hdr, const uint8_t *p)
         return true;
 }
 
-static bool note_option(const uint8_t *hdr, const uint8_t *p, struct ip_opts_found *o, const uint8_t **bad)
+static bool note_option(const uint8_t *hdr, const uint8_t *p, struct ip_opts_found *o,
+                        const uint8_t **bad)
 {
         *bad = p;
         switch (*p) {
@@ -80,7 +85,8 @@ static bool note_option(const uint8_t *hdr, const uint8_t *p, struct ip_opts_fou
         }
 }
 
-enum drop ip_opts_parse(const uint8_t *hdr, unsigned hdr_len, bool take_sr, struct ip_opts_found *o, uint8_t *bad)
+enum drop ip_opts_parse(const uint8_t *hdr, unsigned hdr_len, bool take_sr, struct ip_opts_found *o,
+                        uint8_t *bad)
 {
         const uint8_t *end = hdr + hdr_len, *p = hdr + IP_MIN_HDR, *fault;
         unsigned len;
@@ -138,12 +144,14 @@ static unsigned answer_timestamp(const uint8_t *p, uint32_t us, uint32_t ms, uin
 }
 
 /*
- * The way back: the addresses that were recorded as the route was gone, from the last to the first, and at its end
- * the sender. The first of them is where the answer goes; the others, and the sender, are the new route.
+ * The way back: the addresses that were recorded as the route was gone, from the last to the first,
+ * and at its end the sender. The first of them is where the answer goes; the others, and the
+ * sender, are the new route.
  *
  *      came  S -> {R1, R2, us}: recorded R1', R2'        goes  us -> R2' with {R1', S}
  */
-static unsigned answer_source_route(const uint8_t *p, uint32_t peer, uint8_t *out, uint32_t *first_hop)
+static unsigned answer_source_route(const uint8_t *p, uint32_t peer, uint8_t *out,
+                                    uint32_t *first_hop)
 {
         unsigned n = (p[LEN] - ROUTE) / 4;
 
@@ -168,8 +176,8 @@ static unsigned pad(uint8_t *out, unsigned n)
         return n;
 }
 
-unsigned ip_opts_answer(const uint8_t *hdr, const struct ip_opts_found *o, uint32_t us, uint32_t peer, uint32_t ms,
-                        uint8_t out[IP_OPTS_MAX], uint32_t *first_hop)
+unsigned ip_opts_answer(const uint8_t *hdr, const struct ip_opts_found *o, uint32_t us,
+                        uint32_t peer, uint32_t ms, uint8_t out[IP_OPTS_MAX], uint32_t *first_hop)
 {
         unsigned n = 0;
 

@@ -1,9 +1,9 @@
 /*
- * Options as applications see them: IP_OPTIONS, IP_RECVOPTS, IP_RETOPTS. RFC 791 §3.1, RFC 1122 §3.2.1.8; the forms and the
- * checks are those of Linux's net/ipv4/ip_options.c.
+ * Options as applications see them: IP_OPTIONS, IP_RECVOPTS, IP_RETOPTS. RFC 791 §3.1, RFC 1122
+ * §3.2.1.8; the forms and the checks are those of Linux's net/ipv4/ip_options.c.
  *
- * A source route in these forms is {first hop, ..., last hop}; in the packet it is {second hop, ..., destination}, and
- * the first hop is where the packet goes.
+ * A source route in these forms is {first hop, ..., last hop}; in the packet it is {second hop,
+ * ..., destination}, and the first hop is where the packet goes.
  */
 #include <errno.h>
 
@@ -24,13 +24,15 @@ static bool find(const struct ip_optbuf *o, uint8_t hdr[IP_MAX_HDR], struct ip_o
 
 static bool may_send(uint8_t kind)
 {
-        return kind == IPOPT_RR || kind == IPOPT_TS || kind == IPOPT_LSRR || kind == IPOPT_SSRR || kind == IPOPT_ALERT;
+        return kind == IPOPT_RR || kind == IPOPT_TS || kind == IPOPT_LSRR || kind == IPOPT_SSRR ||
+               kind == IPOPT_ALERT;
 }
 
 /* What ip_opts_parse() does not mind. */
 static bool kinds_allowed(const struct ip_optbuf *o)
 {
-        for (unsigned i = 0; i < o->len && o->raw[i] != IPOPT_END; i += o->raw[i] == IPOPT_NOP ? 1 : o->raw[i + 1])
+        for (unsigned i = 0; i < o->len && o->raw[i] != IPOPT_END;
+             i += o->raw[i] == IPOPT_NOP ? 1 : o->raw[i + 1])
                 if (o->raw[i] != IPOPT_NOP && !may_send(o->raw[i]))
                         return false;
         return true;
@@ -98,7 +100,8 @@ uint32_t ip_opts_first_hop(const struct ip_optbuf *o, uint32_t dst)
         return at.sr != 0 ? opt_get_addr(hdr + at.sr + ROUTE) : dst;
 }
 
-uint32_t ip_opts_build(const struct ip_optbuf *o, uint32_t us, uint32_t dst, uint32_t ms, uint8_t out[IP_OPTS_MAX])
+uint32_t ip_opts_build(const struct ip_optbuf *o, uint32_t us, uint32_t dst, uint32_t ms,
+                       uint8_t out[IP_OPTS_MAX])
 {
         uint8_t hdr[IP_MAX_HDR], *sr;
         uint32_t hop = dst;
@@ -131,7 +134,8 @@ void ip_opts_seal(uint8_t *hdr, unsigned n)
 
 /* ---- received ---- */
 
-void ip_opts_record(const uint8_t *hdr, unsigned hdr_len, uint32_t us, uint32_t ms, struct ip_optbuf *out)
+void ip_opts_record(const uint8_t *hdr, unsigned hdr_len, uint32_t us, uint32_t ms,
+                    struct ip_optbuf *out)
 {
         uint8_t copy[IP_MAX_HDR], bad;
         struct ip_opts_found at;
@@ -157,7 +161,8 @@ static uint8_t *append(struct ip_optbuf *out, const uint8_t *p)
         return to;
 }
 
-/* The hops that were recorded, the last one first. A route that began with its own sender has him no second time. */
+/* The hops that were recorded, the last one first. A route that began with its own sender has him
+ * no second time. */
 static void append_route_back(struct ip_optbuf *out, const uint8_t *p, uint32_t peer)
 {
         unsigned hops = (MIN(p[PTR], p[LEN] + 1u) - ROUTE - 1) / 4;
@@ -181,7 +186,7 @@ bool ip_opts_back(const struct ip_optbuf *came, uint32_t peer, struct ip_optbuf 
 
         *out = (struct ip_optbuf){0};
         if (!find(came, hdr, &at))
-                return false;           /* what we added left less room than one more would take */
+                return false; /* what we added left less room than one more would take */
         if (at.rr != 0)
                 clear_ours(append(out, hdr + at.rr), 4);
         if (at.ts != 0) {

@@ -5,7 +5,7 @@
 #include "ip/ip_opts.h"
 
 enum { LEN = 1, PTR = 2, ROUTE = 3, TS_FLAGS = 3, TS_DATA = 4 }; /* octets of an option */
-enum { TS_ONLY = 0, TS_ADDR = 1, TS_PRESPEC = 3 };              /* low four bits of TS_FLAGS */
+enum { TS_ONLY = 0, TS_ADDR = 1, TS_PRESPEC = 3 };               /* low four bits of TS_FLAGS */
 
 static inline void opt_put_addr(uint8_t *p, uint32_t a)
 {

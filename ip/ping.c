@@ -30,7 +30,8 @@ uint32_t ping_request(struct ping *p, uint8_t *out, uint32_t n, nstime now)
         return seq;
 }
 
-/* The request that a 16-bit number on the wire stands for: the last one that it can be. False: not in the window. */
+/* The request that a 16-bit number on the wire stands for: the last one that it can be. False: not
+ * in the window. */
 static bool find(const struct ping *p, uint16_t wire, uint32_t *seq)
 {
         uint32_t back = (uint16_t)((uint16_t)p->next - wire);
@@ -49,9 +50,10 @@ static bool has_cookie(const struct ping *p, const struct frames *f, const struc
 
         for (uint32_t i = 0; i < n; i++) {
                 uint32_t at = ICMP_HDR + i;
-                uint8_t b = at < pkt->inl_len
-                                    ? pkt->inl[at]
-                                    : (frame_addr(f, pkt->data.id) + pkt->data.off)[at - pkt->inl_len];
+                uint8_t b =
+                        at < pkt->inl_len
+                                ? pkt->inl[at]
+                                : (frame_addr(f, pkt->data.id) + pkt->data.off)[at - pkt->inl_len];
                 if (b != want[i])
                         return false;
         }
@@ -67,12 +69,13 @@ static void note_rtt(struct ping *p, nstime rtt)
         p->replies++;
 }
 
-enum ping_what ping_reply(struct ping *p, const struct frames *f, const struct ip_pkt *pkt, const struct icmp_msg *msg,
-                          nstime now, uint32_t *seq, nstime *rtt)
+enum ping_what ping_reply(struct ping *p, const struct frames *f, const struct ip_pkt *pkt,
+                          const struct icmp_msg *msg, nstime now, uint32_t *seq, nstime *rtt)
 {
         uint64_t bit;
 
-        if (msg->id != p->id || !ip_addr_eq(pkt->src, p->dst) || !find(p, msg->seq, seq) || !has_cookie(p, f, pkt))
+        if (msg->id != p->id || !ip_addr_eq(pkt->src, p->dst) || !find(p, msg->seq, seq) ||
+            !has_cookie(p, f, pkt))
                 return PING_NOT_OURS;
         bit = 1ull << *seq % PING_WINDOW;
         *rtt = now - p->sent[*seq % PING_WINDOW];
@@ -85,11 +88,13 @@ enum ping_what ping_reply(struct ping *p, const struct frames *f, const struct i
         return PING_REPLY;
 }
 
-/* The words of the quoted echo request that stand where ports do: type, code and checksum, then id and sequence. */
+/* The words of the quoted echo request that stand where ports do: type, code and checksum, then id
+ * and sequence. */
 bool ping_error(struct ping *p, const struct icmp_err *e, uint32_t *seq)
 {
-        if (e->proto != IP_PROTO_ICMP || e->lport >> 8 != ICMP_ECHO_REQUEST || !ip_addr_eq(e->raddr, p->dst) ||
-            e->seq >> 16 != p->id || !find(p, (uint16_t)e->seq, seq))
+        if (e->proto != IP_PROTO_ICMP || e->lport >> 8 != ICMP_ECHO_REQUEST ||
+            !ip_addr_eq(e->raddr, p->dst) || e->seq >> 16 != p->id ||
+            !find(p, (uint16_t)e->seq, seq))
                 return false;
         p->errors++;
         return true;

@@ -3,7 +3,8 @@
 
 uint32_t pmtu_plateau(uint32_t mtu)
 {
-        static const uint16_t plateau[] = {65535, 32000, 17914, 8166, 4352, 2002, 1492, 1280, 1006, 576, 508, 296};
+        static const uint16_t plateau[] = {65535, 32000, 17914, 8166, 4352, 2002,
+                                           1492,  1280,  1006,  576,  508,  296};
 
         for (unsigned i = 0; i < ARRAY_LEN(plateau); i++)
                 if (plateau[i] < mtu)
@@ -36,7 +37,8 @@ static uint32_t set_of(const struct pmtu_cache *c, uint32_t dst)
 
 static bool valid(const struct pmtu_entry *e, uint32_t dst, nstime now)
 {
-        return e->dst == dst && e->until > now && e->until - now <= PMTU_EXPIRES && e->mtu >= PMTU_LEAST;
+        return e->dst == dst && e->until > now && e->until - now <= PMTU_EXPIRES &&
+               e->mtu >= PMTU_LEAST;
 }
 
 uint32_t pmtu_get(const struct pmtu_cache *c, uint32_t dst, nstime now)
@@ -72,6 +74,7 @@ void pmtu_set(struct pmtu_cache *c, uint32_t dst, uint32_t mtu, uint32_t link_mt
                         *e = (struct pmtu_entry){0};
                 return;
         }
-        *e = (struct pmtu_entry){
-                .dst = dst, .mtu = (uint16_t)MIN(MAX(mtu, PMTU_LEAST), UINT16_MAX), .until = now + PMTU_EXPIRES};
+        *e = (struct pmtu_entry){.dst = dst,
+                                 .mtu = (uint16_t)MIN(MAX(mtu, PMTU_LEAST), UINT16_MAX),
+                                 .until = now + PMTU_EXPIRES};
 }

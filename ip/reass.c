@@ -1,15 +1,16 @@
 /*
  * Reassembly. RFC 791 §3.2, RFC 815, RFC 1122 §3.3.2, RFC 5722.
  *
- * reass_rx() -> shape_ok() -> find() or begin() -> agrees_on_end() -> room_for() -> place() -> finish()
+ * reass_rx() -> shape_ok() -> find() or begin() -> agrees_on_end() -> room_for() -> place()
+ * -> finish()
  */
 #include "ip/reass.h"
 
 #include "base/checksum.h"
 #include "base/planted.h"
 
-#define PAGE     4096u
-#define ZERO_MAX 64u
+#define PAGE      4096u
+#define ZERO_MAX  64u
 #define TCP_LEAST 20u /* RFC 1858 §3.2.1: what a first fragment of TCP must hold */
 
 enum { FREE, GATHERING, DEAD, LINGERING };
@@ -42,7 +43,8 @@ static uint16_t *chain(const struct reass *r, const struct reass_dgram *d)
 
 static bool same_key(const struct reass_dgram *a, const struct reass_dgram *b)
 {
-        return a->src == b->src && a->dst == b->dst && a->id == b->id && a->ifc == b->ifc && a->proto == b->proto;
+        return a->src == b->src && a->dst == b->dst && a->id == b->id && a->ifc == b->ifc &&
+               a->proto == b->proto;
 }
 
 static uint32_t find(const struct reass *r, const struct reass_dgram *key)
@@ -144,7 +146,8 @@ static void give_up(struct reass *r, uint32_t i, enum drop why)
         free_record(r, i);
 }
 
-/* RFC 5722 §3: the datagram and all its fragments, those to come too: the record stays to know them by. */
+/* RFC 5722 §3: the datagram and all its fragments, those to come too: the record stays to know
+ * them by. */
 static void kill_dgram(struct reass *r, struct reass_dgram *d, enum drop why)
 {
         count_drop(r->cnt, why);
@@ -196,7 +199,8 @@ static uint32_t new_record(struct reass *r, uint32_t src, uint8_t bucket)
         struct reass_shared *sh = r->sh;
         uint32_t bytes, oldest, i;
 
-        if (sh->sources[bucket].count >= REASS_PER_SOURCE && share_of(r, src, &bytes, &oldest) >= REASS_PER_SOURCE)
+        if (sh->sources[bucket].count >= REASS_PER_SOURCE &&
+            share_of(r, src, &bytes, &oldest) >= REASS_PER_SOURCE)
                 give_up(r, oldest, DROP_IP_FRAG_EVICTED);
         else if (sh->free == 0 && sh->fresh > REASS_DGRAMS)
                 give_up(r, sh->oldest, DROP_IP_FRAG_EVICTED);
@@ -236,7 +240,8 @@ static void evict_for(struct reass *r, uint32_t i)
         uint32_t bytes, oldest;
 
         while (sources(r, at(r, i))->bytes > REASS_BYTES / 4 &&
-               share_of(r, at(r, i)->src, &bytes, &oldest) > 1 && bytes > REASS_BYTES / 4 && oldest != i)
+               share_of(r, at(r, i)->src, &bytes, &oldest) > 1 && bytes > REASS_BYTES / 4 &&
+               oldest != i)
                 give_up(r, oldest, DROP_IP_FRAG_EVICTED);
         while (r->sh->bytes > REASS_BYTES && (oldest = oldest_but(r, i, false)) != 0)
                 give_up(r, oldest, DROP_IP_FRAG_EVICTED);
@@ -246,11 +251,15 @@ static void evict_for(struct reass *r, uint32_t i)
 
 static uint32_t alloc_large(struct reass *r, uint32_t i)
 {
-        uint32_t most = MAX(r->frames->region[FRAME_REGION_PRIVATE].pool->geom.count[FRAME_LARGE] / 4, 1), oldest;
+        uint32_t most = MAX(r->frames->region[FRAME_REGION_PRIVATE].pool->geom.count[FRAME_LARGE] /
+                                    4,
+                            1),
+                 oldest;
 
         if (r->sh->large >= most && (oldest = oldest_but(r, i, true)) != 0)
                 give_up(r, oldest, DROP_IP_FRAG_EVICTED);
-        return r->sh->large < most ? frame_alloc(r->frames, FRAME_REGION_PRIVATE, FRAME_LARGE, 0) : 0;
+        return r->sh->large < most ? frame_alloc(r->frames, FRAME_REGION_PRIVATE, FRAME_LARGE, 0)
+                                   : 0;
 }
 
 static void set_frame(struct reass *r, struct reass_dgram *d, uint32_t frame)
@@ -305,7 +314,8 @@ static enum drop shape_ok(const struct ip_pkt *pkt)
         if (len == 0 || (pkt->more_frags && len % 8 != 0) ||
             CHECKED(pkt->hdr_len + (uint32_t)pkt->frag_off + len > UINT16_MAX))
                 return DROP_IP_FRAG_BAD;
-        if (pkt->proto == IP_PROTO_TCP && ((pkt->frag_off == 0 && len < TCP_LEAST) || pkt->frag_off == 8))
+        if (pkt->proto == IP_PROTO_TCP &&
+            ((pkt->frag_off == 0 && len < TCP_LEAST) || pkt->frag_off == 8))
                 return DROP_IP_FRAG_TINY; /* RFC 1858 §3, RFC 3128 */
         return DROP_NONE;
 }
@@ -351,7 +361,8 @@ static bool same_bytes(const struct reass *r, const struct ip_pkt *pkt, const ui
 {
         if (pkt->inl_len != 0 && memcmp(at_place, pkt->inl, pkt->inl_len) != 0)
                 return false;
-        return pkt->data.len == 0 || memcmp(at_place + pkt->inl_len, data_of(r, pkt), pkt->data.len) == 0;
+        return pkt->data.len == 0 ||
+               memcmp(at_place + pkt->inl_len, data_of(r, pkt), pkt->data.len) == 0;
 }
 
 static void copy_bytes(const struct reass *r, const struct ip_pkt *pkt, uint8_t *to)
@@ -394,7 +405,8 @@ static bool place(struct reass *r, uint32_t i, const struct ip_pkt *pkt, uint32_
 
 /* ---- the whole ---- */
 
-/* RFC 3168 §5.3, as Linux's ip_frag_ecn_table: CE of any fragment; what is not ECN-capable does not go with what is. */
+/* RFC 3168 §5.3, as Linux's ip_frag_ecn_table: CE of any fragment; what is not ECN-capable does not
+ * go with what is. */
 static bool merge_ecn(const struct reass_dgram *d, uint8_t *hdr)
 {
         const uint8_t not_ect = 1, ce = 1 << IP_ECN_CE;

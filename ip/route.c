@@ -1,7 +1,8 @@
 /*
  * Routes. RFC 1122 §3.3.1, §3.3.4. route.h has the order of a lookup.
  *
- * route_lookup() -> find_memo(), else resolve() -> resolve_link() or resolve_host() -> longest() -> best_of()
+ * route_lookup() -> find_memo(), else resolve() -> resolve_link() or resolve_host() -> longest()
+ * -> best_of()
  */
 #include "ip/route.h"
 
@@ -58,7 +59,8 @@ static uint32_t *head_of(const struct route_table *t, uint32_t dst, uint8_t pref
         uint64_t k = (uint64_t)prefix << 32 | dst;
 
         static_assert((ROUTE_MAX & (ROUTE_MAX - 1)) == 0, "a mask");
-        return &((struct route_table *)(uintptr_t)t)->hash[siphash13(&t->key, &k, sizeof k) & (ROUTE_MAX - 1)];
+        return &((struct route_table *)(uintptr_t)t)
+                        ->hash[siphash13(&t->key, &k, sizeof k) & (ROUTE_MAX - 1)];
 }
 
 static void chain_in(struct route_table *t, uint32_t i)
@@ -92,8 +94,8 @@ static uint32_t find(const struct route_table *t, const struct route *r)
         for (uint32_t i = *head_of(t, r->dst, r->prefix); i != 0; i = t->rec[i].next) {
                 const struct route *o = &t->rec[i].r;
 
-                if (o->dst == r->dst && o->prefix == r->prefix && o->metric == r->metric && o->ifindex == r->ifindex &&
-                    o->gateway == r->gateway)
+                if (o->dst == r->dst && o->prefix == r->prefix && o->metric == r->metric &&
+                    o->ifindex == r->ifindex && o->gateway == r->gateway)
                         return i;
         }
         return 0;
@@ -145,18 +147,21 @@ static bool same_network(const struct route_addr *a, uint32_t ip)
 
 static struct route connected_route(const struct route_addr *a)
 {
-        return (struct route){.dst = a->addr & mask_of(a->prefix), .prefix = a->prefix, .ifindex = a->ifindex,
+        return (struct route){.dst = a->addr & mask_of(a->prefix),
+                              .prefix = a->prefix,
+                              .ifindex = a->ifindex,
                               .flags = ROUTE_F_CONNECTED};
 }
 
 /* An address of the interface with that network; NULL: none. */
-static const struct route_addr *addr_of_network(const struct route_table *t, uint32_t ifindex, uint32_t dst,
-                                                uint8_t prefix)
+static const struct route_addr *addr_of_network(const struct route_table *t, uint32_t ifindex,
+                                                uint32_t dst, uint8_t prefix)
 {
         for (uint32_t i = 0; i < t->addrs; i++) {
                 const struct route_addr *a = &t->addr[i];
 
-                if (a->ifindex != 0 && a->ifindex == ifindex && a->prefix == prefix && same_network(a, dst))
+                if (a->ifindex != 0 && a->ifindex == ifindex && a->prefix == prefix &&
+                    same_network(a, dst))
                         return a;
         }
         return NULL;
@@ -285,7 +290,8 @@ static bool broadcast_of(const struct route_addr *a, uint32_t ip)
         return a->ifindex != 0 && a->prefix < 31 && ip == (a->addr | ~mask_of(a->prefix));
 }
 
-/* The interface on whose network it is the broadcast address; 0: none. `only`: of this one, 0: of any that is up. */
+/* The interface on whose network it is the broadcast address; 0: none. `only`: of this one, 0: of
+ * any that is up. */
 static uint32_t broadcast_on(const struct route_table *t, uint32_t only, uint32_t ip)
 {
         for (uint32_t i = 0; i < t->addrs; i++) {
@@ -310,8 +316,8 @@ static bool gateway_on_link(const struct route_table *t, const struct route *r)
         for (uint32_t i = 1; i < t->recs.fresh; i++) {
                 const struct route *o = &t->rec[i].r;
 
-                if (t->rec[i].live && o->gateway == 0 && o->ifindex == r->ifindex && o->prefix != 0 &&
-                    ((o->dst ^ r->gateway) & mask_of(o->prefix)) == 0)
+                if (t->rec[i].live && o->gateway == 0 && o->ifindex == r->ifindex &&
+                    o->prefix != 0 && ((o->dst ^ r->gateway) & mask_of(o->prefix)) == 0)
                         return true;
         }
         return false;
@@ -363,7 +369,8 @@ bool route_walk(const struct route_table *t, uint32_t i, struct route_report *r)
 {
         if (i == 0 || i > ROUTE_MAX || !t->rec[i].live)
                 return false;
-        *r = (struct route_report){t->rec[i].r, t->rec[i].r.ifindex == 0 || if_up(t, t->rec[i].r.ifindex),
+        *r = (struct route_report){t->rec[i].r,
+                                   t->rec[i].r.ifindex == 0 || if_up(t, t->rec[i].r.ifindex),
                                    t->rec[i].dead_until};
         return true;
 }
@@ -383,17 +390,21 @@ static unsigned common_bits(uint32_t a, uint32_t b)
         return a == b ? 32 : (unsigned)__builtin_clz(a ^ b);
 }
 
-/* How good it is as a source, the rules in one number: one that comes first outweighs all that follow. 0: never. */
-static unsigned source_rank(const struct route_addr *a, uint32_t ifindex, uint32_t dst, uint32_t next_hop)
+/* How good it is as a source, the rules in one number: one that comes first outweighs all that
+ * follow. 0: never. */
+static unsigned source_rank(const struct route_addr *a, uint32_t ifindex, uint32_t dst,
+                            uint32_t next_hop)
 {
         if (a->ifindex == 0 || is_loopback(a->addr) != is_loopback(dst))
                 return 0;
-        return 1u << 11 | (unsigned)(a->addr == dst) << 10 | (unsigned)(is_link_local(a->addr) == is_link_local(dst)) << 9 |
+        return 1u << 11 | (unsigned)(a->addr == dst) << 10 |
+               (unsigned)(is_link_local(a->addr) == is_link_local(dst)) << 9 |
                (unsigned)!a->deprecated << 8 | (unsigned)(a->ifindex == ifindex) << 7 |
                (unsigned)same_network(a, next_hop) << 6 | common_bits(a->addr, dst);
 }
 
-uint32_t route_source(const struct route_table *t, uint32_t ifindex, uint32_t dst, uint32_t next_hop)
+uint32_t route_source(const struct route_table *t, uint32_t ifindex, uint32_t dst,
+                      uint32_t next_hop)
 {
         unsigned most = 0;
         uint32_t best = 0;
@@ -416,7 +427,7 @@ struct query {
         const struct route_table *t;
         const struct route_key *key;
         nstime now;
-        nstime until;           /* when what was found out may no longer hold, as far as time is concerned */
+        nstime until; /* when what was found out may no longer hold, as far as time is concerned */
 };
 
 static bool usable(const struct query *q, const struct route *r)
@@ -519,11 +530,14 @@ static uint32_t link_for(struct query *q)
         return 0;
 }
 
-static void answer(const struct query *q, struct route_result *res, enum route_kind kind, uint32_t ifindex,
-                   uint32_t next_hop, uint32_t src)
+static void answer(const struct query *q, struct route_result *res, enum route_kind kind,
+                   uint32_t ifindex, uint32_t next_hop, uint32_t src)
 {
-        *res = (struct route_result){.next_hop = next_hop, .gen = q->t->gen, .kind = (uint8_t)kind,
-                                     .ifindex = (uint8_t)ifindex, .prefix = 32};
+        *res = (struct route_result){.next_hop = next_hop,
+                                     .gen = q->t->gen,
+                                     .kind = (uint8_t)kind,
+                                     .ifindex = (uint8_t)ifindex,
+                                     .prefix = 32};
         res->src = q->key->src != 0 ? q->key->src : src;
         if (res->src == 0)
                 res->src = route_source(q->t, ifindex, q->key->dst, next_hop);
@@ -547,7 +561,8 @@ static int resolve_host(struct query *q, struct route_result *res)
                 return -ENETUNREACH;
         if (rec->r.type != ROUTE_UNICAST)
                 return reject_errno(&rec->r);
-        answer(q, res, ROUTE_TO_HOST, rec->r.ifindex, rec->r.gateway != 0 ? rec->r.gateway : q->key->dst, rec->r.src);
+        answer(q, res, ROUTE_TO_HOST, rec->r.ifindex,
+               rec->r.gateway != 0 ? rec->r.gateway : q->key->dst, rec->r.src);
         res->gateway = rec->r.gateway != 0;
         res->prefix = rec->r.prefix;
         res->mtu = rec->r.mtu;
@@ -579,11 +594,13 @@ static int resolve(struct query *q, struct route_result *res)
 
 static struct route_memo *memo_of(struct route_table *t, const struct route_key *key)
 {
-        static_assert(sizeof *key == 12 && (ROUTE_CACHE & (ROUTE_CACHE - 1)) == 0, "no hole; a mask");
+        static_assert(sizeof *key == 12 && (ROUTE_CACHE & (ROUTE_CACHE - 1)) == 0,
+                      "no hole; a mask");
         return &t->memo[siphash13(&t->key, key, sizeof *key) & (ROUTE_CACHE - 1)];
 }
 
-static bool memo_holds(const struct route_table *t, const struct route_memo *m, const struct route_key *key, nstime now)
+static bool memo_holds(const struct route_table *t, const struct route_memo *m,
+                       const struct route_key *key, nstime now)
 {
         return m->gen == t->gen && memcmp(&m->key, key, sizeof *key) == 0 && now < m->until;
 }
@@ -599,7 +616,8 @@ static void remember(struct route_memo *m, const struct query *q, const struct r
         m->gen = q->t->gen;
 }
 
-int route_lookup(struct route_table *t, const struct route_key *key, nstime now, struct route_result *res)
+int route_lookup(struct route_table *t, const struct route_key *key, nstime now,
+                 struct route_result *res)
 {
         struct query q = {t, key, now, NSTIME_NEVER};
         struct route_memo *m = memo_of(t, key);
@@ -635,7 +653,9 @@ bool route_advise(struct route_table *t, uint32_t ifindex, uint32_t gateway, boo
         bool any = false;
 
         if (gateway == 0 || (good && t->dead_until <= now))
-                return false; /* the ordinary case: a transport makes progress, and there is nothing to take back */
+                /* The ordinary case: a transport makes progress, and there is nothing to
+                 * take back. */
+                return false;
         if (!good)
                 t->dead_until = now + ROUTE_DEAD_TIME;
         for (uint32_t i = 1; i < t->recs.fresh; i++) {
@@ -651,14 +671,16 @@ bool route_advise(struct route_table *t, uint32_t ifindex, uint32_t gateway, boo
 
 /* ---- consistency ---- */
 
-/* What a death may have left of a change in several steps: routes whose interface, address or source is gone. */
+/* What a death may have left of a change in several steps: routes whose interface, address or
+ * source is gone. */
 static bool orphan(const struct route_table *t, const struct route *r)
 {
         if (r->type != ROUTE_UNICAST)
                 return false;
         if (!if_exists(t, r->ifindex) || (r->src != 0 && route_owner(t, r->src) == 0))
                 return true;
-        return r->flags & ROUTE_F_CONNECTED && addr_of_network(t, r->ifindex, r->dst, r->prefix) == NULL;
+        return r->flags & ROUTE_F_CONNECTED &&
+               addr_of_network(t, r->ifindex, r->dst, r->prefix) == NULL;
 }
 
 void route_recover(struct route_table *t)
@@ -692,7 +714,8 @@ static void check_rec(const struct route_table *t, uint32_t i)
 {
         const struct route *r = &t->rec[i].r;
 
-        assert(r->prefix <= 32 && (r->dst & ~mask_of(r->prefix)) == 0 && r->type <= ROUTE_BLACKHOLE);
+        assert(r->prefix <= 32 && (r->dst & ~mask_of(r->prefix)) == 0 &&
+               r->type <= ROUTE_BLACKHOLE);
         assert(!orphan(t, r));
         assert(find(t, r) == i);
 }
@@ -708,7 +731,8 @@ void route_check(const struct route_table *t)
         }
         for (uint32_t h = 0; h < ROUTE_MAX; h++) {
                 for (uint32_t i = t->hash[h]; i != 0; i = t->rec[i].next) {
-                        assert(t->rec[i].live && head_of(t, t->rec[i].r.dst, t->rec[i].r.prefix) == &t->hash[h]);
+                        assert(t->rec[i].live &&
+                               head_of(t, t->rec[i].r.dst, t->rec[i].r.prefix) == &t->hash[h]);
                         assert(++chained <= live);
                 }
         }
@@ -720,7 +744,8 @@ void route_check(const struct route_table *t)
                 struct route r = connected_route(&t->addr[i]);
 
                 if (t->addr[i].ifindex != 0)
-                        assert(if_exists(t, t->addr[i].ifindex) && (r.prefix == 32 || find(t, &r) != 0));
+                        assert(if_exists(t, t->addr[i].ifindex) &&
+                               (r.prefix == 32 || find(t, &r) != 0));
         }
         assert(live == t->recs.used && live == chained && live == lengths && t->gen != 0);
 }

@@ -18,8 +18,10 @@ static bool is_broadcast(const struct netif *n, uint32_t dst)
         return ip_host_broadcast(&host, dst);
 }
 
-/* The neighbour to send to: a gateway that does not answer gives way to another, if there is one. */
-static int resolve_hop(struct stack *s, struct netif_view *v, uint32_t dst, uint32_t *hop, struct arp_ref *ref)
+/* The neighbour to send to: a gateway that does not answer gives way to another, if there
+ * is one. */
+static int resolve_hop(struct stack *s, struct netif_view *v, uint32_t dst, uint32_t *hop,
+                       struct arp_ref *ref)
 {
         uint8_t ll[ARP_LL_MAX];
         int err;
@@ -32,18 +34,21 @@ static int resolve_hop(struct stack *s, struct netif_view *v, uint32_t dst, uint
 }
 
 /* A packet will not be sent: its socket hears of it. `bytes` begins with its headers. */
-static void tell_undelivered(struct stack *s, uint32_t k, const uint8_t *bytes, uint32_t len, int err)
+static void tell_undelivered(struct stack *s, uint32_t k, const uint8_t *bytes, uint32_t len,
+                             int err)
 {
         struct ip_pkt pkt;
 
-        if (ip_hdr_parse(bytes, len, false, &pkt) == 0 && pkt.frag_off == 0 && len >= pkt.hdr_len + 8u)
+        if (ip_hdr_parse(bytes, len, false, &pkt) == 0 && pkt.frag_off == 0 &&
+            len >= pkt.hdr_len + 8u)
                 stack_undelivered(s, k, &pkt, bytes + pkt.hdr_len, err);
 }
 
-/* The neighbour's address, not among those near; or the packet waits for it, or is dropped. TCP, which is in the middle of
- * sending then, hears nothing and tries again. */
-static const uint8_t *resolve(struct stack *s, uint32_t k, struct netif_view *v, uint32_t dst, struct arp_ref *ref,
-                              const uint8_t *ip, uint32_t ip_len, const struct buf *data)
+/* The neighbour's address, not among those near; or the packet waits for it, or is dropped. TCP,
+ * which is in the middle of sending then, hears nothing and tries again. */
+static const uint8_t *resolve(struct stack *s, uint32_t k, struct netif_view *v, uint32_t dst,
+                              struct arp_ref *ref, const uint8_t *ip, uint32_t ip_len,
+                              const struct buf *data)
 {
         uint32_t hop;
         int err = resolve_hop(s, v, dst, &hop, ref);
@@ -71,8 +76,8 @@ static void forget_near(const struct stack *s, struct netif_view *v)
         v->near_until = s->routes->dead_until > s->now ? s->routes->dead_until : NSTIME_NEVER;
 }
 
-static const uint8_t *unicast(struct stack *s, uint32_t k, struct netif_view *v, uint32_t dst, const uint8_t *ip, uint32_t ip_len,
-                              const struct buf *data)
+static const uint8_t *unicast(struct stack *s, uint32_t k, struct netif_view *v, uint32_t dst,
+                              const uint8_t *ip, uint32_t ip_len, const struct buf *data)
 {
         uint32_t at = (dst ^ dst >> 8) % NETIF_NEAR;
 
@@ -84,7 +89,8 @@ static const uint8_t *unicast(struct stack *s, uint32_t k, struct netif_view *v,
         return resolve(s, k, v, dst, &v->near[at].ref, ip, ip_len, data);
 }
 
-bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_len, const struct buf *data)
+bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_len,
+                const struct buf *data)
 {
         struct netif_view *v = &c->netif;
         const uint8_t *ll = ether_broadcast;
@@ -110,30 +116,35 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
 
 /* ---- runs ---- */
 
-#define RUN_BYTES (65535u - 120u)       /* the IP length field, and headers of any size */
-#define RUN_SEGS  128u                  /* once cut they stand in a queue of the kernel's for 1,000 (netdev_max_backlog) */
+#define RUN_BYTES (65535u - 120u) /* the IP length field, and headers of any size */
+/* Once cut they stand in a queue of the kernel's for 1,000 (netdev_max_backlog). */
+#define RUN_SEGS 128u
 
 /* Segments gathered so far: the first one with its headers, and the payload of all. */
 struct run {
         struct tcp_seg first;
         struct netif_hdr hdr;
-        unsigned tcp_len;               /* bytes of the TCP header */
+        unsigned tcp_len; /* bytes of the TCP header */
         struct unet_piece piece[UNET_PIECES_MAX];
         uint32_t segs, npieces, len;
-        uint8_t flags;                  /* of all of them */
-        bool is_new;                    /* data, never sent before */
+        uint8_t flags; /* of all of them */
+        bool is_new;   /* data, never sent before */
 };
 
-enum { AT_ACK = 8, AT_FLAGS = 13, AT_WINDOW = 14, AT_SUM = 16, AT_OPTIONS = 20 };     /* RFC 9293 §3.1 */
+/* RFC 9293 §3.1. */
+enum { AT_ACK = 8, AT_FLAGS = 13, AT_WINDOW = 14, AT_SUM = 16, AT_OPTIONS = 20 };
 
 const uint8_t *netif_near(const struct netif_view *v, uint32_t dst)
 {
         uint32_t at = (dst ^ dst >> 8) % NETIF_NEAR;
 
-        return v->near[at].dst == dst && arp_ref_good(&v->arp, v->near[at].ref) ? arp_ll(&v->arp, v->near[at].ref) : NULL;
+        return v->near[at].dst == dst && arp_ref_good(&v->arp, v->near[at].ref)
+                       ? arp_ll(&v->arp, v->near[at].ref)
+                       : NULL;
 }
 
-/* A process that sends to it for the first time, though another one has: without this its first window would go one by one. */
+/* A process that sends to it for the first time, though another one has: without this its first
+ * window would go one by one. */
 static bool comes_near(struct stack *s, struct netif_view *v, uint32_t dst)
 {
         uint32_t at = (dst ^ dst >> 8) % NETIF_NEAR, hop;
@@ -155,7 +166,8 @@ bool netif_cuts(struct stack *s, struct stack_chan *c, const struct tcp_conn *tc
                (likely(netif_near(&c->netif, dst) != NULL) || comes_near(s, &c->netif, dst));
 }
 
-/* Segments lie one behind the other in a large frame, and the kernel takes a piece in far less time than 45. */
+/* Segments lie one behind the other in a large frame, and the kernel takes a piece in far less time
+ * than 45. */
 static void run_add(struct stack *s, struct run *r, const struct buf *data, uint8_t flags)
 {
         const uint8_t *p = data->len != 0 ? frame_addr(s->frames, data->id) + data->off : NULL;
@@ -175,7 +187,8 @@ static void run_add_seg(struct stack *s, struct run *r, const struct tcp_seg *se
         run_add(s, r, &(struct buf){seg->data.id, seg->data.off, seg->len}, seg->flags);
 }
 
-static void run_begin(struct stack *s, struct run *r, const struct tcp_conn *tc, const struct tcp_seg *seg)
+static void run_begin(struct stack *s, struct run *r, const struct tcp_conn *tc,
+                      const struct tcp_seg *seg)
 {
         r->first = *seg;
         r->is_new = seg->seq + seg->len == tc->snd_nxt;
@@ -189,31 +202,35 @@ static bool run_has_room(const struct run *r, uint32_t len)
         return r->segs < RUN_SEGS && r->npieces < UNET_PIECES_MAX && r->len + len <= RUN_BYTES;
 }
 
-/* The segment goes on where the run ends, and says the same in all else; the run's segments are of one length. */
+/* The segment goes on where the run ends, and says the same in all else; the run's segments are of
+ * one length. */
 static bool run_takes(const struct run *r, const struct tcp_seg *seg)
 {
         const uint8_t *first = r->hdr.ip + IP_MIN_HDR;
         uint8_t h[TCP_MAX_HDR];
 
-        if (r->segs == 0 || !run_has_room(r, seg->len) || seg->len == 0 || seg->seq != r->first.seq + r->len ||
-            seg->ecn != r->first.ecn || r->len != r->segs * r->first.len || seg->len > r->first.len ||
-            ((r->flags | seg->flags) & ~(TCP_ACK | TCP_PSH)) != 0 || tcp_hdr_write(seg, h) != r->tcp_len)
+        if (r->segs == 0 || !run_has_room(r, seg->len) || seg->len == 0 ||
+            seg->seq != r->first.seq + r->len || seg->ecn != r->first.ecn ||
+            r->len != r->segs * r->first.len || seg->len > r->first.len ||
+            ((r->flags | seg->flags) & ~(TCP_ACK | TCP_PSH)) != 0 ||
+            tcp_hdr_write(seg, h) != r->tcp_len)
                 return false;
         return memcmp(h + AT_ACK, first + AT_ACK, AT_FLAGS - AT_ACK) == 0 &&
                memcmp(h + AT_WINDOW, first + AT_WINDOW, AT_SUM - AT_WINDOW) == 0 &&
                memcmp(h + AT_OPTIONS, first + AT_OPTIONS, r->tcp_len - AT_OPTIONS) == 0;
 }
 
-/* What comes behind a run comes later, so a peer that puts segments together (GRO) need not wait for it. As Linux, which makes
- * bursts of pairs where a path is not fast: a last one that is alone is not pushed, nor is what goes again. */
+/* What comes behind a run comes later, so a peer that puts segments together (GRO) need not wait
+ * for it. As Linux, which makes bursts of pairs where a path is not fast: a last one that is alone
+ * is not pushed, nor is what goes again. */
 static uint8_t run_psh(const struct run *r)
 {
         return r->is_new && r->segs % 2 == 0 ? TCP_PSH : r->flags & TCP_PSH;
 }
 
 /* Whoever cuts the run goes on from the pseudo header's sum; PSH is the last segment's. */
-static void run_send(struct stack *s, struct stack_chan *c, struct run *r, const struct tcp_tuple *to,
-                     const struct ip_tmpl *ip)
+static void run_send(struct stack *s, struct stack_chan *c, struct run *r,
+                     const struct tcp_tuple *to, const struct ip_tmpl *ip)
 {
         static const struct buf none = {0, 0, 0};
         uint8_t *tcp = r->hdr.ip + IP_MIN_HDR;
@@ -223,7 +240,8 @@ static void run_send(struct stack *s, struct stack_chan *c, struct run *r, const
                                .mss = (uint16_t)r->first.len,
                                .npieces = (uint16_t)r->npieces,
                                .piece = r->piece};
-        be16 sum = csum_finish(csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, r->tcp_len + r->len));
+        be16 sum =
+                csum_finish(csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, r->tcp_len + r->len));
 
         tcp[AT_FLAGS] |= run_psh(r);
         sum.raw = (uint16_t)~sum.raw;
@@ -232,12 +250,13 @@ static void run_send(struct stack *s, struct stack_chan *c, struct run *r, const
         if (unlikely(r->first.ecn != 0))
                 ip_hdr_set_ecn(r->hdr.ip, r->first.ecn);
         count_add(&s->st->cnt, COUNT_TCP_OUT, r->segs);
-        if (!netif_link(s, c, r->hdr.ip, IP_MIN_HDR + r->tcp_len, &none) || !c->ops->send_run(c->ch, &run))
+        if (!netif_link(s, c, r->hdr.ip, IP_MIN_HDR + r->tcp_len, &none) ||
+            !c->ops->send_run(c->ch, &run))
                 count_drop(&s->st->cnt, DROP_NI_TX_FULL);
 }
 
-static void run_end(struct stack *s, struct stack_chan *c, struct run *r, const struct tcp_tuple *to,
-                    const struct ip_tmpl *ip)
+static void run_end(struct stack *s, struct stack_chan *c, struct run *r,
+                    const struct tcp_tuple *to, const struct ip_tmpl *ip)
 {
         if (r->segs == 1)
                 stack_emit_tcp(s, c, ip, to, &r->first);
@@ -249,8 +268,9 @@ static void run_end(struct stack *s, struct stack_chan *c, struct run *r, const 
 /* What has just been added is new data, and what comes next may say nothing else. */
 static bool run_goes_on(const struct run *r, const struct tcp_conn *tc)
 {
-        return r->first.len == tc->snd_mss && r->len == r->segs * r->first.len && r->first.seq + r->len == tc->snd_nxt &&
-               r->first.nsack == 0 && r->first.ecn == 0 && (r->flags & ~(TCP_ACK | TCP_PSH)) == 0;
+        return r->first.len == tc->snd_mss && r->len == r->segs * r->first.len &&
+               r->first.seq + r->len == tc->snd_nxt && r->first.nsack == 0 && r->first.ecn == 0 &&
+               (r->flags & ~(TCP_ACK | TCP_PSH)) == 0;
 }
 
 static void run_go_on(struct stack *s, struct run *r, struct tcp_conn *tc)
@@ -259,18 +279,21 @@ static void run_go_on(struct stack *s, struct run *r, struct tcp_conn *tc)
         uint8_t flags;
 
         if (run_goes_on(r, tc))
-                while (run_has_room(r, tc->snd_mss) && tcp_output_next(&s->tcp, tc, &data, &flags, s->now))
+                while (run_has_room(r, tc->snd_mss) &&
+                       tcp_output_next(&s->tcp, tc, &data, &flags, s->now))
                         run_add(s, r, &data, flags);
 }
 
-bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct ip_tmpl *ip)
+bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc,
+                  const struct ip_tmpl *ip)
 {
         struct tcp_seg seg;
         struct run r;
         bool room;
 
         r.segs = 0;
-        while ((room = stack_chan_room(s, tc->tuple.chan)) && tcp_output(&s->tcp, tc, &seg, s->now)) {
+        while ((room = stack_chan_room(s, tc->tuple.chan)) &&
+               tcp_output(&s->tcp, tc, &seg, s->now)) {
                 if (!run_takes(&r, &seg)) {
                         run_end(s, c, &r, &tc->tuple, ip);
                         run_begin(s, &r, tc, &seg);
@@ -307,8 +330,8 @@ void netif_doubted(struct stack *s, struct stack_chan *c, ip_addr peer)
 /* ---- ARP's own ---- */
 
 /* A frame of which all is here. There is room in the channel; false: but not for its bytes. */
-static bool send_frame(struct stack *s, uint32_t k, const uint8_t to[ETHER_MAC], uint16_t type, const uint8_t *p,
-                       uint32_t len)
+static bool send_frame(struct stack *s, uint32_t k, const uint8_t to[ETHER_MAC], uint16_t type,
+                       const uint8_t *p, uint32_t len)
 {
         struct stack_chan *c = &s->chan[k];
         uint8_t hdr[ETHER_HDR + UNET_INLINE_MAX];
@@ -321,7 +344,8 @@ static bool send_frame(struct stack *s, uint32_t k, const uint8_t to[ETHER_MAC],
                 return true;
         }
         data.len = len;
-        data.id = frame_alloc(s->frames, FRAME_REGION_TX(k), len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
+        data.id = frame_alloc(s->frames, FRAME_REGION_TX(k),
+                              len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
         if (data.id == 0)
                 return false;
         memcpy(frame_addr(s->frames, data.id), p, len);
@@ -336,11 +360,14 @@ void netif_send_many(struct stack *s, uint32_t k, uint32_t dst, const uint8_t *i
 
         ether_multicast_v4(dst, group);
         if (stack_chan_room(s, k))
-                send_frame(s, k, ip_v4_multicast(dst) ? group : ether_broadcast, ETHER_IPV4, ip, len);
+                send_frame(s, k, ip_v4_multicast(dst) ? group : ether_broadcast, ETHER_IPV4, ip,
+                           len);
 }
 
-/* The packet's neighbour did not answer. Who can go by another gateway is not told: it will, with what it sends again. */
-static void tell_unreachable(struct stack *s, uint32_t k, uint32_t hop, const uint8_t *p, uint32_t len)
+/* The packet's neighbour did not answer. Who can go by another gateway is not told: it will, with
+ * what it sends again. */
+static void tell_unreachable(struct stack *s, uint32_t k, uint32_t hop, const uint8_t *p,
+                             uint32_t len)
 {
         be32 dst;
 
@@ -365,7 +392,8 @@ static bool arp_out(struct stack *s, uint32_t k, const struct arp_out *out)
 
         switch (out->what) {
         case ARP_OUT_SEND:
-                return stack_chan_room(s, k) && send_frame(s, k, out->to, ETHER_ARP, out->pkt, out->len);
+                return stack_chan_room(s, k) &&
+                       send_frame(s, k, out->to, ETHER_ARP, out->pkt, out->len);
         case ARP_OUT_RELEASE:
                 if (!stack_chan_room(s, k))
                         return false;

@@ -1,18 +1,23 @@
 /*
- * The stack's state: how a segment is laid out, how a process attaches, how channels come and go, and how everything
- * derived is made anew after a process died inside. The loop begins in stack_loop.c.
+ * The stack's state: how a segment is laid out, how a process attaches, how channels come and go,
+ * and how everything derived is made anew after a process died inside. The loop begins in
+ * stack_loop.c.
  */
 #include "netstack/stack_road.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
-#define ALIGN_UP(n, a) (((n) + (a) - 1) / (a) * (a))
+#define ALIGN_UP(n, a) (((n) + (a)-1) / (a) * (a))
 
 void stack_limits_default(struct stack_limits *l)
 {
         *l = (struct stack_limits){
-                .tcp = {.conns = 65536, .listeners = 1024, .txsegs = 262144, .rxsegs = 262144, .time_wait_max = 16384},
+                .tcp = {.conns = 65536,
+                        .listeners = 1024,
+                        .txsegs = 262144,
+                        .rxsegs = 262144,
+                        .time_wait_max = 16384},
                 .udp = {.pcbs = 4096},
                 .socks = 65536,
                 .rx = {{[FRAME_SMALL] = 65536, [FRAME_LARGE] = 1024}},
@@ -29,7 +34,8 @@ void stack_limits_large(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, routes, crowd, wants, holders, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp,
+                routes, crowd, wants, holders, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -69,7 +75,8 @@ size_t stack_bytes(const struct stack_limits *l)
         return layout_of(l).end;
 }
 
-void stack_format(struct stack_state *st, const struct stack_limits *l, const uint8_t seed[32], nstime now)
+void stack_format(struct stack_state *st, const struct stack_limits *l, const uint8_t seed[32],
+                  nstime now)
 {
         struct layout o = layout_of(l);
         uint8_t secret[16];
@@ -116,12 +123,20 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
 
 /* ---- a process's view ---- */
 
-#define LIMIT_MAX (1u << 24)            /* far above what anybody wants, and nothing below overflows */
+#define LIMIT_MAX (1u << 24) /* far above what anybody wants, and nothing below overflows */
 
 static bool limits_possible(const struct stack_limits *l)
 {
-        const uint32_t all[] = {l->tcp.conns, l->tcp.listeners, l->tcp.txsegs, l->tcp.rxsegs, l->udp.pcbs, l->udp.errors,
-                                l->socks, l->rx.count[FRAME_SMALL], l->rx.count[FRAME_LARGE], l->tx.count[FRAME_SMALL],
+        const uint32_t all[] = {l->tcp.conns,
+                                l->tcp.listeners,
+                                l->tcp.txsegs,
+                                l->tcp.rxsegs,
+                                l->udp.pcbs,
+                                l->udp.errors,
+                                l->socks,
+                                l->rx.count[FRAME_SMALL],
+                                l->rx.count[FRAME_LARGE],
+                                l->tx.count[FRAME_SMALL],
                                 l->tx.count[FRAME_LARGE]};
 
         for (size_t i = 0; i < ARRAY_LEN(all); i++)
@@ -130,28 +145,37 @@ static bool limits_possible(const struct stack_limits *l)
         return true;
 }
 
-static bool laid_out(const struct stack_state *st, const struct stack_limits *l, const struct layout *o)
+static bool laid_out(const struct stack_state *st, const struct stack_limits *l,
+                     const struct layout *o)
 {
         for (uint32_t k = 0; k < STACK_CHANS; k++)
-                if (st->chan[k].pool_off != o->chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096))
+                if (st->chan[k].pool_off !=
+                    o->chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096))
                         return false;
-        return st->tcp_off == o->tcp && st->udp_off == o->udp && st->sock_off == o->socks && st->rxpool_off == o->rxpool &&
-               st->rxframes_off == o->rxframes && st->capture_off == o->capture && st->ip_off == o->ip &&
-               st->trace_off == o->trace && st->netif_off == o->netifs && st->igmp_off == o->igmp &&
-               st->route_off == o->routes && st->crowd_off == o->crowd && st->wants_off == o->wants && st->holders_off == o->holders &&
-               pool_is(&st->sleepers, at_offset(st, o->crowd), sizeof(struct crowd_waiter), STACK_CROWD) &&
-               pool_is(&st->wants, at_offset(st, o->wants), sizeof(struct crowd_want), STACK_WANTS) &&
+        return st->tcp_off == o->tcp && st->udp_off == o->udp && st->sock_off == o->socks &&
+               st->rxpool_off == o->rxpool && st->rxframes_off == o->rxframes &&
+               st->capture_off == o->capture && st->ip_off == o->ip && st->trace_off == o->trace &&
+               st->netif_off == o->netifs && st->igmp_off == o->igmp &&
+               st->route_off == o->routes && st->crowd_off == o->crowd &&
+               st->wants_off == o->wants && st->holders_off == o->holders &&
+               pool_is(&st->sleepers, at_offset(st, o->crowd), sizeof(struct crowd_waiter),
+                       STACK_CROWD) &&
+               pool_is(&st->wants, at_offset(st, o->wants), sizeof(struct crowd_want),
+                       STACK_WANTS) &&
                pool_is(&st->socks, at_offset(st, o->socks), sizeof(struct sock_rec), l->socks) &&
-               tcp_shared_is(at_offset(st, o->tcp), &l->tcp) && udp_shared_is(at_offset(st, o->udp), &l->udp);
+               tcp_shared_is(at_offset(st, o->tcp), &l->tcp) &&
+               udp_shared_is(at_offset(st, o->udp), &l->udp);
 }
 
-/* A process may have written anything into it before it died: who maps it next must not follow that out of it. */
+/* A process may have written anything into it before it died: who maps it next must not follow that
+ * out of it. */
 static bool state_is_ours(const struct stack_state *st, size_t bytes)
 {
         struct stack_limits limits;
         struct layout o;
 
-        if (bytes < sizeof *st || st->magic != STACK_MAGIC || st->abi != STACK_ABI || st->bytes > bytes)
+        if (bytes < sizeof *st || st->magic != STACK_MAGIC || st->abi != STACK_ABI ||
+            st->bytes > bytes)
                 return false;
         limits = st->limits;
         if (!limits_possible(&limits))
@@ -189,18 +213,26 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
 
         if (!state_is_ours(st, bytes))
                 return -EPROTO;
-        f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (f == MAP_FAILED)
                 return -ENOMEM;
-        *s = (struct stack){.st = st, .frames = f, .bell = bell, .capture = at_offset(st, st->capture_off),
-                            .trace = at_offset(st, st->trace_off), .ip = at_offset(st, st->ip_off),
-                            .igmp = at_offset(st, st->igmp_off), .routes = at_offset(st, st->route_off)};
+        *s = (struct stack){.st = st,
+                            .frames = f,
+                            .bell = bell,
+                            .capture = at_offset(st, st->capture_off),
+                            .trace = at_offset(st, st->trace_off),
+                            .ip = at_offset(st, st->ip_off),
+                            .igmp = at_offset(st, st->igmp_off),
+                            .routes = at_offset(st, st->route_off)};
         f->give_back = give_back;
         f->uncharge = uncharge;
         f->fed = fed;
         f->arg = s;
-        f->region[FRAME_REGION_PRIVATE] = (struct frame_region){
-                .base = at_offset(st, st->rxframes_off), .pool = at_offset(st, st->rxpool_off), .geom = st->limits.rx};
+        f->region[FRAME_REGION_PRIVATE] =
+                (struct frame_region){.base = at_offset(st, st->rxframes_off),
+                                      .pool = at_offset(st, st->rxpool_off),
+                                      .geom = st->limits.rx};
         stack_loop_init(s);
         return 0;
 }
@@ -215,12 +247,14 @@ void stack_set_addrs(struct stack_state *st, const ip_addr *addrs, uint32_t n)
         st->naddr = 0;
         for (uint32_t i = 0; i < n && st->naddr < STACK_ADDRS; i++)
                 if (ip_addr_is_v4(addrs[i]))
-                        st->addr[st->naddr++] = (struct ip_ifaddr){.addr = ip_addr_get_v4(addrs[i]), .prefix = 32};
+                        st->addr[st->naddr++] =
+                                (struct ip_ifaddr){.addr = ip_addr_get_v4(addrs[i]), .prefix = 32};
 }
 
 /* ---- channels ---- */
 
-static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct frame_geom tx, struct frame_geom rx)
+static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct frame_geom tx,
+                      struct frame_geom rx)
 {
         struct chan_slot *c = &st->chan[k];
 
@@ -248,8 +282,8 @@ static void chan_publish(struct stack_state *st, uint32_t k)
         atomic_fetch_add_explicit(&st->chan_gen, 1, memory_order_release);
 }
 
-int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid, struct frame_geom tx,
-                   struct frame_geom rx)
+int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid,
+                   struct frame_geom tx, struct frame_geom rx)
 {
         int err = chan_claim(st, k, peer, tx, rx);
 
@@ -260,8 +294,8 @@ int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t p
         return 0;
 }
 
-int stack_remote_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t remote, struct ip_ifaddr own,
-                     struct frame_geom tx, struct frame_geom rx)
+int stack_remote_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t remote,
+                     struct ip_ifaddr own, struct frame_geom tx, struct frame_geom rx)
 {
         int err = chan_claim(st, k, peer, tx, rx);
 
@@ -287,8 +321,9 @@ static uint32_t netif_free(const struct stack_state *st)
         return st->netifs;
 }
 
-int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const struct netif_config *cfg,
-                    struct frame_geom tx, struct frame_geom rx, const uint8_t seed[16], nstime now)
+int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer,
+                    const struct netif_config *cfg, struct frame_geom tx, struct frame_geom rx,
+                    const uint8_t seed[16], nstime now)
 {
         uint32_t i = netif_free(st);
         struct netif *n;
@@ -312,7 +347,8 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const str
         n->addr = (struct ip_ifaddr){cfg->addr, cfg->prefix};
         arp_config_default(&arp_cfg, cfg->mac);
         arp_format(&n->arp, &arp_cfg, seed, now);
-        /* unetd has probed for the address when it took the interface up: it is announced and defended. */
+        /* unetd has probed for the address when it took the interface up: it is announced
+         * and defended. */
         a = (struct arp){&n->arp, &cnt};
         err = arp_addr_add(&a, cfg->addr, cfg->prefix, ARP_DEFEND_ALWAYS, false, now);
         if (err != 0)
@@ -324,7 +360,8 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const str
         return 0;
 }
 
-bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cfg, struct frame_geom rx)
+bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cfg,
+                      struct frame_geom rx)
 {
         struct chan_slot *slot = &s->st->chan[k];
         struct netif *n = stack_netif(s->st, slot->netif - 1);
@@ -338,7 +375,7 @@ bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cf
                 stack_route_mac(s, n, cfg->mac, stack_time(s, s->now));
         n->cfg = *cfg;
         n->cfg.mtu_max = MAX(cfg->mtu_max, cfg->mtu);
-        s->st->net_gen = 0;             /* the link may have changed since it was asked what it is */
+        s->st->net_gen = 0; /* the link may have changed since it was asked what it is */
         slot->generation++;
         atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
         tcp_frames_back(&s->tcp, FRAME_REGION_TX(k));
@@ -358,7 +395,8 @@ static void set_view(struct stack_chan *c, const struct stack_chan *to)
         WRITE_ONCE(c->outside, to->outside);
         WRITE_ONCE(c->wire, to->wire);
         WRITE_ONCE(c->copied, to->copied);
-        __atomic_store_n(&c->ch, to->ch, __ATOMIC_RELEASE);     /* what it points to is ready: stack_chan_peek() */
+        /* What it points to is ready: stack_chan_peek(). */
+        __atomic_store_n(&c->ch, to->ch, __ATOMIC_RELEASE);
 }
 
 void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_t *tx_frames,
@@ -373,13 +411,17 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                                .outside = slot->remote != 0 || slot->netif != 0,
                                .wire = slot->netif != 0 && !ch->caps.shared,
                                .copied = ch->caps.copied,
-                               .stranger = slot->remote != 0 || (slot->netif == 0 && slot->peer_uid != s->st->uid)};
+                               .stranger = slot->remote != 0 ||
+                                           (slot->netif == 0 && slot->peer_uid != s->st->uid)};
 
-        s->frames->region[FRAME_REGION_TX(k)] = (struct frame_region){
-                .base = tx_frames, .pool = at_offset(s->st, slot->pool_off), .geom = slot->shm.tx_geom};
+        s->frames->region[FRAME_REGION_TX(k)] =
+                (struct frame_region){.base = tx_frames,
+                                      .pool = at_offset(s->st, slot->pool_off),
+                                      .geom = slot->shm.tx_geom};
         s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
                 .base = (uint8_t *)(uintptr_t)rx_frames, .geom = slot->shm.rx_geom};
-        if (slot->netif != 0) {         /* an interface's frames are copied when they are sent, unless a gateway does it */
+        if (slot->netif !=
+            0) { /* an interface's frames are copied when they are sent, unless a gateway does it */
                 s->frames->region[FRAME_REGION_TX(k)].pool->sent = ch->caps.shared;
                 c.netif.nif = stack_netif(s->st, slot->netif - 1);
                 c.netif.arp = (struct arp){&c.netif.nif->arp, &s->st->cnt};
@@ -387,7 +429,8 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                 c.caps.inline_max -= ETHER_HDR;
         }
         set_view(&s->chan[k], &c);
-        memset(s->flow, 0, sizeof s->flow);     /* what was learnt of another peer does not hold for this one */
+        /* What was learnt of another peer does not hold for this one. */
+        memset(s->flow, 0, sizeof s->flow);
         WRITE_ONCE(s->nchan, MAX(s->nchan, k + 1));
 }
 
@@ -407,7 +450,8 @@ bool stack_chan_map(struct stack *s, uint32_t k)
 
 struct stack_chan *stack_chan_get(struct stack *s, uint32_t k)
 {
-        if (k >= STACK_CHANS || atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire) != CHAN_READY)
+        if (k >= STACK_CHANS ||
+            atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire) != CHAN_READY)
                 return NULL;
         return stack_chan_map(s, k) ? &s->chan[k] : NULL;
 }
@@ -420,7 +464,8 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
                 return;
         now = stack_time(s, now);
         stack_last_words(s, k);
-        if (slot->netif != 0) {         /* a host that is told nothing repeats itself for a quarter of an hour */
+        if (slot->netif !=
+            0) { /* a host that is told nothing repeats itself for a quarter of an hour */
                 tcp_chan_leave(&s->tcp, (uint16_t)k, ENETDOWN);
                 stack_flush(s, now);
         }

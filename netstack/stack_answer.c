@@ -1,11 +1,12 @@
-/* SYNs that a channel answers before they come here (unet/ni_answer.h), and TCP, which must know of them (struct tcp_answers). */
+/* SYNs that a channel answers before they come here (unet/ni_answer.h), and TCP, which must know of
+ * them (struct tcp_answers). */
 #include "netstack/stack_road.h"
 
 #include "netstack/stack_trace.h"
 #include "unet/ni_answer.h"
 
 #define MISTRUSTED (60 * NS_PER_S)
-#define HOLDS (10 * NS_PER_S)           /* then neighbour, route and sizes are looked at again */
+#define HOLDS      (10 * NS_PER_S) /* then neighbour, route and sizes are looked at again */
 
 /* NULL: its channel does not answer, or is none. */
 static struct unet_chan *answering(struct stack *s, uint32_t k)
@@ -23,8 +24,10 @@ static bool is_watched(const struct stack *s)
 
 static struct unet_ends ends_of(const struct tcp_tuple *t)
 {
-        return (struct unet_ends){.peer = be32_of(ip_addr_get_v4(t->raddr)), .own = be32_of(ip_addr_get_v4(t->laddr)),
-                                  .peer_port = be16_of(t->rport), .own_port = be16_of(t->lport)};
+        return (struct unet_ends){.peer = be32_of(ip_addr_get_v4(t->raddr)),
+                                  .own = be32_of(ip_addr_get_v4(t->laddr)),
+                                  .peer_port = be16_of(t->rport),
+                                  .own_port = be16_of(t->lport)};
 }
 
 static bool took(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a)
@@ -35,9 +38,10 @@ static bool took(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct 
 
         if (ch == NULL || !ch->answers->took(ch, &e, seq, &how))
                 return false;
-        if (is_watched(arg))            /* since a moment ago */
+        if (is_watched(arg)) /* since a moment ago */
                 ch->answers->forget(ch);
-        *a = (struct tcp_answer){.at = how.at, .iss = how.iss, .wnd = how.wnd, .wscale = how.wscale};
+        *a = (struct tcp_answer){
+                .at = how.at, .iss = how.iss, .wnd = how.wnd, .wscale = how.wscale};
         return true;
 }
 
@@ -63,7 +67,8 @@ static uint32_t answer_of(struct stack *s, const struct tcp_conn *tc, struct net
                 return 0;
         tcp_answer_of(tc, &seg);
         thl = tcp_hdr_write(&seg, h->ip + IP_MIN_HDR);
-        ip_tmpl_init(&ip, tc->tuple.laddr, tc->tuple.raddr, IP_PROTO_TCP, tc->opts.tos, tc->opts.ttl, true);
+        ip_tmpl_init(&ip, tc->tuple.laddr, tc->tuple.raddr, IP_PROTO_TCP, tc->opts.tos,
+                     tc->opts.ttl, true);
         ip_hdr_write(&ip, h->ip, (uint16_t)(IP_MIN_HDR + thl), 0);
         ether_write(h->link + NETIF_ROOM - ETHER_HDR, mac, v->nif->cfg.mac, ETHER_IPV4);
         return ETHER_HDR + IP_MIN_HDR + thl;
@@ -74,8 +79,11 @@ static void learn(void *arg, const struct tcp_conn *tc, uint32_t room)
         struct stack *s = arg;
         struct unet_chan *ch = answering(s, tc->tuple.chan);
         struct unet_ends e = ends_of(&tc->tuple);
-        struct unet_lesson l = {.secret = s->tcp.sh->secret, .until = s->now + HOLDS, .ahead = room,
-                                .ends = {tc->tuple.laddr.w[0], tc->tuple.laddr.w[1], tc->tuple.raddr.w[0], tc->tuple.raddr.w[1]}};
+        struct unet_lesson l = {.secret = s->tcp.sh->secret,
+                                .until = s->now + HOLDS,
+                                .ahead = room,
+                                .ends = {tc->tuple.laddr.w[0], tc->tuple.laddr.w[1],
+                                         tc->tuple.raddr.w[0], tc->tuple.raddr.w[1]}};
         struct netif_hdr h;
 
         if (ch == NULL || is_watched(s) || ch->answers->knows(ch, &e, s->now))
@@ -101,8 +109,9 @@ static void forget(void *arg)
         }
 }
 
-/* By an accident, or where all are: what the program sends goes past XDP programs behind the peer's driver (generic), one of ours even
- * (skb_is_redirected()), and the peer would wait a second for each of its connections. */
+/* By an accident, or where all are: what the program sends goes past XDP programs behind the peer's
+ * driver (generic), one of ours even (skb_is_redirected()), and the peer would wait a second for
+ * each of its connections. */
 static void lost(void *arg, const struct tcp_conn *tc)
 {
         struct stack *s = arg;
@@ -113,4 +122,5 @@ static void lost(void *arg, const struct tcp_conn *tc)
                 ch->answers->mistrust(ch, &e, s->now + MISTRUSTED);
 }
 
-const struct tcp_answers stack_answers = {.took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};
+const struct tcp_answers stack_answers = {
+        .took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};

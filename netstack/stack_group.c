@@ -1,7 +1,8 @@
 /* See stack_group.h. RFC 1112, RFC 1122 §3.3.6, §3.3.7 and §4.1.3.5. */
 #include "netstack/stack_road.h"
 
-#define IGMP_ROOM IGMP_MIN_ROOM         /* the gateway of a shared interface reads reports whole (unetd/bridge/gate_igmp.h) */
+/* The gateway of a shared interface reads reports whole (unetd/bridge/gate_igmp.h). */
+#define IGMP_ROOM IGMP_MIN_ROOM
 
 uint32_t stack_ifc(const struct stack *s, uint32_t k)
 {
@@ -13,7 +14,7 @@ uint32_t stack_ifc(const struct stack *s, uint32_t k)
 /* Who asks udp_rx_many(). */
 struct asker {
         struct stack *s;
-        uint32_t ifc, group, src;       /* group 0: everybody */
+        uint32_t ifc, group, src; /* group 0: everybody */
 };
 
 static bool wants(void *arg, uint32_t sock)
@@ -22,13 +23,15 @@ static bool wants(void *arg, uint32_t sock)
 
         if (a->group == 0 || sock == 0)
                 return true;
-        return igmp_wants(a->s->igmp, a->ifc, a->group, sock, a->src, !stack_sock(a->s, sock)->members_only);
+        return igmp_wants(a->s->igmp, a->ifc, a->group, sock, a->src,
+                          !stack_sock(a->s, sock)->members_only);
 }
 
 void stack_rx_many(struct stack *s, uint32_t k, const struct udp_dgram *d)
 {
         uint32_t dst = ip_addr_get_v4(d->tuple.laddr);
-        struct asker a = {s, stack_ifc(s, k), ip_v4_multicast(dst) ? dst : 0, ip_addr_get_v4(d->tuple.raddr)};
+        struct asker a = {s, stack_ifc(s, k), ip_v4_multicast(dst) ? dst : 0,
+                          ip_addr_get_v4(d->tuple.raddr)};
 
         udp_rx_many(&s->udp, d, wants, &a, s->now);
 }
@@ -47,13 +50,19 @@ void stack_rx_igmp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 
 /* ---- out ---- */
 
-/* As if it had arrived: to the sockets of this stack, when the host is a member (RFC 1112 §6.1), or to everybody. */
-static void loop_back(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+/* As if it had arrived: to the sockets of this stack, when the host is a member (RFC 1112 §6.1), or
+ * to everybody. */
+static void loop_back(struct stack *s, uint32_t k, const struct udp_out *o,
+                      const struct stack_payload *p)
 {
         uint32_t dst = ip_addr_get_v4(o->tuple.raddr);
-        struct udp_dgram d = {.tuple = {.laddr = o->tuple.raddr, .raddr = o->tuple.laddr, .lport = o->tuple.rport,
-                                        .rport = o->tuple.lport, .chan = (uint16_t)k,
-                                        .ttl = o->ttl, .tos = o->tos},
+        struct udp_dgram d = {.tuple = {.laddr = o->tuple.raddr,
+                                        .raddr = o->tuple.laddr,
+                                        .lport = o->tuple.rport,
+                                        .rport = o->tuple.lport,
+                                        .chan = (uint16_t)k,
+                                        .ttl = o->ttl,
+                                        .tos = o->tos},
                               .inl = p->inl};
         struct ip_optbuf opts;
 
@@ -69,8 +78,10 @@ static void loop_back(struct stack *s, uint32_t k, const struct udp_out *o, cons
                 stack_rx_many(s, k, &d);
 }
 
-/* To the other stacks that share the interface. Lost where the queue is full, as datagrams may be. */
-static void loop_beside(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+/* To the other stacks that share the interface. Lost where the queue is full, as datagrams
+ * may be. */
+static void loop_beside(struct stack *s, uint32_t k, const struct udp_out *o,
+                        const struct stack_payload *p)
 {
         struct netif_view *v = &s->chan[k].netif;
         int err;
@@ -84,7 +95,8 @@ static void loop_beside(struct stack *s, uint32_t k, const struct udp_out *o, co
                 frame_drop(s->frames, p->data.id);
 }
 
-int stack_send_many(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p, bool loop)
+int stack_send_many(struct stack *s, uint32_t k, const struct udp_out *o,
+                    const struct stack_payload *p, bool loop)
 {
         int err = 0;
 
@@ -115,7 +127,7 @@ void stack_group_run(struct stack *s, uint32_t k)
         while (igmp_output(s->igmp, out, sizeof out, &msg, &s->st->prng, s->now)) {
                 uint32_t chan = stack_netif(s->st, msg.ifc)->chan;
                 if (chan == 0 || stack_chan_get(s, chan - 1) == NULL)
-                        continue;       /* it is said again (RFC 3376 §8.1) */
+                        continue; /* it is said again (RFC 3376 §8.1) */
                 netif_send_many(s, chan - 1, msg.dst, out, msg.len);
                 count(&s->st->cnt, COUNT_IGMP_OUT);
         }

@@ -1,5 +1,6 @@
 /*
- * ICMP: echoes are answered, errors are sent by RFC 1122 §3.2.2 and delivered to the socket they are about.
+ * ICMP: echoes are answered, errors are sent by RFC 1122 §3.2.2 and delivered to the socket they
+ * are about.
  *
  *      rx_datagram() -> stack_icmp_rx() -> send_echo() | rx_icmp_error() -> tcp_icmp() | udp_icmp()
  */
@@ -11,8 +12,10 @@
 #include "ip/pmtu.h"
 #include "base/checksum.h"
 
-/* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all ICMP is. */
-static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, struct netif_hdr *h, uint32_t len, uint16_t id)
+/* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all
+ * ICMP is. */
+static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, struct netif_hdr *h,
+                       uint32_t len, uint16_t id)
 {
         struct stack_chan *c = &s->chan[k];
         struct buf none = {0, 0, 0};
@@ -29,11 +32,13 @@ uint8_t *stack_icmp_frame(struct stack *s, uint32_t k, uint32_t len, struct buf 
         if (!stack_chan_room(s, k))
                 return NULL;
         *data = (struct buf){.len = len};
-        data->id = frame_alloc(s->frames, FRAME_REGION_TX(k), len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
+        data->id = frame_alloc(s->frames, FRAME_REGION_TX(k),
+                               len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
         return data->id != 0 ? frame_addr(s->frames, data->id) : NULL;
 }
 
-void stack_icmp_post(struct stack *s, uint32_t k, const struct ip_tmpl *ip, const struct buf *data, uint16_t id)
+void stack_icmp_post(struct stack *s, uint32_t k, const struct ip_tmpl *ip, const struct buf *data,
+                     uint16_t id)
 {
         struct stack_chan *c = &s->chan[k];
         struct netif_hdr h;
@@ -47,7 +52,8 @@ void stack_icmp_post(struct stack *s, uint32_t k, const struct ip_tmpl *ip, cons
         frame_drop(s->frames, data->id);
 }
 
-void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param)
+void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type,
+                      uint8_t code, uint32_t param)
 {
         const struct unet_caps *caps = &s->chan[k].caps;
         uint32_t len = ICMP_HDR + pkt->hdr_len + ip_payload_len(pkt), id;
@@ -60,7 +66,8 @@ void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uin
 
         if (!icmp_may_answer(&host, pkt))
                 return;
-        if (s->chan[k].outside && !icmp_rate_take(&s->st->icmp, &s->st->prng, pkt->src, type, s->now)) {
+        if (s->chan[k].outside &&
+            !icmp_rate_take(&s->st->icmp, &s->st->prng, pkt->src, type, s->now)) {
                 count_drop(&s->st->cnt, DROP_ICMP_RATE);
                 return;
         }
@@ -74,13 +81,15 @@ void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uin
                 stack_icmp_post(s, k, &ip, &data, (uint16_t)id);
                 return;
         }
-        len = icmp_error_write(s->frames, pkt, type, code, param, out.ip + IP_MIN_HDR, caps->inline_max - IP_MIN_HDR);
+        len = icmp_error_write(s->frames, pkt, type, code, param, out.ip + IP_MIN_HDR,
+                               caps->inline_max - IP_MIN_HDR);
         send_small(s, k, &ip, &out, len, (uint16_t)id);
 }
 
-/* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them, by a source route the other way round; of
- * echoes that fit a descriptor. False: not so. */
-static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct ip_tmpl *ip, uint16_t id)
+/* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them, by a source route the
+ * other way round; of echoes that fit a descriptor. False: not so. */
+static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
+                              const struct ip_tmpl *ip, uint16_t id)
 {
         static const struct buf none = {0, 0, 0};
         struct stack_chan *c = &s->chan[k];
@@ -92,12 +101,14 @@ static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *
         unsigned n;
 
         if (IP_MAX_HDR + len > c->caps.inline_max || !stack_chan_room(s, k) ||
-            ip_opts_parse(pkt->hdr, pkt->hdr_len, s->st->ip_conf.source_routes, &o, &bad) != DROP_NONE)
+            ip_opts_parse(pkt->hdr, pkt->hdr_len, s->st->ip_conf.source_routes, &o, &bad) !=
+                    DROP_NONE)
                 return false;
-        n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), stack_opts_ms(s),
-                           h.ip + IP_MIN_HDR, &hop);
+        n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src),
+                           stack_opts_ms(s), h.ip + IP_MIN_HDR, &hop);
         if (o.sr != 0) {
-                ip_tmpl_init(&by, pkt->dst, ip_addr_v4(hop), IP_PROTO_ICMP, pkt->tos, stack_ttl(s->st), false);
+                ip_tmpl_init(&by, pkt->dst, ip_addr_v4(hop), IP_PROTO_ICMP, pkt->tos,
+                             stack_ttl(s->st), false);
                 ip = &by;
         }
         ip_hdr_write(ip, h.ip, (uint16_t)(IP_MIN_HDR + n + len), id);
@@ -136,25 +147,37 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 /* An error about a datagram that did not go out on the channel it came by. */
 static bool udp_error_forged(struct stack *s, uint32_t k, const struct icmp_err *e)
 {
-        struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
+        struct udp_tuple t = {
+                .laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
         uint32_t pcb = udp_lookup(&s->udp, &t), sock = pcb != 0 ? udp_get_sock(&s->udp, pcb) : 0;
 
         return sock != 0 && stack_sock(s, sock)->chan != k + 1;
 }
 
 /* For a socket with IP_RECVERR. pkt: the error as it came, NULL: found here. */
-static void keep_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct icmp_err *e, uint32_t pcb)
+static void keep_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
+                       const struct icmp_err *e, uint32_t pcb)
 {
-        struct udp_error kept = {.type = e->type, .code = e->code, .ttl = e->ttl, .tos = e->tos, .chan = (uint16_t)k,
-                                 .dport = e->rport, .err = e->err, .info = e->mtu, .from = e->from, .src = e->laddr,
-                                 .dst = e->raddr, .at = s->now};
+        struct udp_error kept = {.type = e->type,
+                                 .code = e->code,
+                                 .ttl = e->ttl,
+                                 .tos = e->tos,
+                                 .chan = (uint16_t)k,
+                                 .dport = e->rport,
+                                 .err = e->err,
+                                 .info = e->mtu,
+                                 .from = e->from,
+                                 .src = e->laddr,
+                                 .dst = e->raddr,
+                                 .at = s->now};
 
         if (pkt != NULL)
                 kept.len = icmp_quoted(s->frames, pkt, e, kept.data, sizeof kept.data);
         udp_error_add(&s->udp, pcb, &kept);
 }
 
-static bool rx_udp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct icmp_err *e)
+static bool rx_udp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
+                         const struct icmp_err *e)
 {
         uint32_t pcb = udp_error_wanted(&s->udp, e);
 
@@ -163,15 +186,17 @@ static bool rx_udp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, 
         return udp_icmp(&s->udp, e);
 }
 
-/* Of several sockets on a port (SO_REUSEPORT) the one that was found has gone: what it was sent is lost, as what it had not read
- * is, and the others go on. From now on whoever has the port is looked for each time. */
+/* Of several sockets on a port (SO_REUSEPORT) the one that was found has gone: what it was sent is
+ * lost, as what it had not read is, and the others go on. From now on whoever has the port is
+ * looked for each time. */
 static bool is_elsewhere(struct stack *s, uint32_t k, const struct icmp_err *e)
 {
-        struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
+        struct udp_tuple t = {
+                .laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
         uint32_t pcb, sock;
 
-        if (e->type != ICMP_UNREACHABLE || e->code != ICMP_PORT_UNREACHABLE || s->chan[k].outside || s->elsewhere == NULL ||
-            !s->elsewhere(s, k, e->raddr, e->rport))
+        if (e->type != ICMP_UNREACHABLE || e->code != ICMP_PORT_UNREACHABLE || s->chan[k].outside ||
+            s->elsewhere == NULL || !s->elsewhere(s, k, e->raddr, e->rport))
                 return false;
         pcb = udp_lookup(&s->udp, &t);
         sock = pcb != 0 ? udp_get_sock(&s->udp, pcb) : 0;
@@ -180,14 +205,19 @@ static bool is_elsewhere(struct stack *s, uint32_t k, const struct icmp_err *e)
         return true;
 }
 
-static void rx_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct icmp_err *e)
+static void rx_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
+                          const struct icmp_err *e)
 {
-        struct tcp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport,
+        struct tcp_tuple t = {.laddr = e->laddr,
+                              .raddr = e->raddr,
+                              .lport = e->lport,
+                              .rport = e->rport,
                               .chan = (uint16_t)k};
         bool ours = false;
 
         if (e->proto == IP_PROTO_TCP)
-                tcp_icmp(&s->tcp, &t, e->seq, e->err, e->type == ICMP_UNREACHABLE, pmtu_claim(e), s->now);
+                tcp_icmp(&s->tcp, &t, e->seq, e->err, e->type == ICMP_UNREACHABLE, pmtu_claim(e),
+                         s->now);
         else if (unlikely(e->proto == IP_PROTO_ICMP))
                 ours = stack_ping_error(s, e);
         else if (unlikely(s->chan[k].stranger) && udp_error_forged(s, k, e))
@@ -198,10 +228,18 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
                 stack_path_learnt(s, k, e->raddr, pmtu_claim(e));
 }
 
-void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4, int err)
+void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4,
+                       int err)
 {
-        struct icmp_err e = {.type = ICMP_UNREACHABLE, .code = ICMP_HOST_UNREACHABLE, .proto = pkt->proto,
-                             .err = err, .hard = true, .laddr = pkt->src, .raddr = pkt->dst, .from = pkt->src, .ttl = 64};
+        struct icmp_err e = {.type = ICMP_UNREACHABLE,
+                             .code = ICMP_HOST_UNREACHABLE,
+                             .proto = pkt->proto,
+                             .err = err,
+                             .hard = true,
+                             .laddr = pkt->src,
+                             .raddr = pkt->dst,
+                             .from = pkt->src,
+                             .ttl = 64};
         be16 port[2];
         be32 seq;
 
@@ -230,5 +268,6 @@ void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         else if (msg.what == ICMP_IS_REPLY)
                 stack_ping_reply(s, pkt, &msg);
         else if (msg.what != ICMP_IS_REDIRECT || !stack_route_redirect(s, k, &msg.redirect))
-                count_drop(&s->st->cnt, DROP_ICMP_IGNORED); /* timestamps, and redirects that nobody wants */
+                /* Timestamps, and redirects that nobody wants. */
+                count_drop(&s->st->cnt, DROP_ICMP_IGNORED);
 }

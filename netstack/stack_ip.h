@@ -1,6 +1,7 @@
 /*
- * What IP keeps of a stack besides addresses: datagrams that come in pieces, what paths carry, IDs of what leaves in
- * pieces, what was asked with echoes. Behind struct stack_state in its segment, at ip_off. All of it is derived, or good in any state.
+ * What IP keeps of a stack besides addresses: datagrams that come in pieces, what paths carry, IDs
+ * of what leaves in pieces, what was asked with echoes. Behind struct stack_state in its segment,
+ * at ip_off. All of it is derived, or good in any state.
  */
 #ifndef NETSTACK_STACK_IP_H
 #define NETSTACK_STACK_IP_H
@@ -26,8 +27,8 @@ void stack_ip_format(struct stack_ip *ip, struct prng *rnd);
 /* After a death inside, between counting frames' references and making their free lists. */
 void stack_ip_recover(struct stack_ip *ip, struct prng *rnd);
 
-/* A fragment came by channel k. True: *pkt is the whole datagram now. As reass_rx() for what it holds; stack_ip_done() after
- * it. */
+/* A fragment came by channel k. True: *pkt is the whole datagram now. As reass_rx() for what it
+ * holds; stack_ip_done() after it. */
 bool stack_ip_fragment(struct stack *s, uint32_t k, struct ip_pkt *pkt);
 void stack_ip_done(struct stack *s);
 /* The next datagram that was given up and that its sender is to be told of; false: that was all. */

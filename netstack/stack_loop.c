@@ -1,5 +1,6 @@
 /*
- * The loop that joins channels and protocols. stack_rx.c, stack_out.c and stack_icmp.c are the roads it takes.
+ * The loop that joins channels and protocols. stack_rx.c, stack_out.c and stack_icmp.c are the
+ * roads it takes.
  *
  *      stack_run() -> stack_take() -> for each channel: frames returned; stack_run_rx(); room
  *                                  -> wheel_pop() -> tcp_expire()
@@ -13,9 +14,10 @@
 #include "netstack/stack_trace.h"
 
 #define REAP_BATCH  64
-#define REAP_ROUNDS (SHM_RETS / REAP_BATCH)     /* what can be on loan in one go */
-#define ROOM_LOOK   NS_PER_MS           /* between looks of those who are told by nobody; a full ring is 2.5 ms of 10 Gb/s */
-#define ROOM_ENOUGH SHM_PUBLISH_EVERY   /* free slots before those who waited for one go on */
+#define REAP_ROUNDS (SHM_RETS / REAP_BATCH) /* what can be on loan in one go */
+/* Between looks of those who are told by nobody; a full ring is 2.5 ms of 10 Gb/s. */
+#define ROOM_LOOK   NS_PER_MS
+#define ROOM_ENOUGH SHM_PUBLISH_EVERY /* free slots before those who waited for one go on */
 
 static const uint32_t wheel_off = offsetof(struct tcp_conn, wheel);
 
@@ -64,7 +66,8 @@ static void out_unlink(struct stack *s, uint32_t conn)
 
 /* ---- connections that wait for room on their channel ---- */
 
-/* The connection waits on its channel's list until the channel has room: a turn costs by those that can go on, not by those that wait. */
+/* The connection waits on its channel's list until the channel has room: a turn costs by those that
+ * can go on, not by those that wait. */
 static void stick(struct stack *s, struct tcp_conn *tc)
 {
         struct chan_slot *slot = &s->st->chan[tc->tuple.chan];
@@ -74,7 +77,8 @@ static void stick(struct stack *s, struct tcp_conn *tc)
         tc->stuck = 1;
         tc->stuck_next = 0;
         tc->stuck_prev = slot->stuck_tail;
-        *(slot->stuck_tail != 0 ? &tcp_conn_at(&s->tcp, slot->stuck_tail)->stuck_next : &slot->stuck_head) = tc->self;
+        *(slot->stuck_tail != 0 ? &tcp_conn_at(&s->tcp, slot->stuck_tail)->stuck_next
+                                : &slot->stuck_head) = tc->self;
         slot->stuck_tail = tc->self;
         s->st->nstuck++;
 }
@@ -83,14 +87,18 @@ static void unstick(struct stack *s, struct tcp_conn *tc)
 {
         struct chan_slot *slot = &s->st->chan[tc->tuple.chan];
 
-        *(tc->stuck_prev != 0 ? &tcp_conn_at(&s->tcp, tc->stuck_prev)->stuck_next : &slot->stuck_head) = tc->stuck_next;
-        *(tc->stuck_next != 0 ? &tcp_conn_at(&s->tcp, tc->stuck_next)->stuck_prev : &slot->stuck_tail) = tc->stuck_prev;
+        *(tc->stuck_prev != 0 ? &tcp_conn_at(&s->tcp, tc->stuck_prev)->stuck_next
+                              : &slot->stuck_head) = tc->stuck_next;
+        *(tc->stuck_next != 0 ? &tcp_conn_at(&s->tcp, tc->stuck_next)->stuck_prev
+                              : &slot->stuck_tail) = tc->stuck_prev;
         tc->stuck = 0;
         s->st->nstuck--;
 }
 
-/* Whether the channel has the room that the least demanding of its waiters needs, and connections wait. No lock needed. */
-static bool stuck_has_room(const struct stack *s, uint32_t k, const struct unet_ni_ops *ops, struct unet_chan *ch)
+/* Whether the channel has the room that the least demanding of its waiters needs, and connections
+ * wait. No lock needed. */
+static bool stuck_has_room(const struct stack *s, uint32_t k, const struct unet_ni_ops *ops,
+                           struct unet_chan *ch)
 {
         uint32_t n = MAX(READ_ONCE(s->st->chan[k].starved), 1);
 
@@ -98,15 +106,16 @@ static bool stuck_has_room(const struct stack *s, uint32_t k, const struct unet_
                READ_ONCE(s->frames->region[FRAME_REGION_TX(k)].pool->loans) + n <= STACK_LOANS_MAX;
 }
 
-/* Moves as many of the channel's stuck connections as it has free slots back to the list of those touched: each needs a slot at
- * least. False: none is stuck. */
+/* Moves as many of the channel's stuck connections as it has free slots back to the list of those
+ * touched: each needs a slot at least. False: none is stuck. */
 static bool let_go_on(struct stack *s, uint32_t k)
 {
         const struct chan_slot *slot = &s->st->chan[k];
         bool any = slot->stuck_head != 0;
         uint32_t conn;
 
-        for (uint32_t n = MAX(s->chan[k].ops->room(s->chan[k].ch), 1); n > 0 && (conn = slot->stuck_head) != 0; n--) {
+        for (uint32_t n = MAX(s->chan[k].ops->room(s->chan[k].ch), 1);
+             n > 0 && (conn = slot->stuck_head) != 0; n--) {
                 unstick(s, tcp_conn_at(&s->tcp, conn));
                 touched(s, conn);
         }
@@ -124,8 +133,8 @@ static bool first_go_on(struct stack *s)
         return any;
 }
 
-/* After a round of it: where nobody waits for room any more, those of the last round needed less than there was, and others may go.
- * Each round empties a list or fills a channel. */
+/* After a round of it: where nobody waits for room any more, those of the last round needed less
+ * than there was, and others may go. Each round empties a list or fills a channel. */
 static bool more_go_on(struct stack *s)
 {
         bool any = false;
@@ -167,7 +176,8 @@ static void sift_acks(struct stack *s)
         WRITE_ONCE(s->st->nacks, n);
 }
 
-/* An acknowledgement that waits for the end of the turn is remembered; with the table full it goes now. */
+/* An acknowledgement that waits for the end of the turn is remembered; with the table full it
+ * goes now. */
 static void note_ack(struct stack *s, struct tcp_conn *tc)
 {
         struct stack_state *st = s->st;
@@ -204,8 +214,8 @@ static void tell(struct stack *s, struct tcp_conn *tc)
         }
 }
 
-/* What a touched connection is due. Those whose channel is full wait for room there; what has no channel in this process stays on the
- * list, behind the others. */
+/* What a touched connection is due. Those whose channel is full wait for room there; what has no
+ * channel in this process stays on the list, behind the others. */
 static void drain_list(struct stack *s)
 {
         struct stack_state *st = s->st;
@@ -312,15 +322,16 @@ void stack_flush_last_acks(struct stack *s, nstime now)
 
 /* ---- channels ---- */
 
-/* Frames that the peer has finished with come back; whoever waited for them or for a slot is looked at again. A peer that gives
- * back for ever does not keep us here. */
+/* Frames that the peer has finished with come back; whoever waited for them or for a slot is looked
+ * at again. A peer that gives back for ever does not keep us here. */
 static bool run_reap(struct stack *s, uint32_t k, struct stack_chan *c)
 {
         uint32_t num[REAP_BATCH];
         bool any = false;
         int n;
 
-        for (uint32_t round = 0; round < REAP_ROUNDS && (n = c->ops->reap(c->ch, num, REAP_BATCH)) > 0; round++) {
+        for (uint32_t round = 0;
+             round < REAP_ROUNDS && (n = c->ops->reap(c->ch, num, REAP_BATCH)) > 0; round++) {
                 any = true;
                 for (int i = 0; i < n; i++)
                         if (!frame_unlend(s->frames, FRAME_REGION_TX(k), num[i]))
@@ -337,11 +348,15 @@ static void want_room(struct stack *s, uint32_t k, bool on)
         struct stack_chan *c = &s->chan[k];
 
         if (c->ops->want_room != NULL)
-                c->ops->want_room(c->ch, on || s->st->chan[k].starved || s->frames->region[FRAME_REGION_TX(k)].pool->starved);
+                c->ops->want_room(c->ch,
+                                  on || s->st->chan[k].starved ||
+                                          s->frames->region[FRAME_REGION_TX(k)].pool->starved);
 }
 
-/* For those who wait: a part of the queue, and no more frames with the peer than may be. No lock needed. */
-static __attribute__((noinline)) bool has_room_enough(const struct stack *s, uint32_t k, const struct unet_ni_ops *ops,
+/* For those who wait: a part of the queue, and no more frames with the peer than may be. No
+ * lock needed. */
+static __attribute__((noinline)) bool has_room_enough(const struct stack *s, uint32_t k,
+                                                      const struct unet_ni_ops *ops,
                                                       struct unet_chan *ch)
 {
         uint32_t n = READ_ONCE(s->st->chan[k].starved);
@@ -397,17 +412,19 @@ void stack_sync_chans(struct stack *s)
         for (uint32_t k = 0; k < atomic_load_explicit(&s->st->chans, memory_order_relaxed); k++) {
                 uint32_t state = atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire);
                 if (s->chan[k].ops != NULL && s->chan[k].generation != s->st->chan[k].generation)
-                        stack_chan_unmapped(s, k);      /* it goes by something else now */
+                        stack_chan_unmapped(s, k); /* it goes by something else now */
                 /* One that is down may have brought what is unread. */
-                if (state != CHAN_FREE && !stack_chan_map(s, k) && state == CHAN_READY && s->map_chan != NULL)
-                        seen = gen - 1;         /* cannot be mapped now: again next time */
+                if (state != CHAN_FREE && !stack_chan_map(s, k) && state == CHAN_READY &&
+                    s->map_chan != NULL)
+                        seen = gen - 1; /* cannot be mapped now: again next time */
                 if (state != CHAN_FREE || s->chan[k].ops == NULL)
                         continue;
                 stack_chan_unmapped(s, k);
                 if (s->unmap_chan != NULL)
                         s->unmap_chan(s, k);
         }
-        __atomic_store_n(&s->chan_gen, seen, __ATOMIC_RELEASE);         /* who has no lock finds them mapped */
+        /* Who has no lock finds them mapped. */
+        __atomic_store_n(&s->chan_gen, seen, __ATOMIC_RELEASE);
         stack_route_arrivals(s);
         stack_route_views(s);
 }
@@ -471,7 +488,8 @@ static bool run_timers(struct stack *s)
 /* Chunks of an AF_XDP socket come back when the device has done, and no event says so. */
 static nstime room_deadline(const struct stack *s, uint32_t k)
 {
-        if (likely(READ_ONCE(s->st->chan[k].starved) == 0) || !READ_ONCE(s->chan[k].caps.room_unsaid))
+        if (likely(READ_ONCE(s->st->chan[k].starved) == 0) ||
+            !READ_ONCE(s->chan[k].caps.room_unsaid))
                 return NSTIME_NEVER;
         return READ_ONCE(s->now) + ROOM_LOOK;
 }
@@ -485,7 +503,8 @@ nstime stack_deadline(const struct stack *s)
                 uint32_t chan = READ_ONCE(n->chan);
                 if (chan == 0)
                         continue;
-                at = nstime_min(nstime_min(at, igmp_deadline(s->igmp)), arp_deadline(&(struct arp){&n->arp, NULL}));
+                at = nstime_min(nstime_min(at, igmp_deadline(s->igmp)),
+                                arp_deadline(&(struct arp){&n->arp, NULL}));
                 at = nstime_min(at, room_deadline(s, chan - 1));
         }
         return at;
@@ -540,8 +559,10 @@ bool stack_pending(struct stack *s, nstime now)
         for (uint32_t k = 0; k < READ_ONCE(s->nchan); k++) {
                 struct unet_chan *ch = stack_chan_peek(s, k);
                 const struct unet_ni_ops *ops = ch != NULL ? READ_ONCE(ch->ops) : NULL;
-                if (ops != NULL && (ops->pending(ch) || (unlikely(READ_ONCE(s->st->chan[k].starved)) &&
-                                                         (has_room_enough(s, k, ops, ch) || stuck_has_room(s, k, ops, ch)))))
+                if (ops != NULL &&
+                    (ops->pending(ch) ||
+                     (unlikely(READ_ONCE(s->st->chan[k].starved)) &&
+                      (has_room_enough(s, k, ops, ch) || stuck_has_room(s, k, ops, ch)))))
                         return true;
         }
         return now != 0 && stack_deadline(s) <= now;
@@ -549,7 +570,8 @@ bool stack_pending(struct stack *s, nstime now)
 
 bool stack_has_work(struct stack *s, nstime now)
 {
-        return READ_ONCE(s->st->out_head) != 0 || READ_ONCE(s->st->nacks) != 0 || stack_pending(s, now);
+        return READ_ONCE(s->st->out_head) != 0 || READ_ONCE(s->st->nacks) != 0 ||
+               stack_pending(s, now);
 }
 
 /* ---- for stack.c ---- */
@@ -592,7 +614,8 @@ void stack_loop_init(struct stack *s)
         };
 }
 
-/* The loop's links in every connection record are worthless after a death: nothing is armed, nothing is queued. */
+/* The loop's links in every connection record are worthless after a death: nothing is armed,
+ * nothing is queued. */
 void stack_loop_forget(struct stack *s)
 {
         for (uint32_t i = 1; i < conns(s)->fresh; i++) {

@@ -1,5 +1,6 @@
 /*
- * IP options: of what sockets send (IP_OPTIONS), and of what arrives for them. Packets without any do not come here.
+ * IP options: of what sockets send (IP_OPTIONS), and of what arrives for them. Packets without any
+ * do not come here.
  *
  *      stack_output_conn() -> stack_opts_output()      rx_udp() -> stack_opts_record()
  *      stack_send_udp() -> stack_opts_send_udp()       rx_tcp() -> stack_opts_answer_syn()
@@ -27,18 +28,21 @@ static uint32_t our_address(const struct stack *s, uint32_t k, const struct ip_p
         return pkt->to != IP_TO_HOST && n != NULL ? n->cfg.addr : ip_addr_get_v4(pkt->dst);
 }
 
-void stack_opts_record(const struct stack *s, uint32_t k, const struct ip_pkt *pkt, struct ip_optbuf *out)
+void stack_opts_record(const struct stack *s, uint32_t k, const struct ip_pkt *pkt,
+                       struct ip_optbuf *out)
 {
         ip_opts_record(pkt->hdr, pkt->hdr_len, our_address(s, k, pkt), stack_opts_ms(s), out);
 }
 
-void stack_opts_answer_syn(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct tcp_seg *seg)
+void stack_opts_answer_syn(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
+                           const struct tcp_seg *seg)
 {
         struct tcp_conn *tc = s->st->busy != 0 ? tcp_conn_at(&s->tcp, s->st->busy) : NULL;
         struct ip_optbuf came, back;
         struct tcp_opts o;
 
-        if (tc == NULL || tc->state != TCPS_SYN_RECEIVED || tc->flags & TCF_ACTIVE || tc->irs != seg->seq)
+        if (tc == NULL || tc->state != TCPS_SYN_RECEIVED || tc->flags & TCF_ACTIVE ||
+            tc->irs != seg->seq)
                 return;
         stack_opts_record(s, k, pkt, &came);
         if (!ip_opts_back(&came, ip_addr_get_v4(pkt->src), &back))
@@ -59,12 +63,13 @@ struct leaving {
         uint16_t id;
 };
 
-/* The header in front of `len` bytes, options and all; returns its own length. By a source route the packet goes to
- * the first hop. */
-static uint32_t write_header(const struct stack *s, const struct leaving *p, uint32_t len, uint8_t *hdr)
+/* The header in front of `len` bytes, options and all; returns its own length. By a source route
+ * the packet goes to the first hop. */
+static uint32_t write_header(const struct stack *s, const struct leaving *p, uint32_t len,
+                             uint8_t *hdr)
 {
-        uint32_t hop = ip_opts_build(p->opts, ip_addr_get_v4(p->src), ip_addr_get_v4(p->dst), stack_opts_ms(s),
-                                     hdr + IP_MIN_HDR);
+        uint32_t hop = ip_opts_build(p->opts, ip_addr_get_v4(p->src), ip_addr_get_v4(p->dst),
+                                     stack_opts_ms(s), hdr + IP_MIN_HDR);
         struct ip_tmpl ip;
 
         ip_tmpl_init(&ip, p->src, ip_addr_v4(hop), p->proto, p->tos, p->ttl, p->dont_frag);
@@ -73,10 +78,16 @@ static uint32_t write_header(const struct stack *s, const struct leaving *p, uin
         return IP_MIN_HDR + p->opts->len;
 }
 
-static void emit(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct tcp_seg *seg)
+static void emit(struct stack *s, struct stack_chan *c, struct tcp_conn *tc,
+                 const struct tcp_seg *seg)
 {
-        const struct leaving p = {.opts = &tc->opts.ip_opts, .src = tc->tuple.laddr, .dst = tc->tuple.raddr,
-                                  .proto = IP_PROTO_TCP, .tos = tc->opts.tos | seg->ecn, .ttl = tc->opts.ttl, .dont_frag = true};
+        const struct leaving p = {.opts = &tc->opts.ip_opts,
+                                  .src = tc->tuple.laddr,
+                                  .dst = tc->tuple.raddr,
+                                  .proto = IP_PROTO_TCP,
+                                  .tos = tc->opts.tos | seg->ecn,
+                                  .ttl = tc->opts.ttl,
+                                  .dont_frag = true};
         struct buf data = seg->len != 0 ? seg->data : (struct buf){0, 0, 0};
         uint8_t tcp[TCP_MAX_HDR];
         unsigned thl = tcp_hdr_write(seg, tcp);
@@ -107,16 +118,22 @@ bool stack_opts_output(struct stack *s, struct stack_chan *c, struct tcp_conn *t
         return false;
 }
 
-int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o,
+                        const struct stack_payload *p)
 {
         struct stack_chan *c = &s->chan[k];
-        struct leaving out = {.opts = o->opts, .src = o->tuple.laddr, .dst = o->tuple.raddr, .proto = IP_PROTO_UDP,
-                              .tos = o->tos, .ttl = o->ttl};
+        struct leaving out = {.opts = o->opts,
+                              .src = o->tuple.laddr,
+                              .dst = o->tuple.raddr,
+                              .proto = IP_PROTO_UDP,
+                              .tos = o->tos,
+                              .ttl = o->ttl};
         uint32_t len = IP_MIN_HDR + o->opts->len + UDP_HDR + p->len, ihl;
         struct frag_plan plan;
         struct netif_hdr h;
         int err = len > UINT16_MAX ? -EMSGSIZE
-                                   : frag_decide(o->pmtu_mode, len, c->caps.mtu, stack_path_mtu(s, o->tuple.raddr), &plan);
+                                   : frag_decide(o->pmtu_mode, len, c->caps.mtu,
+                                                 stack_path_mtu(s, o->tuple.raddr), &plan);
 
         if (err != 0)
                 return err;

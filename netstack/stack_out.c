@@ -19,8 +19,8 @@ static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn 
         uint16_t tos_ttl = (uint16_t)(tc->opts.tos << 8 | tc->opts.ttl);
 
         if (unlikely(t->conn != tc->self || t->gen != tc->gen || t->tos_ttl != tos_ttl)) {
-                ip_tmpl_init(&t->ip, tc->tuple.laddr, tc->tuple.raddr, IP_PROTO_TCP, tc->opts.tos, tc->opts.ttl,
-                             true);
+                ip_tmpl_init(&t->ip, tc->tuple.laddr, tc->tuple.raddr, IP_PROTO_TCP, tc->opts.tos,
+                             tc->opts.ttl, true);
                 t->conn = tc->self;
                 t->gen = tc->gen;
                 t->tos_ttl = tos_ttl;
@@ -28,8 +28,10 @@ static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn 
         return &t->ip;
 }
 
-/* Somebody waits for room for n messages. Of several the one that asks for least: the others ask again when it goes on. */
-static __attribute__((noinline)) bool starves(struct stack *s, struct stack_chan *c, uint32_t k, uint32_t n)
+/* Somebody waits for room for n messages. Of several the one that asks for least: the others ask
+ * again when it goes on. */
+static __attribute__((noinline)) bool starves(struct stack *s, struct stack_chan *c, uint32_t k,
+                                              uint32_t n)
 {
         uint32_t least = s->st->chan[k].starved;
 
@@ -39,7 +41,8 @@ static __attribute__((noinline)) bool starves(struct stack *s, struct stack_chan
         return false;
 }
 
-/* Whether the channel takes one more message, frame included. If not, the peer is asked to say when it does. */
+/* Whether the channel takes one more message, frame included. If not, the peer is asked to say when
+ * it does. */
 static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
 {
         struct frame_pool *p = s->frames->region[FRAME_REGION_TX(k)].pool;
@@ -54,7 +57,8 @@ bool stack_chan_room(struct stack *s, uint32_t k)
         return chan_has_room(s, &s->chan[k], k);
 }
 
-void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len, const struct buf *data)
+void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len,
+                    const struct buf *data)
 {
         struct unet_tx tx = {.inl = inl, .inl_len = (uint16_t)inl_len};
 
@@ -65,11 +69,13 @@ void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, u
                 tx.len = data->len;
         }
         if (capture_on(s->capture))
-                stack_capture(s, c, CAPTURE_OUT, tx.inl, tx.inl_len, tx.frame != 0 ? data->id : 0, tx.off, tx.len);
+                stack_capture(s, c, CAPTURE_OUT, tx.inl, tx.inl_len, tx.frame != 0 ? data->id : 0,
+                              tx.off, tx.len);
         c->ops->send(c->ch, &tx, 1);
 }
 
-void stack_post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint32_t hdr_len, const struct buf *data)
+void stack_post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint32_t hdr_len,
+                const struct buf *data)
 {
         static const struct buf none = {0, 0, 0};
         const uint8_t *start = h->ip;
@@ -90,18 +96,21 @@ void stack_post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint
 
 uint16_t stack_new_id(struct stack *s, ip_addr src, ip_addr dst, uint8_t proto)
 {
-        return ip_id_next(&s->ip->ids, &s->st->prng, ip_addr_get_v4(src), ip_addr_get_v4(dst), proto, s->now);
+        return ip_id_next(&s->ip->ids, &s->st->prng, ip_addr_get_v4(src), ip_addr_get_v4(dst),
+                          proto, s->now);
 }
 
-bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, const uint8_t *hdr, uint32_t l4_len,
-                           const struct buf *data, uint32_t mtu, uint16_t id)
+bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, const uint8_t *hdr,
+                          uint32_t l4_len, const struct buf *data, uint32_t mtu, uint16_t id)
 {
-        uint32_t ihl = (hdr[0] & 15u) * 4, len = l4_len + data->len, n = len / ((mtu - ihl) & ~7u) + 1;
+        uint32_t ihl = (hdr[0] & 15u) * 4, len = l4_len + data->len,
+                 n = len / ((mtu - ihl) & ~7u) + 1;
         struct netif_hdr out;
         struct frag_piece p;
         struct frag g;
 
-        if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > STACK_LOANS_MAX || c->ops->room(c->ch) < n)
+        if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > STACK_LOANS_MAX ||
+            c->ops->room(c->ch) < n)
                 return starves(s, c, k, n);
         frag_begin(&g, hdr, ihl, len, mtu, id);
         while (frag_next(&g, out.ip, &p)) {
@@ -119,20 +128,23 @@ bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, con
 
 /* ---- TCP ---- */
 
-void stack_sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, unsigned len, const struct buf *data)
+void stack_sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, unsigned len,
+                   const struct buf *data)
 {
         uint32_t sum = csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, len + data->len);
         be16 field;
 
         sum = csum_partial(hdr, len, sum);
         if (data->id != 0)
-                sum = csum_append(sum, len, csum_partial(frame_addr(s->frames, data->id) + data->off, data->len, 0));
+                sum = csum_append(
+                        sum, len,
+                        csum_partial(frame_addr(s->frames, data->id) + data->off, data->len, 0));
         field = csum_finish(sum);
         memcpy(hdr + 16, &field, 2);
 }
 
-static void emit_by_frame(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
-                          const struct tcp_seg *seg)
+static void emit_by_frame(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip,
+                          const struct tcp_tuple *to, const struct tcp_seg *seg)
 {
         struct netif_hdr h;
         uint8_t *hdr = h.ip;
@@ -141,7 +153,8 @@ static void emit_by_frame(struct stack *s, struct stack_chan *c, const struct ip
 
         data.len = seg->len;
         ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
-        if (seg->len != 0 && IP_MIN_HDR + thl + seg->len <= c->caps.inline_max) {       /* summed in one piece */
+        if (seg->len != 0 &&
+            IP_MIN_HDR + thl + seg->len <= c->caps.inline_max) { /* summed in one piece */
                 memcpy(hdr + IP_MIN_HDR + thl, frame_addr(s->frames, data.id) + data.off, data.len);
                 thl += data.len;
                 data = (struct buf){0, 0, 0};
@@ -154,17 +167,18 @@ static void emit_by_frame(struct stack *s, struct stack_chan *c, const struct ip
         stack_post(s, c, &h, IP_MIN_HDR + thl, &data);
 }
 
-#define SUM_AT_ONCE 128u                /* bytes of payload: so few are summed sooner with their header */
+#define SUM_AT_ONCE 128u /* bytes of payload: so few are summed sooner with their header */
 
-/* Put together where the channel's next message lies: the payload is read once, for the copy and for its sum. No header is of an
- * odd length, so sums are added as they are. */
-static void emit_in_place(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
-                          const struct tcp_seg *seg)
+/* Put together where the channel's next message lies: the payload is read once, for the copy and
+ * for its sum. No header is of an odd length, so sums are added as they are. */
+static void emit_in_place(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip,
+                          const struct tcp_tuple *to, const struct tcp_seg *seg)
 {
         static const struct buf none = {0, 0, 0};
         uint8_t *hdr = c->ops->place(c->ch), *tcp = hdr + IP_MIN_HDR;
         unsigned thl = tcp_hdr_write(seg, tcp);
-        const uint8_t *payload = seg->len != 0 ? frame_addr(s->frames, seg->data.id) + seg->data.off : NULL;
+        const uint8_t *payload =
+                seg->len != 0 ? frame_addr(s->frames, seg->data.id) + seg->data.off : NULL;
         bool copied = seg->len <= SUM_AT_ONCE;
         uint32_t sum;
         be16 field;
@@ -186,8 +200,8 @@ static void emit_in_place(struct stack *s, struct stack_chan *c, const struct ip
         stack_post_raw(s, c, hdr, IP_MIN_HDR + thl + seg->len, &none);
 }
 
-void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
-                    const struct tcp_seg *seg)
+void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip,
+                    const struct tcp_tuple *to, const struct tcp_seg *seg)
 {
         if (c->ops->place != NULL)
                 emit_in_place(s, c, ip, to, seg);
@@ -224,17 +238,19 @@ static bool output_traced(struct stack *s, struct stack_chan *c, struct tcp_conn
 /* What has just left is new data, and what comes next may say nothing else. */
 static bool goes_on(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
-        return seg->len == tc->snd_mss && seg->seq + seg->len == tc->snd_nxt && seg->nsack == 0 && seg->ecn == 0 &&
-               (seg->flags & ~(TCP_ACK | TCP_PSH)) == 0;
+        return seg->len == tc->snd_mss && seg->seq + seg->len == tc->snd_nxt && seg->nsack == 0 &&
+               seg->ecn == 0 && (seg->flags & ~(TCP_ACK | TCP_PSH)) == 0;
 }
 
-static void emit_next(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, struct tcp_seg *seg)
+static void emit_next(struct stack *s, struct stack_chan *c, struct tcp_conn *tc,
+                      struct tcp_seg *seg)
 {
         uint8_t flags;
 
         if (!goes_on(tc, seg))
                 return;
-        while (chan_has_room(s, c, tc->tuple.chan) && tcp_output_next(&s->tcp, tc, &seg->data, &flags, s->now)) {
+        while (chan_has_room(s, c, tc->tuple.chan) &&
+               tcp_output_next(&s->tcp, tc, &seg->data, &flags, s->now)) {
                 seg->seq += seg->len;
                 seg->len = seg->data.len;
                 seg->flags = TCP_ACK | flags;
@@ -251,7 +267,8 @@ bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
                 return true;
         c = stack_chan_get(s, tc->tuple.chan);
         if (c == NULL)
-                return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state, memory_order_relaxed) != CHAN_READY;
+                return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state,
+                                            memory_order_relaxed) != CHAN_READY;
         if (unlikely(tc->opts.ip_opts.len != 0))
                 return stack_opts_output(s, c, tc);
         if (unlikely(c->netif.nif != NULL) && netif_cuts(s, c, tc))
@@ -273,7 +290,8 @@ bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
 
 uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p)
 {
-        const uint8_t *at = p->data.id != 0 ? frame_addr(s->frames, p->data.id) + p->data.off : p->inl;
+        const uint8_t *at =
+                p->data.id != 0 ? frame_addr(s->frames, p->data.id) + p->data.off : p->inl;
 
         return p->summed ? p->sum : csum_partial(at, p->len, 0);
 }
@@ -284,8 +302,8 @@ uint32_t stack_udp_inline(struct stack *s, uint32_t k)
 }
 
 /* Without IP options. */
-static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k, const struct udp_out *o,
-                             const struct stack_payload *p)
+static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k,
+                             const struct udp_out *o, const struct stack_payload *p)
 {
         struct netif_hdr h;
         uint8_t *hdr = h.ip;
@@ -295,11 +313,13 @@ static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k, 
         uint16_t id;
         int err;
 
-        err = frag_decide(o->pmtu_mode, len + p->len, c->caps.mtu, stack_path_mtu(s, o->tuple.raddr), &plan);
+        err = frag_decide(o->pmtu_mode, len + p->len, c->caps.mtu,
+                          stack_path_mtu(s, o->tuple.raddr), &plan);
         if (unlikely(err != 0))
                 return err;
         id = plan.dont_frag ? 0 : stack_new_id(s, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP);
-        ip_tmpl_init(&ip, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP, o->tos, o->ttl, plan.dont_frag);
+        ip_tmpl_init(&ip, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP, o->tos, o->ttl,
+                     plan.dont_frag);
         ip_hdr_write(&ip, hdr, (uint16_t)(len + p->len), id);
         memcpy(hdr + IP_MIN_HDR, o->hdr, UDP_HDR);
         if (p->room != NULL) {
@@ -320,7 +340,8 @@ static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k, 
         return 0;
 }
 
-static inline int send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p, bool more)
+static inline int send_udp(struct stack *s, uint32_t k, const struct udp_out *o,
+                           const struct stack_payload *p, bool more)
 {
         struct stack_chan *c = stack_chan_get(s, k);
         int err;
@@ -341,12 +362,14 @@ static inline int send_udp(struct stack *s, uint32_t k, const struct udp_out *o,
         return 0;
 }
 
-int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o,
+                   const struct stack_payload *p)
 {
         return send_udp(s, k, o, p, false);
 }
 
-int stack_send_udp_more(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+int stack_send_udp_more(struct stack *s, uint32_t k, const struct udp_out *o,
+                        const struct stack_payload *p)
 {
         return send_udp(s, k, o, p, true);
 }

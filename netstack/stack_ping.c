@@ -17,7 +17,8 @@ void stack_ping_begin(struct stack *s, ip_addr dst)
         p->asking = 1;
 }
 
-int stack_ping_ask(struct stack *s, uint32_t k, ip_addr src, uint32_t n, uint8_t ttl, bool dont_frag, uint32_t *seq)
+int stack_ping_ask(struct stack *s, uint32_t k, ip_addr src, uint32_t n, uint8_t ttl,
+                   bool dont_frag, uint32_t *seq)
 {
         struct stack_chan *c = stack_chan_get(s, k);
         struct ping *p = &asked(s)->ping;
@@ -36,7 +37,8 @@ int stack_ping_ask(struct stack *s, uint32_t k, ip_addr src, uint32_t n, uint8_t
                 return -EAGAIN;
         *seq = ping_request(p, out, n, s->now);
         ip_tmpl_init(&ip, src, p->dst, IP_PROTO_ICMP, 0, ttl, dont_frag);
-        stack_icmp_post(s, k, &ip, &data, dont_frag ? 0 : stack_new_id(s, src, p->dst, IP_PROTO_ICMP));
+        stack_icmp_post(s, k, &ip, &data,
+                        dont_frag ? 0 : stack_new_id(s, src, p->dst, IP_PROTO_ICMP));
         c->ops->flush(c->ch);
         return 0;
 }
@@ -50,7 +52,8 @@ static void note(struct stack_ping *p, const struct stack_ping_news *news)
 void stack_ping_reply(struct stack *s, const struct ip_pkt *pkt, const struct icmp_msg *msg)
 {
         struct stack_ping *p = asked(s);
-        struct stack_ping_news news = {.from = pkt->src, .ttl = pkt->ttl, .len = ip_payload_len(pkt)};
+        struct stack_ping_news news = {
+                .from = pkt->src, .ttl = pkt->ttl, .len = ip_payload_len(pkt)};
         enum ping_what what;
 
         if (!p->asking)
@@ -64,7 +67,10 @@ void stack_ping_reply(struct stack *s, const struct ip_pkt *pkt, const struct ic
 bool stack_ping_error(struct stack *s, const struct icmp_err *e)
 {
         struct stack_ping *p = asked(s);
-        struct stack_ping_news news = {.what = STACK_PING_ERROR, .from = e->from, .type = e->type, .code = e->code,
+        struct stack_ping_news news = {.what = STACK_PING_ERROR,
+                                       .from = e->from,
+                                       .type = e->type,
+                                       .code = e->code,
                                        .mtu = e->mtu};
 
         if (!p->asking || !ping_error(&p->ping, e, &news.seq))

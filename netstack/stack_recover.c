@@ -12,12 +12,14 @@ static void each_frame_pool(struct stack_state *st, void (*fn)(struct frame_pool
                         fn(at_offset(st, st->chan[k].pool_off));
 }
 
-/* Recounting references needs each region's pool; a region that this process never mapped still has its records. */
+/* Recounting references needs each region's pool; a region that this process never mapped still has
+ * its records. */
 static void name_pools(struct stack *s)
 {
         for (uint32_t k = 0; k < STACK_CHANS; k++)
                 if (atomic_load_explicit(&s->st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
-                        s->frames->region[FRAME_REGION_TX(k)].pool = at_offset(s->st, s->st->chan[k].pool_off);
+                        s->frames->region[FRAME_REGION_TX(k)].pool =
+                                at_offset(s->st, s->st->chan[k].pool_off);
 }
 
 static void rebuild_socks(struct stack *s)
@@ -26,7 +28,7 @@ static void rebuild_socks(struct stack *s)
         uint64_t *live = calloc(p->fresh / 64 + 1, sizeof *live);
 
         if (live == NULL)
-                return;                 /* the free list may be short a few records; nothing is wrong in it */
+                return; /* the free list may be short a few records; nothing is wrong in it */
         for (uint32_t i = 1; i < p->fresh; i++)
                 sock_refs_recover(s->st, pool_at(p, i));
         for (uint32_t i = 1; i < p->fresh; i++)
@@ -69,7 +71,8 @@ static void hold(struct stack *s, uint32_t id)
                 frame_pool_rec(p, frame_id_num(id))->refs++;
 }
 
-/* Frames that sockets have: one that somebody who lives copies into, and those of a datagram that is begun. */
+/* Frames that sockets have: one that somebody who lives copies into, and those of a datagram that
+ * is begun. */
 static void hold_frames(struct stack *s)
 {
         struct pool *p = &s->st->socks;
@@ -82,14 +85,15 @@ static void hold_frames(struct stack *s)
                         hold(s, rec->tx_frame);
                 if (rec->corked[0] == 0)
                         rec->corked[1] = 0;
-                rec->cork = (uint8_t)((rec->cork & ~SOCK_CORK_OURS) | (rec->corked[0] != 0 ? SOCK_CORK_OURS : 0));
+                rec->cork = (uint8_t)((rec->cork & ~SOCK_CORK_OURS) |
+                                      (rec->corked[0] != 0 ? SOCK_CORK_OURS : 0));
                 hold(s, rec->corked[0]);
                 hold(s, rec->corked[1]);
         }
 }
 
-/* Whether a live socket record says that it has this connection, listener or pcb. A number that no record ever had is
- * somebody else's than the socket layer's: a test's. */
+/* Whether a live socket record says that it has this connection, listener or pcb. A number that no
+ * record ever had is somebody else's than the socket layer's: a test's. */
 static bool has_socket(const struct stack *s, uint32_t sock, uint8_t role, uint32_t index)
 {
         const struct pool *p = &s->st->socks;
@@ -101,8 +105,8 @@ static bool has_socket(const struct stack *s, uint32_t sock, uint8_t role, uint3
         return sock_held(rec) && rec->role == role && rec->conn == index;
 }
 
-/* A reservation is out while a process copies without the lock, which its socket says. Any other was made or committed
- * by the process that died. */
+/* A reservation is out while a process copies without the lock, which its socket says. Any other
+ * was made or committed by the process that died. */
 static void end_reservations(struct stack *s)
 {
         struct pool *conns = &s->tcp.sh->conns;
@@ -110,7 +114,8 @@ static void end_reservations(struct stack *s)
         for (uint32_t i = 1; i < conns->fresh; i++) {
                 struct tcp_conn *tc = pool_at(conns, i);
                 if (tc->live && tc->flags & TCF_RSV &&
-                    !(has_socket(s, tc->sock, SOCK_ROLE_CONN, i) && stack_sock(s, tc->sock)->writer != 0)) {
+                    !(has_socket(s, tc->sock, SOCK_ROLE_CONN, i) &&
+                      stack_sock(s, tc->sock)->writer != 0)) {
                         tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
                         conn_unflag(tc, TCF_RSV);
                 }

@@ -18,7 +18,8 @@ static void follow_ifs(struct route_table *t, const struct netconf *conf)
                 const struct netconf_if *f = &conf->ifs[i];
                 uint32_t mtu = f->mtu != 0 ? f->mtu : 1500;
 
-                if (t->ifs[i + 1].flags != if_flags(f) || (f->flags != 0 && t->ifs[i + 1].mtu != mtu))
+                if (t->ifs[i + 1].flags != if_flags(f) ||
+                    (f->flags != 0 && t->ifs[i + 1].mtu != mtu))
                         route_if_set(t, i + 1, if_flags(f), mtu);
         }
 }
@@ -27,7 +28,8 @@ static bool if_has(const struct netconf *conf, const struct route_addr *a)
 {
         const struct netconf_if *f = &conf->ifs[(a->ifindex - 1) % NETCONF_IFS];
 
-        return a->ifindex <= NETCONF_IFS && f->flags & NETCONF_IF_THERE && f->addr == a->addr && f->prefix == a->prefix;
+        return a->ifindex <= NETCONF_IFS && f->flags & NETCONF_IF_THERE && f->addr == a->addr &&
+               f->prefix == a->prefix;
 }
 
 static void follow_addrs(struct route_table *t, const struct netconf *conf)
@@ -55,13 +57,15 @@ static void follow_routes(struct route_table *t, const struct netconf *conf)
         struct route_report r;
 
         for (uint32_t i = 1; i <= t->recs.fresh; i++)
-                if (route_walk(t, i, &r) && !(r.r.flags & ROUTE_F_CONNECTED) && !conf_has(conf, &r.r))
+                if (route_walk(t, i, &r) && !(r.r.flags & ROUTE_F_CONNECTED) &&
+                    !conf_has(conf, &r.r))
                         route_del(t, &r.r);
         for (uint32_t i = 0; i < MIN(conf->nroutes, NETCONF_ROUTES); i++)
-                route_add(t, &conf->route[i]);          /* those that are there already stay as they are */
+                route_add(t, &conf->route[i]); /* those that are there already stay as they are */
 }
 
-static const struct netconf_neigh *find_neigh(const struct netconf *conf, const struct netif *n, uint32_t ip)
+static const struct netconf_neigh *find_neigh(const struct netconf *conf, const struct netif *n,
+                                              uint32_t ip)
 {
         for (uint32_t i = 0; i < MIN(conf->nneighs, NETCONF_NEIGHS); i++)
                 if (conf->neigh[i].ifindex == n->cfg.ifindex && conf->neigh[i].addr == ip)
@@ -75,7 +79,8 @@ static void follow_neighs(struct stack *s, struct netif *n, const struct netconf
         struct arp_report r;
 
         for (uint32_t i = 1; i <= ARP_ENTRIES; i++)
-                if (arp_walk(&a, i, &r) && r.state == ARP_STATIC && find_neigh(conf, n, r.ip) == NULL)
+                if (arp_walk(&a, i, &r) && r.state == ARP_STATIC &&
+                    find_neigh(conf, n, r.ip) == NULL)
                         arp_del(&a, r.ip);
         for (uint32_t i = 0; i < MIN(conf->nneighs, NETCONF_NEIGHS); i++)
                 if (conf->neigh[i].ifindex == n->cfg.ifindex)
@@ -99,14 +104,16 @@ static bool is_up(const struct netconf *conf, uint32_t ifindex)
         return if_flags(&conf->ifs[(ifindex - 1) % NETCONF_IFS]) & ROUTE_IF_UP;
 }
 
-/* Before what is published of links is taken over: others may have taken our address, or moved, while one was down. */
+/* Before what is published of links is taken over: others may have taken our address, or moved,
+ * while one was down. */
 static void follow_ups(struct stack *s, const struct netconf *conf, nstime now)
 {
         for (uint32_t i = 0; i < s->st->netifs; i++) {
                 struct netif *n = stack_netif(s->st, i);
                 struct arp a = {&n->arp, &s->st->cnt};
 
-                if (n->chan != 0 && n->routed && !(s->routes->ifs[n->cfg.ifindex].flags & ROUTE_IF_UP) &&
+                if (n->chan != 0 && n->routed &&
+                    !(s->routes->ifs[n->cfg.ifindex].flags & ROUTE_IF_UP) &&
                     is_up(conf, n->cfg.ifindex))
                         arp_link_up(&a, now);
         }
@@ -158,14 +165,17 @@ static void follow_mtus(struct stack *s, nstime now)
                 most = stack_netif(s->st, s->st->chan[k].netif - 1)->cfg.mtu;
                 mtu = stack_route_mtu(s, ip_addr_get_v4(tc->tuple.raddr));
                 stack_begin(s->st, i);
-                tcp_set_link_mss(&s->tcp, tc, (mtu != 0 ? MIN(mtu, most) : most) - IP_MIN_HDR - TCP_MIN_HDR, now);
+                tcp_set_link_mss(&s->tcp, tc,
+                                 (mtu != 0 ? MIN(mtu, most) : most) - IP_MIN_HDR - TCP_MIN_HDR,
+                                 now);
                 stack_end(s->st);
         }
 }
 
 static nstime reachable_time(const struct netconf *conf)
 {
-        return (conf->ip.arp_reachable_s != 0 ? conf->ip.arp_reachable_s : ARP_REACHABLE_S) * NS_PER_S;
+        return (conf->ip.arp_reachable_s != 0 ? conf->ip.arp_reachable_s : ARP_REACHABLE_S) *
+               NS_PER_S;
 }
 
 static void follow_links(struct stack *s, const struct netconf *conf, nstime now)
@@ -217,13 +227,13 @@ static void arrived(struct stack *s, struct netif *n)
 
         if (t->ifs[c->ifindex].flags == 0)
                 route_if_set(t, c->ifindex, ROUTE_IF_UP | ROUTE_IF_BROADCAST, c->mtu);
-        route_addr_add(t, c->ifindex, c->addr, c->prefix);      /* -EEXIST: it is published */
+        route_addr_add(t, c->ifindex, c->addr, c->prefix); /* -EEXIST: it is published */
         r.flags = c->prefix == 32 ? ROUTE_F_ONLINK : 0;
         if (c->gateway != 0)
                 route_add(t, &r);
         n->routed = true;
         s->st->net_gen = 0;
-        s->st->addr_gen = 0;            /* what is published of it is taken over at the next turn */
+        s->st->addr_gen = 0; /* what is published of it is taken over at the next turn */
 }
 
 void stack_route_arrivals(struct stack *s)
@@ -238,7 +248,8 @@ void stack_route_arrivals(struct stack *s)
 
 /* ---- asking ---- */
 
-int stack_route(struct stack *s, uint32_t dst, uint32_t src, uint32_t oif, nstime now, struct route_result *res)
+int stack_route(struct stack *s, uint32_t dst, uint32_t src, uint32_t oif, nstime now,
+                struct route_result *res)
 {
         uint32_t owner = src != 0 ? route_owner(s->routes, src) : 0;
         struct route_key key = {.dst = dst, .src = src, .oif = oif != 0 ? oif : owner};
@@ -247,7 +258,8 @@ int stack_route(struct stack *s, uint32_t dst, uint32_t src, uint32_t oif, nstim
 }
 
 /* What is published of it no more is still a way for its connections' last words. */
-static uint32_t hop_of_unpublished(const struct stack *s, const struct netif_config *c, uint32_t dst)
+static uint32_t hop_of_unpublished(const struct stack *s, const struct netif_config *c,
+                                   uint32_t dst)
 {
         if (s->routes->ifs[c->ifindex].flags != 0)
                 return 0;
@@ -268,7 +280,8 @@ uint32_t stack_next_hop(struct stack *s, struct netif *n, uint32_t dst)
 
 /* ---- what gateways say ---- */
 
-#define REDIRECTS_MAX 32u               /* the oldest ones give way, as far as the table says which they are */
+/* The oldest ones give way, as far as the table says which they are. */
+#define REDIRECTS_MAX 32u
 
 static bool is_redirect(const struct route_table *t, uint32_t i, struct route_report *r)
 {
@@ -297,7 +310,9 @@ bool stack_route_redirect(struct stack *s, uint32_t k, const struct icmp_redirec
 {
         struct netif *n = s->chan[k].netif.nif;
         uint32_t dst = ip_addr_get_v4(said->dst), hop;
-        struct route r = {.dst = dst, .prefix = 32, .gateway = ip_addr_get_v4(said->gateway),
+        struct route r = {.dst = dst,
+                          .prefix = 32,
+                          .gateway = ip_addr_get_v4(said->gateway),
                           .flags = ROUTE_F_REDIRECT};
         struct ip_host host;
 

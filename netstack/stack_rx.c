@@ -11,29 +11,37 @@
 #include "base/checksum.h"
 #include "netstack/stack_trace.h"
 
-#define RX_TURN        256              /* most a turn takes from one channel before the others have theirs */
+/* Most a turn takes from one channel before the others have theirs. */
+#define RX_TURN        256
 #define CROWD_PATIENCE NS_PER_MS
-#define LATER_MIN      256u             /* bytes of payload: fewer are summed sooner with their header */
+#define LATER_MIN      256u /* bytes of payload: fewer are summed sooner with their header */
 
-/* A channel that is no interface joins two stacks of one host, whose loopback addresses may appear on it. */
+/* A channel that is no interface joins two stacks of one host, whose loopback addresses may appear
+ * on it. */
 struct ip_host stack_host_of(const struct stack *s, uint32_t k)
 {
         const struct netif *n = s->chan[k].netif.nif;
 
         if (unlikely(n != NULL))
-                return (struct ip_host){.addr = &n->addr, .naddr = 1, .csum = s->chan[k].caps.csum,
+                return (struct ip_host){.addr = &n->addr,
+                                        .naddr = 1,
+                                        .csum = s->chan[k].caps.csum,
                                         .link_cast = s->chan[k].netif.cast,
-                                        .ifc = (uint16_t)stack_ifc(s, k), .groups = s->igmp,
+                                        .ifc = (uint16_t)stack_ifc(s, k),
+                                        .groups = s->igmp,
                                         .shared = s->chan[k].caps.shared,
                                         .take_source_routes = s->st->ip_conf.source_routes};
         if (unlikely(s->chan[k].remote))
-                return (struct ip_host){.addr = &s->st->chan[k].own, .naddr = 1, .csum = s->chan[k].caps.csum};
-        return (struct ip_host){
-                .addr = s->st->addr, .naddr = s->st->naddr, .local = true, .csum = s->chan[k].caps.csum};
+                return (struct ip_host){
+                        .addr = &s->st->chan[k].own, .naddr = 1, .csum = s->chan[k].caps.csum};
+        return (struct ip_host){.addr = s->st->addr,
+                                .naddr = s->st->naddr,
+                                .local = true,
+                                .csum = s->chan[k].caps.csum};
 }
 
-/* On a channel of another user: the sender has the port that it names. An established connection is its channel's anyway
- * (tcp_tuple.chan), so of TCP only what opens one is asked. */
+/* On a channel of another user: the sender has the port that it names. An established connection is
+ * its channel's anyway (tcp_tuple.chan), so of TCP only what opens one is asked. */
 static bool vouched(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint16_t sport)
 {
         if (s->vouch == NULL || s->vouch(s, k, pkt->proto, pkt->src, sport))
@@ -44,20 +52,27 @@ static bool vouched(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint1
 
 /* ---- TCP ---- */
 
-static struct tcp_tuple tcp_tuple_of(const struct ip_pkt *pkt, const struct tcp_seg *seg, uint32_t k)
+static struct tcp_tuple tcp_tuple_of(const struct ip_pkt *pkt, const struct tcp_seg *seg,
+                                     uint32_t k)
 {
-        return (struct tcp_tuple){.laddr = pkt->dst, .raddr = pkt->src, .lport = seg->dport, .rport = seg->sport,
+        return (struct tcp_tuple){.laddr = pkt->dst,
+                                  .raddr = pkt->src,
+                                  .lport = seg->dport,
+                                  .rport = seg->sport,
                                   .chan = (uint16_t)k};
 }
 
-/* What is longer than its header and in one piece is summed where it is copied. False: it is as ever. */
-static bool sum_later(const struct ip_pkt *pkt, uint32_t thl, enum csum_check how, struct tcp_seg *seg)
+/* What is longer than its header and in one piece is summed where it is copied. False: it is
+ * as ever. */
+static bool sum_later(const struct ip_pkt *pkt, uint32_t thl, enum csum_check how,
+                      struct tcp_seg *seg)
 {
         uint32_t len = ip_payload_len(pkt);
 
         seg->unsummed = how == CSUM_WHOLE && pkt->data.id == 0 && len - thl >= LATER_MIN;
         if (seg->unsummed)
-                seg->sum = csum_partial(pkt->inl, thl, csum_pseudo(pkt->src, pkt->dst, IP_PROTO_TCP, len));
+                seg->sum = csum_partial(pkt->inl, thl,
+                                        csum_pseudo(pkt->src, pkt->dst, IP_PROTO_TCP, len));
         return seg->unsummed;
 }
 
@@ -69,13 +84,15 @@ static bool tcp_sum_ok(struct stack *s, const struct ip_pkt *pkt, enum csum_chec
 
         if (pkt->data.id != 0)
                 sum = csum_append(sum, pkt->inl_len,
-                                  csum_partial(frame_addr(s->frames, pkt->data.id) + pkt->data.off, pkt->data.len, 0));
+                                  csum_partial(frame_addr(s->frames, pkt->data.id) + pkt->data.off,
+                                               pkt->data.len, 0));
         memcpy(&field, pkt->inl + 16, sizeof field);
         return csum_right(sum, field, pseudo, how);
 }
 
-/* A segment says that what we send arrives. That of a peer whose segments are repeated says that it does not, and neither is
- * it said while ours are repeated (RFC 4861 §7.3.1: new acknowledgements, and new data). */
+/* A segment says that what we send arrives. That of a peer whose segments are repeated says that it
+ * does not, and neither is it said while ours are repeated (RFC 4861 §7.3.1: new acknowledgements,
+ * and new data). */
 static void judge_neighbour(struct stack *s, uint32_t k, const struct tcp_seg *seg, bool duplicate)
 {
         const struct tcp_conn *tc = tcp_conn_at(&s->tcp, s->st->busy);
@@ -99,11 +116,12 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         int thl = tcp_hdr_parse(pkt->inl, pkt->inl_len, &seg);
 
         if (thl < 0) {
-                count_drop(cnt, (enum drop)-thl);
+                count_drop(cnt, (enum drop) - thl);
                 return false;
         }
         how = unet_csum_check(&s->chan[k].caps);
-        if (!sum_later(pkt, (uint32_t)thl, how, &seg) && unlikely(how != CSUM_UNCHECKED) && !tcp_sum_ok(s, pkt, how)) {
+        if (!sum_later(pkt, (uint32_t)thl, how, &seg) && unlikely(how != CSUM_UNCHECKED) &&
+            !tcp_sum_ok(s, pkt, how)) {
                 count_drop(cnt, DROP_TCP_CHECKSUM);
                 return false;
         }
@@ -115,15 +133,17 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         if (pkt->data.id == 0) {
                 seg.inl = pkt->inl + thl;
         } else if (unlikely(pkt->inl_len != (uint32_t)thl)) {
-                count_drop(cnt, DROP_NI_MALFORMED);     /* payload cut in two: no stack of ours sends that */
+                /* Payload cut in two: no stack of ours sends that. */
+                count_drop(cnt, DROP_NI_MALFORMED);
                 return false;
         }
-        if (unlikely(s->chan[k].stranger) && (seg.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !vouched(s, k, pkt, seg.sport))
+        if (unlikely(s->chan[k].stranger) && (seg.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
+            !vouched(s, k, pkt, seg.sport))
                 return false;
         count(cnt, COUNT_TCP_IN);
         tuple = tcp_tuple_of(pkt, &seg, k);
         link = stack_tcp_link(s, k);
-        stack_begin(s->st, 0);          /* tcp_rx() says which one, when it has found it */
+        stack_begin(s->st, 0); /* tcp_rx() says which one, when it has found it */
         old = cnt->drop[DROP_TCP_OLD_DUPLICATE];
         took = tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
         if (unlikely(pkt->hdr_len != IP_MIN_HDR) && seg.flags & TCP_SYN)
@@ -145,33 +165,37 @@ static struct udp_flow *flow_of(struct stack *s, const uint8_t *hdr)
         return &s->flow[(ports ^ ports >> 8) % STACK_FLOWS];
 }
 
-/* A whole datagram as it came. What every datagram of a stranger's must be asked, and what may be for several sockets, is
- * not learnt. */
-static void learn_flow(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct udp_dgram *d)
+/* A whole datagram as it came. What every datagram of a stranger's must be asked, and what may be
+ * for several sockets, is not learnt. */
+static void learn_flow(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
+                       const struct udp_dgram *d)
 {
         if (pkt->hdr_len == IP_MIN_HDR && pkt->inl == pkt->hdr + IP_MIN_HDR && !pkt->more_frags &&
-            s->chan[k].netif.nif == NULL && !unet_csum_check(&s->chan[k].caps) && !s->chan[k].stranger &&
-            !ip_v4_multicast(ip_addr_get_v4(pkt->dst)))
-                udp_flow_learn(flow_of(s, pkt->hdr), &s->udp, udp_lookup(&s->udp, &d->tuple), s->st->addr_gen, pkt->hdr,
-                               &d->tuple);
+            s->chan[k].netif.nif == NULL && !unet_csum_check(&s->chan[k].caps) &&
+            !s->chan[k].stranger && !ip_v4_multicast(ip_addr_get_v4(pkt->dst)))
+                udp_flow_learn(flow_of(s, pkt->hdr), &s->udp, udp_lookup(&s->udp, &d->tuple),
+                               s->st->addr_gen, pkt->hdr, &d->tuple);
 }
 
-static inline void is_straight(struct stack *s, struct stack_straight *to, const struct udp_dgram *d)
+static inline void is_straight(struct stack *s, struct stack_straight *to,
+                               const struct udp_dgram *d)
 {
         udp_went_straight(&s->udp, to->pcb);
         to->room--;
         to->read(to, d);
 }
 
-/* To whom is reading its socket just now. False: it goes by the queue. A checksum that was made while the bytes were copied is wrong
- * when they are there already, and then they are not shown. */
-static bool rx_straight(struct stack *s, uint32_t k, const struct ip_pkt *pkt, struct stack_straight *to)
+/* To whom is reading its socket just now. False: it goes by the queue. A checksum that was made
+ * while the bytes were copied is wrong when they are there already, and then they are not shown. */
+static bool rx_straight(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
+                        struct stack_straight *to)
 {
         enum csum_check how = unet_csum_check(&s->chan[k].caps);
         uint32_t sum = 0;
         struct udp_dgram d;
 
-        if (to->room == 0 || !s->chan[k].remote || pkt->to != IP_TO_HOST || pkt->hdr_len != IP_MIN_HDR || pkt->data.id != 0 ||
+        if (to->room == 0 || !s->chan[k].remote || pkt->to != IP_TO_HOST ||
+            pkt->hdr_len != IP_MIN_HDR || pkt->data.id != 0 ||
             udp_hdr_parse(s->frames, pkt, (uint16_t)k, CSUM_UNCHECKED, &d) != DROP_NONE ||
             udp_lookup(&s->udp, &d.tuple) != to->pcb || !udp_goes_straight(&s->udp, to->pcb) ||
             !to->put(to, &d, how != CSUM_UNCHECKED, &sum))
@@ -193,19 +217,23 @@ static const uint8_t *piece_of(const struct stack *s, uint32_t k, const struct u
 {
         if (rx->frame == 0)
                 return rx->inl;
-        return frame_addr(s->frames, frame_id(FRAME_REGION_RX(k), rx->frame)) + rx->off - rx->inl_len;
+        return frame_addr(s->frames, frame_id(FRAME_REGION_RX(k), rx->frame)) + rx->off -
+               rx->inl_len;
 }
 
 /* A packet like the one before it, which was for the same reader. False: it goes by the queue. */
-static bool rx_straight_flow(struct stack *s, uint32_t k, const struct unet_rx *rx, struct stack_straight *to)
+static bool rx_straight_flow(struct stack *s, uint32_t k, const struct unet_rx *rx,
+                             struct stack_straight *to)
 {
         enum csum_check how = unet_csum_check(&s->chan[k].caps);
         struct udp_dgram d = {.inl = piece_of(s, k, rx) + IP_MIN_HDR + UDP_HDR,
-                              .inl_len = rx->inl_len + (rx->frame != 0 ? rx->len : 0) - (IP_MIN_HDR + UDP_HDR),
+                              .inl_len = rx->inl_len + (rx->frame != 0 ? rx->len : 0) -
+                                         (IP_MIN_HDR + UDP_HDR),
                               .tuple = to->flow.tuple};
         uint32_t sum = 0;
 
-        if (to->room == 0 || !udp_goes_straight(&s->udp, to->pcb) || !to->put(to, &d, how != CSUM_UNCHECKED, &sum))
+        if (to->room == 0 || !udp_goes_straight(&s->udp, to->pcb) ||
+            !to->put(to, &d, how != CSUM_UNCHECKED, &sum))
                 return false;
         if (likely(udp_flow_sum_right(&to->flow, d.inl - UDP_HDR, d.inl_len, sum, how)))
                 is_straight(s, to, &d);
@@ -252,9 +280,10 @@ static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 }
 
 /*
- * A UDP socket is full and its reader is at work: the channel's messages stay where they are for now, the ring fills, and
- * the sender is told to wait (back-pressure, paper §3.1) instead of filling a buffer whose end is thrown away. A reader
- * that has read nothing for CROWD_PATIENCE holds nobody up: what comes then is dropped and counted, as ever.
+ * A UDP socket is full and its reader is at work: the channel's messages stay where they are for
+ * now, the ring fills, and the sender is told to wait (back-pressure, paper §3.1) instead of
+ * filling a buffer whose end is thrown away. A reader that has read nothing for CROWD_PATIENCE
+ * holds nobody up: what comes then is dropped and counted, as ever.
  */
 static bool held_back(struct stack *s, uint32_t k)
 {
@@ -286,8 +315,9 @@ static void tell_socket(struct stack *s, uint32_t pcb)
                 s->st->crowd.since = s->now;
         }
         if (sock != 0 && events != 0)
-                s->event(s, sock, (events & UDP_EV_READABLE ? TCP_EV_READABLE : 0) |
-                                          (events & UDP_EV_ERROR ? TCP_EV_CLOSED : 0));
+                s->event(s, sock,
+                         (events & UDP_EV_READABLE ? TCP_EV_READABLE : 0) |
+                                 (events & UDP_EV_ERROR ? TCP_EV_CLOSED : 0));
 }
 
 static void tell_reader(struct stack *s)
@@ -315,16 +345,19 @@ void stack_udp_touched(void *arg, uint32_t pcb)
 /* ---- any packet ---- */
 
 /* Nobody on this host speaks for another one. */
-static bool foreign_source(const struct stack *s, uint32_t k, const struct ip_host *host, const struct ip_pkt *pkt)
+static bool foreign_source(const struct stack *s, uint32_t k, const struct ip_host *host,
+                           const struct ip_pkt *pkt)
 {
         if (unlikely(s->chan[k].remote))
                 return !ip_addr_eq(pkt->src, ip_addr_v4(s->st->chan[k].remote));
-        return s->chan[k].caps.inside && !ip_addr_eq(pkt->src, pkt->dst) && !ip_host_owns(host, ip_addr_get_v4(pkt->src));
+        return s->chan[k].caps.inside && !ip_addr_eq(pkt->src, pkt->dst) &&
+               !ip_host_owns(host, ip_addr_get_v4(pkt->src));
 }
 
 static bool rx_datagram(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
-        if (unlikely(pkt->to != IP_TO_HOST) && pkt->proto == IP_PROTO_TCP) { /* RFC 9293 §3.9.2.3, MUST-57 */
+        if (unlikely(pkt->to != IP_TO_HOST) &&
+            pkt->proto == IP_PROTO_TCP) { /* RFC 9293 §3.9.2.3, MUST-57 */
                 count_drop(&s->st->cnt, DROP_TCP_BAD_ADDRESS);
                 return false;
         }
@@ -356,8 +389,8 @@ static void rx_fragment(struct stack *s, uint32_t k, struct ip_pkt *pkt)
         stack_ip_done(s);
 }
 
-/* A packet that lies in one piece is shown so, headers and all: it is copied by whoever keeps it, and its frame goes back at
- * once. */
+/* A packet that lies in one piece is shown so, headers and all: it is copied by whoever keeps it,
+ * and its frame goes back at once. */
 static void in_one_piece(struct stack *s, struct ip_pkt *pkt)
 {
         if (pkt->data.id == 0)
@@ -376,7 +409,8 @@ static bool rx_parse(struct stack *s, uint32_t k, const struct unet_rx *rx)
         if (unlikely(why != DROP_NONE && why != DROP_IP_FRAGMENT)) {
                 count_drop(&s->st->cnt, why);
                 if (why == DROP_IP_OPTIONS)
-                        stack_icmp_error(s, k, &pkt, ICMP_PARAMETER_PROBLEM, 0, (uint32_t)pkt.bad << 24);
+                        stack_icmp_error(s, k, &pkt, ICMP_PARAMETER_PROBLEM, 0,
+                                         (uint32_t)pkt.bad << 24);
                 if (why == DROP_IP_SOURCE_ROUTE && host.take_source_routes)
                         stack_icmp_error(s, k, &pkt, ICMP_UNREACHABLE, ICMP_SOURCE_ROUTE_FAILED, 0);
                 return false;
@@ -394,12 +428,14 @@ static bool rx_parse(struct stack *s, uint32_t k, const struct unet_rx *rx)
         return rx_datagram(s, k, &pkt);
 }
 
-static inline bool rx_flow(struct stack *s, uint32_t k, const struct udp_flow *f, const struct unet_rx *rx)
+static inline bool rx_flow(struct stack *s, uint32_t k, const struct udp_flow *f,
+                           const struct unet_rx *rx)
 {
         struct udp_dgram d;
 
-        if (rx->frame == 0 && udp_rx_short(&s->udp, f->pcb, &f->tuple, rx->inl + IP_MIN_HDR + UDP_HDR,
-                                           rx->inl_len - (IP_MIN_HDR + UDP_HDR), s->now))
+        if (rx->frame == 0 &&
+            udp_rx_short(&s->udp, f->pcb, &f->tuple, rx->inl + IP_MIN_HDR + UDP_HDR,
+                         rx->inl_len - (IP_MIN_HDR + UDP_HDR), s->now))
                 return false;
         udp_flow_take(f, (uint16_t)k, rx, &d);
         return udp_rx_to(&s->udp, f->pcb, &d, s->now) == UDP_TOOK;
@@ -418,7 +454,9 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 
         if (likely(rx->inl_len >= IP_MIN_HDR + UDP_HDR)) {
                 if (s->straight != NULL)
-                        return straight_matches(s, k, rx) && rx_straight_flow(s, k, rx, s->straight) ? false : rx_parse(s, k, rx);
+                        return straight_matches(s, k, rx) && rx_straight_flow(s, k, rx, s->straight)
+                                       ? false
+                                       : rx_parse(s, k, rx);
                 f = flow_of(s, rx->inl);
                 if (udp_flow_match(f, &s->udp, (uint16_t)k, s->st->addr_gen, rx))
                         return rx_flow(s, k, f, rx);
@@ -443,7 +481,8 @@ bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 
 bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
 {
-        struct stack_straight *to = s->straight != NULL && s->straight->room != 0 ? s->straight : NULL;
+        struct stack_straight *to =
+                s->straight != NULL && s->straight->room != 0 ? s->straight : NULL;
         struct unet_rx rx[STACK_RX_BATCH];
         int n, most = STACK_RX_BATCH, total = 0;
 
@@ -457,11 +496,14 @@ bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
                 n = c->ops->recv(c->ch, rx, most);
                 for (int i = 0; capture_on(s->capture) && i < n; i++)
                         stack_capture(s, c, CAPTURE_IN, rx[i].inl, rx[i].inl_len,
-                                      rx[i].frame != 0 ? frame_id(FRAME_REGION_RX(k), rx[i].frame) : 0, rx[i].off, rx[i].len);
+                                      rx[i].frame != 0 ? frame_id(FRAME_REGION_RX(k), rx[i].frame)
+                                                       : 0,
+                                      rx[i].off, rx[i].len);
                 for (int i = 0; i < n; i++) {
                         bool taken = false;
                         if (likely(!c->remote || stack_traced(s) || !stack_rx_next(s, k, &rx[i])))
-                                taken = likely(c->netif.nif == NULL) ? stack_rx_packet(s, k, &rx[i]) : netif_rx(s, k, &rx[i]);
+                                taken = likely(c->netif.nif == NULL) ? stack_rx_packet(s, k, &rx[i])
+                                                                     : netif_rx(s, k, &rx[i]);
                         if (!taken && rx[i].frame != 0)
                                 c->ops->release(c->ch, &rx[i].frame, 1);
                 }

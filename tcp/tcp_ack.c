@@ -1,4 +1,5 @@
-/* Acknowledgements (RFC 9293 §3.10.7.4 fifth, RFC 5681, 5961 §5): what they free, teach and permit. */
+/* Acknowledgements (RFC 9293 §3.10.7.4 fifth, RFC 5681, 5961 §5): what they free, teach
+ * and permit. */
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_ecn.h"
 #include "tcp/tcp_life.h"
@@ -6,15 +7,19 @@
 #include "tcp/tcp_rate.h"
 #include "tcp/tcp_send.h"
 
-#define SND_LIMIT_MAX  (6u << 20)       /* 1,448 bytes as often as SND_SEGS_LOG says; 4 MB is 0.88 of that over 10 ms and what is late */
-#define SND_LIMIT_NEAR (512u << 10)     /* while the way is shorter than SND_NEAR: 80 Gb/s of it */
+/* 1,448 bytes as often as SND_SEGS_LOG says; 4 MB is 0.88 of that over 10 ms and what is late. */
+#define SND_LIMIT_MAX  (6u << 20)
+#define SND_LIMIT_NEAR (512u << 10) /* while the way is shorter than SND_NEAR: 80 Gb/s of it */
 #define SND_NEAR       (50 * NS_PER_US)
-#define SND_NEAR_BUSY  (2 * NS_PER_MS)  /* a round trip may be longer all the same, by a receiver that is waited for */
+/* A round trip may be longer all the same, by a receiver that is waited for. */
+#define SND_NEAR_BUSY (2 * NS_PER_MS)
 
-/* The segment at the head is acknowledged whole: its marks are uncounted. Only seldom has it any. What it came after is fack, the
- * highest that the peer was known to have before this ACK (RACK.fack, Linux's prior_fack): in ascending order (RFC 8985 §6.2 step 3)
- * what an ACK moves over comes before what it tells of above. */
-static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t fack, nstime *rtt, nstime now)
+/* The segment at the head is acknowledged whole: its marks are uncounted. Only seldom has it any.
+ * What it came after is fack, the highest that the peer was known to have before this ACK
+ * (RACK.fack, Linux's prior_fack): in ascending order (RFC 8985 §6.2 step 3) what an ACK moves over
+ * comes before what it tells of above. */
+static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t fack, nstime *rtt,
+                       nstime now)
 {
         uint32_t space = txseg_space(s);
 
@@ -23,7 +28,8 @@ static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t 
                 rack_update(tc, s, now);
                 if (!(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), fack))
                         conn_flag(tc, TCF_REORDER);
-                if (tc->flags & TCF_FRTO && !(s->marks & TXS_EVER_RETX) && seq_leq(txseg_end(s), tc->recover))
+                if (tc->flags & TCF_FRTO && !(s->marks & TXS_EVER_RETX) &&
+                    seq_leq(txseg_end(s), tc->recover))
                         conn_flag(tc, TCF_ORIG_ACKED);
         }
         if (s->marks & TXS_SACKED)
@@ -35,9 +41,10 @@ static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t 
         *rtt = s->marks & (TXS_EVER_RETX | TXS_SACKED) ? -1 : now - s->sent; /* Karn: RFC 6298 §3 */
 }
 
-/* Frees what lies below ack. The RTT sample is that of the last segment freed: of those acknowledged it left
- * last. */
-static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint32_t fack, nstime now)
+/* Frees what lies below ack. The RTT sample is that of the last segment freed: of those
+ * acknowledged it left last. */
+static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint32_t fack,
+                          nstime now)
 {
         nstime rtt = -1;
 
@@ -57,19 +64,22 @@ static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint
         return rtt;
 }
 
-/* A window that was not used is not made larger (RFC 5681 §3.1 by way of RFC 7661). What counts is the most that was in flight
- * in this round trip: of its ACKs the last find little. As Linux's tcp_is_cwnd_limited(). */
+/* A window that was not used is not made larger (RFC 5681 §3.1 by way of RFC 7661). What counts
+ * is the most that was in flight in this round trip: of its ACKs the last find little. As
+ * Linux's tcp_is_cwnd_limited(). */
 static bool cwnd_was_used(struct tcp_conn *tc, uint32_t before, uint32_t acked)
 {
         if (before >= tc->flight_peak || seq_geq(tc->snd_una - acked, tc->flight_end)) {
                 tc->flight_peak = before;
                 tc->flight_end = tc->snd_nxt;
         }
-        return tc->flight_peak + tc->snd_mss > tc->cwnd || (tc->cwnd < tc->ssthresh && 2 * tc->flight_peak > tc->cwnd);
+        return tc->flight_peak + tc->snd_mss > tc->cwnd ||
+               (tc->cwnd < tc->ssthresh && 2 * tc->flight_peak > tc->cwnd);
 }
 
-/* What is written stays where it is until it is acknowledged, and over a link as short as a machine's own most of it would
- * only wait at the receiver, while what is written next finds no room in the cache. */
+/* What is written stays where it is until it is acknowledged, and over a link as short as a
+ * machine's own most of it would only wait at the receiver, while what is written next finds no
+ * room in the cache. */
 static uint32_t limit_most(const struct tcp_conn *tc)
 {
         return tc->min_rtt < SND_NEAR && tc->srtt < SND_NEAR_BUSY ? SND_LIMIT_NEAR : SND_LIMIT_MAX;
@@ -105,7 +115,8 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint32_t
         return rtt;
 }
 
-/* MSG_MORE is about the write that it came with: what it holds goes by Nagle's rule when anything comes, as in Linux. */
+/* MSG_MORE is about the write that it came with: what it holds goes by Nagle's rule when anything
+ * comes, as in Linux. */
 static void after_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         conn_unflag(tc, TCF_MORE);
@@ -141,14 +152,17 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
                 after_ack(t, tc, now);
 }
 
-/* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was last taken from: by its numbers, or, as
- * Linux has it, because it acknowledges more than any before. Beyond a gap the peer's numbers run ahead of what it repeats. */
-static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
+/* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was last
+ * taken from: by its numbers, or, as Linux has it, because it acknowledges more than any before.
+ * Beyond a gap the peer's numbers run ahead of what it repeats. */
+static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                          uint32_t acked)
 {
         uint32_t wnd = conn_peer_window(tc, (uint32_t)seg->wnd << tc->snd_wscale);
         bool changed = wnd != tc->snd_wnd, wider = wnd > tc->snd_wnd;
 
-        if (acked == 0 && (seq_gt(tc->snd_wl1, seg->seq) || (tc->snd_wl1 == seg->seq && seq_gt(tc->snd_wl2, seg->ack))))
+        if (acked == 0 && (seq_gt(tc->snd_wl1, seg->seq) ||
+                           (tc->snd_wl1 == seg->seq && seq_gt(tc->snd_wl2, seg->ack))))
                 return false;
         tc->snd_wnd = wnd;
         tc->snd_wl1 = seg->seq;
@@ -160,7 +174,7 @@ static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
                 tc->rtx_at = NSTIME_NEVER;
                 tc->backoff = 0;
                 if (wider && flight(tc) == 0)
-                        tc->stalled_at = 0;     /* what is sent now has not waited for its ACK */
+                        tc->stalled_at = 0; /* what is sent now has not waited for its ACK */
         }
         return changed;
 }
@@ -173,7 +187,8 @@ static bool is_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, u
                flight(tc) != 0;
 }
 
-static void count_duplicates(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool wnd_changed)
+static void count_duplicates(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked,
+                             bool wnd_changed)
 {
         if (tc->sack_ok || tc->ca_state == CA_LOSS)
                 return;
@@ -185,8 +200,8 @@ static void count_duplicates(struct tcp_conn *tc, const struct tcp_seg *seg, uin
                 tc->dupacks -= MIN(tc->dupacks, acked / tc->snd_mss);
 }
 
-/* RFC 5961 §5.2; and what was never sent nobody can have acknowledged, however large his window (as Linux). False: the segment
- * is to be dropped. */
+/* RFC 5961 §5.2; and what was never sent nobody can have acknowledged, however large his window (as
+ * Linux). False: the segment is to be dropped. */
 static bool acceptable(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         uint32_t back = (uint32_t)MIN(tc->max_wnd, tc->bytes_acked);
@@ -241,7 +256,8 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         if (tc->flags & TCF_RATES) {
                 cc_of(tc)->model(tc, rtt, now);
                 autosize(tc);
-        } else if (acked != 0 && !marked && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before, acked)) {
+        } else if (acked != 0 && !marked && !repairing && tc->ca_state != CA_RECOVERY &&
+                   cwnd_was_used(tc, before, acked)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);
         }

@@ -1,5 +1,6 @@
 /*
- * BBR (draft-ietf-ccwg-bbr, BBRv3): congestion control that measures what the path delivers, and sends that.
+ * BBR (draft-ietf-ccwg-bbr, BBRv3): congestion control that measures what the path delivers, and
+ * sends that.
  *
  *   Startup --> Drain --> ProbeBW: Down --> Cruise --> Refill --> Up --> Down ...
  *   ProbeRTT from each of them, every 5 s
@@ -16,18 +17,19 @@
 #include "tcp/tcp_bbr.h"
 #include "tcp/tcp_send.h"
 
-#define STARTUP_LOSSES      6                   /* BBRStartupFullLossCnt (§5.3.1.3) */
-#define DRAIN_ROUNDS        3                   /* §5.3.2 */
-#define PROBE_RTT_DURATION  (200 * NS_PER_MS)   /* §2.14.2 */
-#define PROBE_BW_WAIT       (2 * NS_PER_S)      /* §5.3.3.8: two to three seconds */
-#define RENO_ROUNDS_MOST    63u
+#define STARTUP_LOSSES     6                 /* BBRStartupFullLossCnt (§5.3.1.3) */
+#define DRAIN_ROUNDS       3                 /* §5.3.2 */
+#define PROBE_RTT_DURATION (200 * NS_PER_MS) /* §2.14.2 */
+#define PROBE_BW_WAIT      (2 * NS_PER_S)    /* §5.3.3.8: two to three seconds */
+#define RENO_ROUNDS_MOST   63u
 
 /* The table of §5.6.1 */
 static const struct {
         uint16_t pacing, cwnd;
 } gains[BBR_STATES] = {
-        [BBR_STARTUP] = {277, 200}, [BBR_DRAIN] = {50, 200}, [BBR_DOWN] = {90, 200}, [BBR_CRUISE] = {100, 200},
-        [BBR_REFILL] = {100, 200}, [BBR_UP] = {125, 225}, [BBR_PROBE_RTT] = {100, 50},
+        [BBR_STARTUP] = {277, 200},  [BBR_DRAIN] = {50, 200},   [BBR_DOWN] = {90, 200},
+        [BBR_CRUISE] = {100, 200},   [BBR_REFILL] = {100, 200}, [BBR_UP] = {125, 225},
+        [BBR_PROBE_RTT] = {100, 50},
 };
 
 /* ---- ProbeBW: §5.3.3 ---- */
@@ -35,7 +37,8 @@ static const struct {
 /* Two connections do not draw the same, the same run of one does. */
 static uint32_t draw(const struct tcp_conn *tc, nstime now)
 {
-        uint64_t x = ((uint64_t)tc->iss << 32 | tc->ts_offset) ^ (uint64_t)now * 0x9e3779b97f4a7c15ull;
+        uint64_t x =
+                ((uint64_t)tc->iss << 32 | tc->ts_offset) ^ (uint64_t)now * 0x9e3779b97f4a7c15ull;
 
         x = (x ^ x >> 31) * 0xbf58476d1ce4e5b9ull;
         return (uint32_t)(x >> 32);
@@ -93,8 +96,8 @@ static uint32_t target_inflight(const struct tcp_conn *tc, const struct bbr *b)
         return MIN(bbr_bdp(tc, b, bbr_bw(b), 100), tc->cwnd);
 }
 
-/* IsTimeToProbeBW(): after some seconds, or when Reno would have grown to as much again. A path that holds less than a segment is not
- * probed all the time: the window has room for some. */
+/* IsTimeToProbeBW(): after some seconds, or when Reno would have grown to as much again. A path
+ * that holds less than a segment is not probed all the time: the window has room for some. */
 static bool time_to_probe(const struct tcp_conn *tc, const struct bbr *b, nstime now)
 {
         uint32_t reno_rounds = MAX(target_inflight(tc, b), bbr_min_cwnd(tc)) / tc->snd_mss;
@@ -107,13 +110,15 @@ static bool time_to_cruise(const struct tcp_conn *tc, const struct bbr *b)
 {
         uint32_t pipe = pipe_bytes(tc);
 
-        return pipe <= bbr_with_headroom(tc, b) && pipe <= bbr_with_budget(tc, b, bbr_bdp(tc, b, bbr_max_bw(b), 100));
+        return pipe <= bbr_with_headroom(tc, b) &&
+               pipe <= bbr_with_budget(tc, b, bbr_bdp(tc, b, bbr_max_bw(b), 100));
 }
 
 /* IsTimeToGoDown() */
 static bool time_to_go_down(const struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs)
 {
-        if (b->prev_probe_too_high && pipe_bytes(tc) + rs->newly_acked + tc->snd_mss > b->inflight_longterm) {
+        if (b->prev_probe_too_high &&
+            pipe_bytes(tc) + rs->newly_acked + tc->snd_mss > b->inflight_longterm) {
                 b->prev_probe_precautionary = true;
                 return true;
         }
@@ -133,14 +138,16 @@ static void probe_upward(const struct tcp_conn *tc, struct bbr *b, const struct 
         if (b->probe_up_acked >= b->probe_up_per_inc) {
                 uint32_t delta = b->probe_up_acked / b->probe_up_per_inc;
                 b->probe_up_acked -= delta * b->probe_up_per_inc;
-                b->inflight_longterm = (uint32_t)MIN((uint64_t)b->inflight_longterm + (uint64_t)delta * tc->snd_mss,
+                b->inflight_longterm = (uint32_t)MIN((uint64_t)b->inflight_longterm +
+                                                             (uint64_t)delta * tc->snd_mss,
                                                      (uint64_t)INT32_MAX);
         }
         if (b->round_start)
                 raise_slope(tc, b);
 }
 
-/* The first round trip after a probe is over. True: the next one begins at once, since this was stopped as a precaution. */
+/* The first round trip after a probe is over. True: the next one begins at once, since this was
+ * stopped as a precaution. */
 static bool probe_is_over(struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs)
 {
         b->bw_probe_sample = false;
@@ -160,7 +167,8 @@ static bool adapt_long_term(struct tcp_conn *tc, struct bbr *b, const struct rat
                 b->ack_phase = BBR_ACKS_FEEDBACK;
         if (b->ack_phase == BBR_ACKS_STOPPING && b->round_start && probe_is_over(tc, b, rs))
                 return true;
-        if (b->inflight_longterm == BBR_NO_BOUND || bbr_inflight_too_high(tc, rs->lost, rs->tx_in_flight, rs->delivered))
+        if (b->inflight_longterm == BBR_NO_BOUND ||
+            bbr_inflight_too_high(tc, rs->lost, rs->tx_in_flight, rs->delivered))
                 return false;
         b->inflight_longterm = MAX(b->inflight_longterm, rs->tx_in_flight);
         if (b->state == BBR_UP)
@@ -169,7 +177,8 @@ static bool adapt_long_term(struct tcp_conn *tc, struct bbr *b, const struct rat
 }
 
 /* UpdateProbeBWCyclePhase() */
-static void update_probe_bw(struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs, nstime now)
+static void update_probe_bw(struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs,
+                            nstime now)
 {
         if (!b->full_bw_reached || adapt_long_term(tc, b, rs))
                 return;
@@ -208,10 +217,11 @@ static void handle_too_high(struct tcp_conn *tc, struct bbr *b, nstime now)
         if (!b->bw_probe_sample)
                 return;
         b->prev_probe_too_high = true;
-        b->bw_probe_sample = false;     /* once a probe */
+        b->bw_probe_sample = false; /* once a probe */
         if (!b->too_high_app_limited)
                 b->inflight_longterm =
-                        MAX(b->too_high_at, (uint32_t)((uint64_t)target_inflight(tc, b) * BBR_BETA / 100));
+                        MAX(b->too_high_at,
+                            (uint32_t)((uint64_t)target_inflight(tc, b) * BBR_BETA / 100));
         if (b->state == BBR_UP) {
                 b->undo_state = BBR_UP;
                 start_down(tc, b, now);
@@ -228,7 +238,8 @@ static void startup_too_high(const struct tcp_conn *tc, struct bbr *b)
 }
 
 /* CheckStartupHighLoss(). Without SACK one loss a round trip is all that can be found. */
-static void check_startup_loss(const struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs)
+static void check_startup_loss(const struct tcp_conn *tc, struct bbr *b,
+                               const struct rate_sample *rs)
 {
         uint8_t ranges = b->loss_ranges;
 
@@ -241,15 +252,17 @@ static void check_startup_loss(const struct tcp_conn *tc, struct bbr *b, const s
                 startup_too_high(tc, b);
 }
 
-static void check_startup_and_drain(struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs, nstime now)
+static void check_startup_and_drain(struct tcp_conn *tc, struct bbr *b,
+                                    const struct rate_sample *rs, nstime now)
 {
         check_startup_loss(tc, b, rs);
         if (b->state == BBR_STARTUP && b->full_bw_reached) {
                 b->state = BBR_DRAIN;
                 b->drain_rounds = 0;
         }
-        if (b->state == BBR_DRAIN && (pipe_bytes(tc) <= bbr_with_budget(tc, b, bbr_bdp(tc, b, bbr_bw(b), 100)) ||
-                                      b->drain_rounds > DRAIN_ROUNDS))
+        if (b->state == BBR_DRAIN &&
+            (pipe_bytes(tc) <= bbr_with_budget(tc, b, bbr_bdp(tc, b, bbr_bw(b), 100)) ||
+             b->drain_rounds > DRAIN_ROUNDS))
                 start_down(tc, b, now);
 }
 
@@ -291,7 +304,7 @@ static void check_probe_rtt_done(struct tcp_conn *tc, struct bbr *b, nstime now)
 
 static void handle_probe_rtt(struct tcp_conn *tc, struct bbr *b, nstime now)
 {
-        rate_app_limited(tc);   /* low rates are our own doing */
+        rate_app_limited(tc); /* low rates are our own doing */
         if (b->probe_rtt_done == 0 && pipe_bytes(tc) <= probe_rtt_cwnd(tc, b)) {
                 b->probe_rtt_done = now + PROBE_RTT_DURATION;
                 b->probe_rtt_round_done = false;
@@ -303,7 +316,8 @@ static void handle_probe_rtt(struct tcp_conn *tc, struct bbr *b, nstime now)
         }
 }
 
-static void check_probe_rtt(struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs, nstime now)
+static void check_probe_rtt(struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs,
+                            nstime now)
 {
         if (b->state != BBR_PROBE_RTT && b->probe_rtt_expired && !b->idle_restart) {
                 save_cwnd(tc, b);
@@ -345,7 +359,8 @@ static uint32_t bound_for_model(const struct tcp_conn *tc, const struct bbr *b)
 
 static void set_cwnd(struct tcp_conn *tc, struct bbr *b, uint32_t newly_acked)
 {
-        uint32_t most = bbr_bdp(tc, b, bbr_bw(b), gains[b->state].cwnd) + MAX(b->extra_acked[0], b->extra_acked[1]);
+        uint32_t most = bbr_bdp(tc, b, bbr_bw(b), gains[b->state].cwnd) +
+                        MAX(b->extra_acked[0], b->extra_acked[1]);
         uint32_t cwnd = tc->cwnd;
 
         most = bbr_with_budget(tc, b, most);
@@ -370,8 +385,9 @@ static void init(struct tcp_conn *tc, nstime now)
         bbr_model_init(tc, b, now);
         b->prior_cwnd = tc->cwnd;
         /* InitPacingRate(), §5.6.2 */
-        b->pace = (uint64_t)cc_initial_window(tc) * NS_PER_S / (uint64_t)(tc->srtt != 0 ? tc->srtt : NS_PER_MS) *
-                  gains[BBR_STARTUP].pacing / 100;
+        b->pace = (uint64_t)cc_initial_window(tc) * NS_PER_S /
+                  (uint64_t)(tc->srtt != 0 ? tc->srtt : NS_PER_MS) * gains[BBR_STARTUP].pacing /
+                  100;
         pace_set(tc, b->pace, 2 * tc->snd_mss);
 }
 
@@ -381,7 +397,8 @@ static void on_ack(struct tcp_conn *tc, uint32_t acked, nstime rtt, nstime now)
         tc->cwnd += acked;
 }
 
-/* Recovery begins. The window is the model's business (§5.6.4.4); after a timeout recovery has set it to a segment. */
+/* Recovery begins. The window is the model's business (§5.6.4.4); after a timeout recovery has set
+ * it to a segment. */
 static uint32_t on_loss(struct tcp_conn *tc, bool timeout, nstime now)
 {
         if (tc->flags & TCF_RATES) {
@@ -482,5 +499,13 @@ static void report(const struct tcp_conn *tc, struct tcp_report *r)
         r->model.app_limited = b->rate.bubble;
 }
 
-const struct tcp_cc tcp_bbr = {.name = "bbr", .init = init, .on_ack = on_ack, .on_loss = on_loss, .undo = undo, .model = model,
-                               .lost = bbr_lost, .marked = marked, .restart = restart, .report = report};
+const struct tcp_cc tcp_bbr = {.name = "bbr",
+                               .init = init,
+                               .on_ack = on_ack,
+                               .on_loss = on_loss,
+                               .undo = undo,
+                               .model = model,
+                               .lost = bbr_lost,
+                               .marked = marked,
+                               .restart = restart,
+                               .report = report};

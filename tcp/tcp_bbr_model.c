@@ -1,11 +1,12 @@
 /* BBR's model of the path: draft-ietf-ccwg-bbr §5.5. See tcp_bbr.h. */
 #include "tcp/tcp_bbr.h"
 
-#define MIN_RTT_FILTER      (10 * NS_PER_S)     /* §2.14.1 */
-#define PROBE_RTT_INTERVAL  (5 * NS_PER_S)      /* §2.14.2 */
-#define EXTRA_ACKED_ROUNDS  5                   /* twice that is ExtraAckedFilterLen (§2.10): two windows, as in Linux */
-#define FULL_BW_ROUNDS      3                   /* §5.3.1.2 */
-#define FULL_BW_GROWTH      125
+#define MIN_RTT_FILTER     (10 * NS_PER_S) /* §2.14.1 */
+#define PROBE_RTT_INTERVAL (5 * NS_PER_S)  /* §2.14.2 */
+/* Twice that is ExtraAckedFilterLen (§2.10): two windows, as in Linux. */
+#define EXTRA_ACKED_ROUNDS 5
+#define FULL_BW_ROUNDS     3 /* §5.3.1.2 */
+#define FULL_BW_GROWTH     125
 
 void bbr_model_init(struct tcp_conn *tc, struct bbr *b, nstime now)
 {
@@ -114,11 +115,14 @@ void bbr_check_full_bw(struct bbr *b, const struct rate_sample *rs)
 
 /* ---- aggregation: §5.5.9 ---- */
 
-void bbr_update_aggregation(const struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs, nstime now)
+void bbr_update_aggregation(const struct tcp_conn *tc, struct bbr *b, const struct rate_sample *rs,
+                            nstime now)
 {
-        uint64_t interval = (uint64_t)(now - b->extra_acked_start), expected = bbr_bw(b) * (interval / 16) / (NS_PER_S / 16);
+        uint64_t interval = (uint64_t)(now - b->extra_acked_start),
+                 expected = bbr_bw(b) * (interval / 16) / (NS_PER_S / 16);
 
-        if (b->round_start && ++b->extra_acked_rounds >= (b->full_bw_reached ? EXTRA_ACKED_ROUNDS : 1)) {
+        if (b->round_start &&
+            ++b->extra_acked_rounds >= (b->full_bw_reached ? EXTRA_ACKED_ROUNDS : 1)) {
                 b->extra_acked[1] = b->extra_acked[0];
                 b->extra_acked[0] = b->extra_acked_rounds = 0;
         }
@@ -129,7 +133,9 @@ void bbr_update_aggregation(const struct tcp_conn *tc, struct bbr *b, const stru
         }
         b->extra_acked_delivered += rs->newly_acked;
         if (b->extra_acked_delivered > expected)
-                b->extra_acked[0] = MAX(b->extra_acked[0], MIN(b->extra_acked_delivered - (uint32_t)expected, tc->cwnd));
+                b->extra_acked[0] =
+                        MAX(b->extra_acked[0],
+                            MIN(b->extra_acked_delivered - (uint32_t)expected, tc->cwnd));
 }
 
 /* ---- the round trip: §5.3.4.3 ---- */
@@ -162,16 +168,19 @@ void bbr_reset_short_term(struct bbr *b)
         b->inflight_shortterm = BBR_NO_BOUND;
 }
 
-/* IsInflightTooHigh(). The rate is of what was in flight, or, where it was found out after more than a round trip, of all that
- * there is news of: one acknowledgement may be for a quarter of a round trip (tcp_delack.c). */
-bool bbr_inflight_too_high(const struct tcp_conn *tc, uint32_t lost, uint32_t in_flight, uint32_t delivered)
+/* IsInflightTooHigh(). The rate is of what was in flight, or, where it was found out after more
+ * than a round trip, of all that there is news of: one acknowledgement may be for a quarter of a
+ * round trip (tcp_delack.c). */
+bool bbr_inflight_too_high(const struct tcp_conn *tc, uint32_t lost, uint32_t in_flight,
+                           uint32_t delivered)
 {
         uint64_t of = MAX(in_flight, delivered + lost);
 
         return (uint64_t)lost * 100 > of * BBR_LOSS_THRESH || (lost != 0 && !tc->sack_ok);
 }
 
-/* NoteLoss(). The state is saved when recovery begins, since that is what may be undone: bbr_save_upon_loss(). */
+/* NoteLoss(). The state is saved when recovery begins, since that is what may be
+ * undone: bbr_save_upon_loss(). */
 void bbr_note_loss(const struct tcp_conn *tc, struct bbr *b)
 {
         if (!b->loss_in_round)
@@ -188,7 +197,8 @@ static uint32_t inflight_at_loss(uint32_t size, uint32_t in_flight, uint32_t los
         return (uint32_t)MAX(before + MAX(prefix, 0), 0);
 }
 
-/* HandleLostPacket(), up to HandleInflightTooHigh(), which the next ACK makes: a timer may have found the loss. */
+/* HandleLostPacket(), up to HandleInflightTooHigh(), which the next ACK makes: a timer may have
+ * found the loss. */
 void bbr_lost(struct tcp_conn *tc, const struct tcp_txseg *s)
 {
         struct bbr *b = bbr_of(tc);
@@ -209,18 +219,21 @@ void bbr_lost(struct tcp_conn *tc, const struct tcp_txseg *s)
         b->too_high_at = inflight_at_loss(txseg_space(s), s->tx_in_flight, lost);
 }
 
-/* AdaptLowerBoundsFromCongestion(): once a round. A hundredth of what is delivered less is the margin that pacing keeps; the path
- * has not taken it. */
+/* AdaptLowerBoundsFromCongestion(): once a round. A hundredth of what is delivered less is the
+ * margin that pacing keeps; the path has not taken it. */
 static void adapt_lower_bounds(const struct tcp_conn *tc, struct bbr *b)
 {
-        if (b->state == BBR_STARTUP || b->state == BBR_REFILL || b->state == BBR_UP || !b->loss_in_round)
+        if (b->state == BBR_STARTUP || b->state == BBR_REFILL || b->state == BBR_UP ||
+            !b->loss_in_round)
                 return;
         if (b->bw_shortterm == BBR_NO_BW)
                 b->bw_shortterm = bbr_max_bw(b);
         if (b->inflight_shortterm == BBR_NO_BOUND)
                 b->inflight_shortterm = tc->cwnd;
-        b->bw_shortterm = MAX(b->bw_latest * 100 / (100 - BBR_PACING_MARGIN), b->bw_shortterm * BBR_BETA / 100);
-        b->inflight_shortterm = MAX(b->inflight_latest, (uint32_t)((uint64_t)b->inflight_shortterm * BBR_BETA / 100));
+        b->bw_shortterm = MAX(b->bw_latest * 100 / (100 - BBR_PACING_MARGIN),
+                              b->bw_shortterm * BBR_BETA / 100);
+        b->inflight_shortterm = MAX(b->inflight_latest,
+                                    (uint32_t)((uint64_t)b->inflight_shortterm * BBR_BETA / 100));
 }
 
 /* UpdateLatestDeliverySignals(), UpdateCongestionSignals() */

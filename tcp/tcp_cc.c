@@ -4,8 +4,8 @@
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_send.h"
 
-#define IW_SEGMENTS 10u         /* RFC 6928 §2: ten segments, */
-#define IW_BYTES    14600u      /* and of long ones no more than this, but two */
+#define IW_SEGMENTS 10u    /* RFC 6928 §2: ten segments, */
+#define IW_BYTES    14600u /* and of long ones no more than this, but two */
 
 static const struct tcp_cc *const table[] = {
 #define X(name, cc) [TCP_CC_##name] = &cc,
@@ -29,7 +29,8 @@ void cc_begin(struct tcp_conn *tc, nstime now)
                 conn_flag(tc, TCF_RATES);
         else
                 conn_unflag(tc, TCF_RATES);
-        if (tc->ca_state >= CA_RECOVERY && !(tc->flags & TCF_RATES)) /* it had begun with one that has no use for ssthresh */
+        if (tc->ca_state >= CA_RECOVERY &&
+            !(tc->flags & TCF_RATES)) /* it had begun with one that has no use for ssthresh */
                 tc->ssthresh = MIN(tc->ssthresh, MAX(tc->cwnd, 2 * tc->snd_mss));
         pace_set(tc, 0, 1);
         cc_of(tc)->init(tc, now);

@@ -1,32 +1,35 @@
 /*
  * Congestion control: what an algorithm may decide, and when it is asked.
  *
- * Windows are bytes. An algorithm keeps its state in tc->cc_priv and changes tc->cwnd in on_ack() alone; recovery
- * (PRR) sets cwnd between on_loss() and the end of recovery. A new algorithm is a file with one table, and a line in
- * TCP_CC_LIST. A mark (tcp_ecn.c) is asked for like a loss (RFC 3168 §6.1.2).
+ * Windows are bytes. An algorithm keeps its state in tc->cc_priv and changes tc->cwnd in on_ack()
+ * alone; recovery (PRR) sets cwnd between on_loss() and the end of recovery. A new algorithm is a
+ * file with one table, and a line in TCP_CC_LIST. A mark (tcp_ecn.c) is asked for like a loss (RFC
+ * 3168 §6.1.2).
  *
- * One with a model() of the path is asked more often, has delivery rates measured (tcp_rate.h; TCF_RATES), and sets cwnd and the
- * pacing rate at each acknowledgement, in recovery as ever: neither PRR nor the end of recovery nor idle time changes them. Over a
- * link that loses nothing there is no path to have a model of, and it is as the others.
+ * One with a model() of the path is asked more often, has delivery rates measured (tcp_rate.h;
+ * TCF_RATES), and sets cwnd and the pacing rate at each acknowledgement, in recovery as ever:
+ * neither PRR nor the end of recovery nor idle time changes them. Over a link that loses nothing
+ * there is no path to have a model of, and it is as the others.
  */
 #ifndef TCP_TCP_CC_H
 #define TCP_TCP_CC_H
 
 #include "tcp/tcp_conn.h"
 
-#define CWND_UNKNOWN 0x7fffffffu        /* ssthresh, arbitrarily high, until something was lost: RFC 5681 §3.1 */
+/* ssthresh, arbitrarily high, until something was lost: RFC 5681 §3.1. */
+#define CWND_UNKNOWN 0x7fffffffu
 
-#define TCP_CC_LIST(X)                                                                                                \
-        X(CUBIC, tcp_cubic)                                                                                           \
-        X(RENO, tcp_newreno)                                                                                          \
-        X(BBR, tcp_bbr)                                                                                               \
+#define TCP_CC_LIST(X)       \
+        X(CUBIC, tcp_cubic)  \
+        X(RENO, tcp_newreno) \
+        X(BBR, tcp_bbr)      \
         X(DCTCP, tcp_dctcp)
 
 enum {
 #define X(name, table) TCP_CC_##name,
         TCP_CC_LIST(X)
 #undef X
-        TCP_CC_COUNT
+                TCP_CC_COUNT
 };
 
 struct tcp_cc {
@@ -35,21 +38,25 @@ struct tcp_cc {
         bool wants_ecn;
         /* The connection is ESTABLISHED; cwnd and ssthresh are set. */
         void (*init)(struct tcp_conn *tc, nstime now);
-        /* `acked` bytes were newly acknowledged outside recovery, while cwnd was what limited the sender. rtt is the
-         * sample of this ACK, -1 when there is none. */
+        /* `acked` bytes were newly acknowledged outside recovery, while cwnd was what limited the
+         * sender. rtt is the sample of this ACK, -1 when there is none. */
         void (*on_ack)(struct tcp_conn *tc, uint32_t acked, nstime rtt, nstime now);
         /* Loss was found: the new ssthresh. `timeout`: by RTO. */
         uint32_t (*on_loss)(struct tcp_conn *tc, bool timeout, nstime now);
-        /* The last on_loss() was a mistake; cwnd and ssthresh are restored already. NULL: nothing else to do. */
+        /* The last on_loss() was a mistake; cwnd and ssthresh are restored already. NULL: nothing
+         * else to do. */
         void (*undo)(struct tcp_conn *tc);
-        /* Where marks are counted, else NULL. On each ACK, with ECN: `acked` bytes, possibly 0, whose ACK said ECE or not. */
+        /* Where marks are counted, else NULL. On each ACK, with ECN: `acked` bytes, possibly 0,
+         * whose ACK said ECE or not. */
         void (*told)(struct tcp_conn *tc, uint32_t acked, bool echo);
         /* The first ECE of a window of data: the new ssthresh and cwnd. NULL: on_loss(). */
         uint32_t (*on_mark)(struct tcp_conn *tc);
 
-        /* Of one with a model, else NULL. An ACK, instead of on_ack(); rtt as there, and in recovery too. */
+        /* Of one with a model, else NULL. An ACK, instead of on_ack(); rtt as there, and in
+         * recovery too. */
         void (*model)(struct tcp_conn *tc, nstime rtt, nstime now);
-        /* A segment was marked lost; the routers have marked some (instead of on_loss()). The next model() sees to it. */
+        /* A segment was marked lost; the routers have marked some (instead of on_loss()). The next
+         * model() sees to it. */
         void (*lost)(struct tcp_conn *tc, const struct tcp_txseg *s);
         void (*marked)(struct tcp_conn *tc);
         /* Nothing is in flight, and something is about to be. */
@@ -60,10 +67,11 @@ struct tcp_cc {
 
 extern const struct tcp_cc tcp_newreno, tcp_cubic, tcp_bbr, tcp_dctcp;
 const struct tcp_cc *cc_of(const struct tcp_conn *tc);
-const struct tcp_cc *cc_by(unsigned cc);        /* TCP_CC_* */
+const struct tcp_cc *cc_by(unsigned cc); /* TCP_CC_* */
 /* The connection is ESTABLISHED, or has another algorithm now, or one that begins anew. */
 void cc_begin(struct tcp_conn *tc, nstime now);
-/* RFC 5681 §3.1, RFC 6928: the initial window. Where nothing is lost, ten segments of whatever size. */
+/* RFC 5681 §3.1, RFC 6928: the initial window. Where nothing is lost, ten segments of
+ * whatever size. */
 uint32_t cc_initial_window(const struct tcp_conn *tc);
 
 #endif

@@ -29,7 +29,8 @@ static void check_send_queue(const struct tcp *t, const struct tcp_conn *tc)
         assert(tc->snd_tail == prev);
         assert((tc->snd_next != 0) == unsent);
         assert(sacked == tc->sacked && lost == tc->lost && retx == tc->retx);
-        assert(tc->snd_head == 0 || at == tc->snd_end + !!(txseg_at(t, tc->snd_tail)->ctl & TCP_FIN));
+        assert(tc->snd_head == 0 ||
+               at == tc->snd_end + !!(txseg_at(t, tc->snd_tail)->ctl & TCP_FIN));
 }
 
 /* From its first record to its last there is no gap, behind it there is one. */
@@ -39,7 +40,8 @@ static void check_run(const struct tcp *t, uint32_t first)
 
         assert(rxseg_at(t, last)->run == first);
         for (;;) {
-                uint32_t next = rxseg_at(t, i)->next, end = rxseg_at(t, i)->seq + rxseg_at(t, i)->data.len;
+                uint32_t next = rxseg_at(t, i)->next,
+                         end = rxseg_at(t, i)->seq + rxseg_at(t, i)->data.len;
                 assert(next != 0 || i == last);
                 assert(next == 0 || (rxseg_at(t, next)->seq == end) == (i != last));
                 if (i == last)
@@ -73,7 +75,8 @@ static void check_receive_queue(const struct tcp *t, const struct tcp_conn *tc)
         assert(tc->ooo_tail == prev && !(tc->slow & SLOW_OOO) == (tc->ooo_head == 0));
 }
 
-/* Whoever was refused room has been told of it as soon as there is some: no level comes without its event. */
+/* Whoever was refused room has been told of it as soon as there is some: no level comes without
+ * its event. */
 static void check_room_is_told(const struct tcp *t, const struct tcp_conn *tc)
 {
         assert(!(tc->flags & TCF_SND_FULL) || tc->shut & SHUT_SND || !sndbuf_writable(t, tc));
@@ -93,7 +96,8 @@ void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc)
         assert(!tc->opts.credit || tc->rcv_limit == 0);
         assert(tc->cwnd >= tc->snd_mss || tc->ca_state != CA_OPEN);
         assert(flight(tc) == 0 || tc->rtx_at != NSTIME_NEVER || tc->owed & (OWE_TLP | OWE_PROBE));
-        assert((tc->state == TCPS_ESTABLISHED && !(tc->fastopen & FO_OPEN)) == !(tc->slow & SLOW_STATE));
+        assert((tc->state == TCPS_ESTABLISHED && !(tc->fastopen & FO_OPEN)) ==
+               !(tc->slow & SLOW_STATE));
         assert(tc->path.probe == 0 || (tc->path.mss != 0 && tc->path.probe > tc->path.mss));
         assert(tc->path.search_hi == 0 || tc->path.search_hi >= tc->path.mss);
         check_send_queue(t, tc);

@@ -1,5 +1,5 @@
-/* Ends of a connection as the application asks for them, or as the network tells of them (RFC 9293 §3.6,
- * §3.10.4-5). */
+/* Ends of a connection as the application asks for them, or as the network tells of them (RFC 9293
+ * §3.6, §3.10.4-5). */
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
@@ -62,13 +62,15 @@ void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now)
         conn_shut(tc, SHUT_SND);
         if (tc->state == TCPS_ESTABLISHED || tc->state == TCPS_CLOSE_WAIT)
                 close_send(t, tc);
-        conn_raise(t, tc, tc->shut == SHUT_BOTH ? TCP_EV_WRITABLE | TCP_EV_CLOSED : TCP_EV_WRITABLE);
+        conn_raise(t, tc,
+                   tc->shut == SHUT_BOTH ? TCP_EV_WRITABLE | TCP_EV_CLOSED : TCP_EV_WRITABLE);
 }
 
 /* After our FIN, which did not tell of it: SEG_CLOSED. */
 static void read_no_more(struct tcp_conn *tc)
 {
-        if (tc->link.lossless && !(tc->shut & SHUT_RCV) && (tc->state == TCPS_FIN_WAIT_1 || tc->state == TCPS_FIN_WAIT_2))
+        if (tc->link.lossless && !(tc->shut & SHUT_RCV) &&
+            (tc->state == TCPS_FIN_WAIT_1 || tc->state == TCPS_FIN_WAIT_2))
                 tc->owed |= OWE_ACK;
         conn_shut(tc, SHUT_RCV);
         tc->slow |= SLOW_SHUT;
@@ -91,7 +93,8 @@ void tcp_abort(struct tcp *t, struct tcp_conn *tc, nstime now)
         conn_reset(t, tc, ECONNABORTED);
 }
 
-/* Data that nobody will read: the peer must learn that it is lost (RFC 2525 §2.17, RFC 9293 SHLD-3). */
+/* Data that nobody will read: the peer must learn that it is lost (RFC 2525 §2.17, RFC
+ * 9293 SHLD-3). */
 static bool loses_data(const struct tcp_conn *tc)
 {
         return tcp_recv_avail(tc) != 0 || tc->ooo_head != 0;
@@ -132,26 +135,29 @@ static bool quotes_syn_ack(const struct tcp_conn *tc, uint32_t seq)
         return conn_unconfirmed(tc) && seq == tc->iss && tc->acc_state == ACC_QUEUED;
 }
 
-/* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. What cannot be reached ends an opening, and is
- * advice after that. RFC 9293 §3.9.2.2 calls hosts and networks that cannot be reached a soft error at all times; RFC 5461 tells why
- * Linux and others do not while they open: a program that has another address would wait for minutes before it tries that.
+/* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. What cannot be
+ * reached ends an opening, and is advice after that. RFC 9293 §3.9.2.2 calls hosts and networks
+ * that cannot be reached a soft error at all times; RFC 5461 tells why Linux and others do not
+ * while they open: a program that has another address would wait for minutes before it tries that.
  * Time exceeded and a parameter problem are none (MUST-56). */
-void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool unreachable, uint32_t mtu,
-              nstime now)
+void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool unreachable,
+              uint32_t mtu, nstime now)
 {
         struct tcp_conn *tc = demux_find(t, tuple);
 
-        if (tc == NULL || (!quotes_syn_ack(tc, seq) && (seq_lt(seq, tc->snd_una) || seq_geq(seq, tc->snd_nxt + !flight(tc)))))
+        if (tc == NULL || (!quotes_syn_ack(tc, seq) &&
+                           (seq_lt(seq, tc->snd_una) || seq_geq(seq, tc->snd_nxt + !flight(tc)))))
                 return;
         if (mtu != 0) {
                 path_claim(t, tc, seq, mtu, now);
         } else if (err == EMSGSIZE || err == 0) {
                 return; /* too long, and nothing said that helps; or source quench (RFC 6633) */
-        } else if (unreachable && err != EPROTO && (tc->state <= TCPS_SYN_RECEIVED || quotes_syn_ack(tc, seq))) {
+        } else if (unreachable && err != EPROTO &&
+                   (tc->state <= TCPS_SYN_RECEIVED || quotes_syn_ack(tc, seq))) {
                 conn_done(t, tc, err);
                 return;
         } else {
-                tc->err_soft = (int16_t)err;    /* until the peer answers */
+                tc->err_soft = (int16_t)err; /* until the peer answers */
                 recovery_set_slow(tc);
         }
         touch(t, tc);

@@ -1,4 +1,5 @@
-/* A connection's record: made, changed in state, ended, freed. And the block that all of them share. */
+/* A connection's record: made, changed in state, ended, freed. And the block that all of
+ * them share. */
 #include <errno.h>
 
 #include "base/trace.h"
@@ -12,7 +13,8 @@
 #define SND_LIMIT_LOSSLESS (2u << 20)
 #define RCV_LIMIT_FIRST    (256u << 10)
 #define RCV_LIMIT_LOSSLESS (2u << 20)
-#define TIME_WAIT_FOR      (60 * NS_PER_S) /* 2 MSL with MSL 30 s, as Linux; RFC 9293 §3.4.2 says 2 minutes */
+/* 2 MSL with MSL 30 s, as Linux; RFC 9293 §3.4.2 says 2 minutes. */
+#define TIME_WAIT_FOR (60 * NS_PER_S)
 
 static uint32_t power_of_two(uint32_t n)
 {
@@ -43,7 +45,8 @@ static struct layout layout_of(const struct tcp_limits *l)
         at.scratch = align_line(at.listen_hash + sizeof(uint32_t) * power_of_two(l->listeners));
         at.conns = align_line(at.scratch + sizeof(uint64_t) * (most / 64 + 1));
         at.listeners = align_line(at.conns + pool_bytes(sizeof(struct tcp_conn), l->conns + 1));
-        at.txsegs = align_line(at.listeners + pool_bytes(sizeof(struct tcp_listener), l->listeners + 1));
+        at.txsegs = align_line(at.listeners +
+                               pool_bytes(sizeof(struct tcp_listener), l->listeners + 1));
         at.rxsegs = align_line(at.txsegs + pool_bytes(sizeof(struct tcp_txseg), l->txsegs + 1));
         at.end = align_line(at.rxsegs + pool_bytes(sizeof(struct tcp_rxseg), l->rxsegs + 1));
         return at;
@@ -69,7 +72,8 @@ void tcp_shared_init(struct tcp_shared *sh, const struct tcp_limits *l, const ui
         sh->listen_hash_mask = power_of_two(l->listeners) - 1;
         sh->scratch_off = at.scratch;
         pool_init(&sh->conns, base + at.conns, sizeof(struct tcp_conn), l->conns + 1);
-        pool_init(&sh->listeners, base + at.listeners, sizeof(struct tcp_listener), l->listeners + 1);
+        pool_init(&sh->listeners, base + at.listeners, sizeof(struct tcp_listener),
+                  l->listeners + 1);
         pool_init(&sh->txsegs, base + at.txsegs, sizeof(struct tcp_txseg), l->txsegs + 1);
         pool_init(&sh->rxsegs, base + at.rxsegs, sizeof(struct tcp_rxseg), l->rxsegs + 1);
 }
@@ -79,12 +83,14 @@ bool tcp_shared_is(const struct tcp_shared *sh, const struct tcp_limits *l)
         struct layout at = layout_of(l);
         const char *base = (const char *)sh;
 
-        return sh->conn_hash_off == at.conn_hash && sh->conn_hash_max == power_of_two(l->conns) && sh->conn_hash_n != 0 &&
-               sh->conn_hash_n <= sh->conn_hash_max &&
-               sh->listen_hash_off == at.listen_hash && sh->listen_hash_mask == power_of_two(l->listeners) - 1 &&
+        return sh->conn_hash_off == at.conn_hash && sh->conn_hash_max == power_of_two(l->conns) &&
+               sh->conn_hash_n != 0 && sh->conn_hash_n <= sh->conn_hash_max &&
+               sh->listen_hash_off == at.listen_hash &&
+               sh->listen_hash_mask == power_of_two(l->listeners) - 1 &&
                sh->scratch_off == at.scratch &&
                pool_is(&sh->conns, base + at.conns, sizeof(struct tcp_conn), l->conns + 1) &&
-               pool_is(&sh->listeners, base + at.listeners, sizeof(struct tcp_listener), l->listeners + 1) &&
+               pool_is(&sh->listeners, base + at.listeners, sizeof(struct tcp_listener),
+                       l->listeners + 1) &&
                pool_is(&sh->txsegs, base + at.txsegs, sizeof(struct tcp_txseg), l->txsegs + 1) &&
                pool_is(&sh->rxsegs, base + at.rxsegs, sizeof(struct tcp_rxseg), l->rxsegs + 1);
 }
@@ -106,7 +112,9 @@ const char *tcp_state_name(enum tcp_state s)
 
 uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link)
 {
-        uint32_t limit = o->rcvbuf ? o->rcvbuf : link->lossless ? RCV_LIMIT_LOSSLESS : RCV_LIMIT_FIRST;
+        uint32_t limit = o->rcvbuf        ? o->rcvbuf
+                         : link->lossless ? RCV_LIMIT_LOSSLESS
+                                          : RCV_LIMIT_FIRST;
 
         return o->window_clamp != 0 ? MIN(limit, o->window_clamp) : limit;
 }
@@ -117,7 +125,7 @@ static void size_buffers(struct tcp_conn *tc)
 
         WRITE_ONCE(tc->snd_limit, o->sndbuf           ? MAX(o->sndbuf, SND_LIMIT_LEAST)
                                   : tc->link.lossless ? SND_LIMIT_LOSSLESS
-                                  : SND_LIMIT_FIRST);
+                                                      : SND_LIMIT_FIRST);
         WRITE_ONCE(tc->rcv_limit, o->credit ? 0 : conn_rcv_limit(o, &tc->link));
 }
 
@@ -184,8 +192,8 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         return tc;
 }
 
-/* RFC 9293 §3.7.1: effective send MSS = min(what the peer takes, what link and path carry) - options of every
- * segment, IP's too. */
+/* RFC 9293 §3.7.1: effective send MSS = min(what the peer takes, what link and path carry) -
+ * options of every segment, IP's too. */
 void conn_size_mss(struct tcp_conn *tc)
 {
         uint32_t mss = tc->link.mss;
@@ -292,11 +300,14 @@ void conn_done(struct tcp *t, struct tcp_conn *tc, int err)
                 end(t, tc, err, 0);
 }
 
-/* Somebody may still ask for it: a socket, a writer who copies, or the listener whose queue it stands in. */
+/* Somebody may still ask for it: a socket, a writer who copies, or the listener whose queue it
+ * stands in. */
 static bool wanted(const struct tcp_conn *tc)
 {
-        return tc->sock != 0 || tc->flags & TCF_RSV || tc->acc_state == ACC_QUEUED || tc->acc_state == ACC_HALF_OPEN ||
-               ((tc->acc_state == ACC_TAKEN || tc->flags & TCF_ACTIVE) && !(tc->flags & TCF_CLOSED_BY_APP));
+        return tc->sock != 0 || tc->flags & TCF_RSV || tc->acc_state == ACC_QUEUED ||
+               tc->acc_state == ACC_HALF_OPEN ||
+               ((tc->acc_state == ACC_TAKEN || tc->flags & TCF_ACTIVE) &&
+                !(tc->flags & TCF_CLOSED_BY_APP));
 }
 
 bool conn_reap(struct tcp *t, struct tcp_conn *tc)
@@ -325,7 +336,8 @@ void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         if (tc->state != TCPS_TIME_WAIT) {
                 if (t->sh->tw_count >= t->sh->limits.time_wait_max && t->sh->tw_head != 0)
-                        conn_end_time_wait(t, conn_at(t, t->sh->tw_head), COUNT_TCP_TIME_WAIT_RECYCLED);
+                        conn_end_time_wait(t, conn_at(t, t->sh->tw_head),
+                                           COUNT_TCP_TIME_WAIT_RECYCLED);
                 tcp_set_state(t, tc, TCPS_TIME_WAIT);
                 sndbuf_purge(t, tc);
                 tc->rtx_at = tc->cork_at = NSTIME_NEVER;

@@ -1,29 +1,31 @@
 /*
- * SYN cookies (RFC 4987 §3.6): when a listener has all the half-open connections it may have, the answer to a SYN is one
- * that needs no record. What must be known when it is acknowledged stands in the numbers that the peer sends back:
+ * SYN cookies (RFC 4987 §3.6): when a listener has all the half-open connections it may have, the
+ * answer to a SYN is one that needs no record. What must be known when it is acknowledged stands in
+ * the numbers that the peer sends back:
  *
  *   ISN    = F(tuple) + the peer's ISN + (minute << 24) + (G(tuple, minute) + MSS index) mod 2^24
  *   TSval  = our clock, its last 6 bits replaced:   | ECN | sack | window scale (15: none) |
  *            when the SYN had timestamps              bit 5  bit 4   bits 3 .. 0
  *
- * F and G are keyed with the stack's secret. The layout is Linux's, and so is what is lost by it: without timestamps there is
- * neither window scale nor SACK nor ECN, of the MSS only the next smaller one in a table is kept, and the answer is sent once.
+ * F and G are keyed with the stack's secret. The layout is Linux's, and so is what is lost by it:
+ * without timestamps there is neither window scale nor SACK nor ECN, of the MSS only the next
+ * smaller one in a table is kept, and the answer is sent once.
  */
 #include "base/siphash.h"
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_ecn.h"
 #include "tcp/tcp_life.h"
 
-#define PERIOD     (60 * NS_PER_S)
-#define PERIODS    2u           /* that a cookie is good for: the one it was made in, and the next */
-#define DATA_BITS  24
-#define DATA_MASK  ((1u << DATA_BITS) - 1)
-#define TS_BITS    63u          /* of the timestamp: options */
-#define TS_SACK    16u
-#define TS_ECN     32u
-#define TS_SCALE   15u
+#define PERIOD    (60 * NS_PER_S)
+#define PERIODS   2u /* that a cookie is good for: the one it was made in, and the next */
+#define DATA_BITS 24
+#define DATA_MASK ((1u << DATA_BITS) - 1)
+#define TS_BITS   63u /* of the timestamp: options */
+#define TS_SACK   16u
+#define TS_ECN    32u
+#define TS_SCALE  15u
 
-enum { FOR_COOKIE = 2, FOR_COOKIE_DATA };       /* see tcp_iss.c */
+enum { FOR_COOKIE = 2, FOR_COOKIE_DATA }; /* see tcp_iss.c */
 
 static const uint16_t mss_table[] = {536, 1300, 1440, 1460, 8960};
 
@@ -67,15 +69,16 @@ static uint32_t timestamp(const struct tcp_seg *syn, const struct tcp_opts *o, b
         return ts > clock_of(now) ? ts - TS_BITS - 1 : ts;
 }
 
-/* Whose port it is, alone or with others: who sent the cookie may be gone when it comes back, and whose it then is another. Looked
- * at each time, written once a second. */
+/* Whose port it is, alone or with others: who sent the cookie may be gone when it comes back, and
+ * whose it then is another. Looked at each time, written once a second. */
 static void remember(struct tcp *t, struct tcp_listener *l, nstime now)
 {
         nstime until = now + PERIODS * PERIOD;
 
         if (l->cookies_until >= until)
                 return;
-        for (struct tcp_listener *s = demux_listener_at(t, l->port); s != NULL; s = demux_listener_next(t, s))
+        for (struct tcp_listener *s = demux_listener_at(t, l->port); s != NULL;
+             s = demux_listener_next(t, s))
                 if (ip_addr_eq(s->addr, l->addr))
                         s->cookies_until = until + NS_PER_S;
 }
@@ -85,8 +88,8 @@ uint8_t cookie_wscale(void)
         return open_wscale(&(struct tcp_opts){.rcvbuf = 0});
 }
 
-void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                   const struct tcp_seg *syn, nstime now)
+void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                   const struct tcp_link *link, const struct tcp_seg *syn, nstime now)
 {
         const struct tcp_opts *o = &l->opts;
         uint32_t minute = minute_of(now);
@@ -97,7 +100,8 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
                 .flags = TCP_SYN | TCP_ACK,
                 .seq = whole_part(t, tuple) + syn->seq + (minute << DATA_BITS) + data,
                 .ack = syn->seq + 1,
-                .wnd = (uint16_t)MIN(o->credit ? o->window_first : conn_rcv_limit(o, link), UINT16_MAX),
+                .wnd = (uint16_t)MIN(o->credit ? o->window_first : conn_rcv_limit(o, link),
+                                     UINT16_MAX),
                 .mss = o->maxseg ? MIN(o->maxseg, link->mss) : link->mss,
                 .wscale = TCP_NO_WSCALE,
         };
@@ -116,19 +120,25 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
         t->reply(t->arg, tuple, &out);
 }
 
-bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
-                 struct tcp_seg *syn, nstime now)
+bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple,
+                 const struct tcp_seg *seg, struct tcp_seg *syn, nstime now)
 {
         uint32_t isn = seg->seq - 1, rest = seg->ack - 1 - isn - whole_part(t, tuple);
-        uint32_t age = (minute_of(now) - (rest >> DATA_BITS)) & (UINT32_MAX >> DATA_BITS), data, says;
+        uint32_t age = (minute_of(now) - (rest >> DATA_BITS)) & (UINT32_MAX >> DATA_BITS), data,
+                 says;
 
         if (now > l->cookies_until || age >= PERIODS)
                 return false;
         data = (rest - data_part(t, tuple, minute_of(now) - age)) & DATA_MASK;
         if (data >= ARRAY_LEN(mss_table))
                 return false;
-        *syn = (struct tcp_seg){.sport = seg->sport, .dport = seg->dport, .flags = TCP_SYN, .seq = isn, .wnd = seg->wnd,
-                                .mss = mss_table[data], .wscale = TCP_NO_WSCALE};
+        *syn = (struct tcp_seg){.sport = seg->sport,
+                                .dport = seg->dport,
+                                .flags = TCP_SYN,
+                                .seq = isn,
+                                .wnd = seg->wnd,
+                                .mss = mss_table[data],
+                                .wscale = TCP_NO_WSCALE};
         if (seg->has_ts && !l->opts.no_timestamps) {
                 says = seg->tsecr - ts_offset_new(t, tuple);
                 syn->has_ts = true;

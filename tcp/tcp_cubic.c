@@ -11,22 +11,29 @@
 struct cubic {
         uint32_t w_max;      /* bytes, window before the last reduction (§4.1.2) */
         uint32_t cwnd_prior; /* that window itself, where w_max gives way (§4.3, §4.7) */
-        nstime epoch;        /* when congestion avoidance began, 0: not yet; idle time moves it on */
-        nstime last;         /* when the window was last allowed to grow in it */
+        nstime epoch; /* when congestion avoidance began, 0: not yet; idle time moves it on */
+        nstime last;  /* when the window was last allowed to grow in it */
         uint32_t k_ms;
         uint32_t acked; /* bytes counted towards the next increase */
         uint32_t w_est; /* Reno's window (§4.3) */
         uint32_t est_acked;
         uint32_t hs_round_end;          /* HyStart++ (RFC 9406): snd_nxt that ends the round */
         uint32_t hs_last_us, hs_now_us; /* minimal RTT of the last round and of this one */
-        uint16_t hs_samples, hs_css;    /* samples this round; rounds left of conservative slow start */
+        /* Samples this round; rounds left of conservative slow start. */
+        uint16_t hs_samples, hs_css;
         uint32_t prior_w_max, prior_cwnd_prior; /* before the last loss (§4.9) */
         nstime prior_epoch;
         uint32_t prior_k_ms, prior_w_est;
 };
 static_assert(sizeof(struct cubic) <= sizeof((struct tcp_conn *)0)->cc_priv, "fits");
 
-enum { HS_MIN_SAMPLES = 8, HS_CSS_ROUNDS = 5, HS_CSS_DIVISOR = 4, HS_MIN_US = 4000, HS_MAX_US = 16000 };
+enum {
+        HS_MIN_SAMPLES = 8,
+        HS_CSS_ROUNDS = 5,
+        HS_CSS_DIVISOR = 4,
+        HS_MIN_US = 4000,
+        HS_MAX_US = 16000
+};
 
 static struct cubic *state(struct tcp_conn *tc)
 {
@@ -76,8 +83,9 @@ static uint32_t window_at(const struct tcp_conn *tc, const struct cubic *c, int6
         return off < 0 ? 0 : off > INT32_MAX ? INT32_MAX : (uint32_t)off;
 }
 
-/* §4.3: what Reno with the same loss rate would have; alpha = 3 (1 - beta) / (1 + beta) = 9/17 segments a
- * window, with each ACK its part of it; what is less than a few bytes waits for the next. */
+/* §4.3: what Reno with the same loss rate would have; alpha = 3 (1 - beta) / (1 + beta) =
+ * 9/17 segments a window, with each ACK its part of it; what is less than a few bytes waits
+ * for the next. */
 static void grow_estimate(struct tcp_conn *tc, struct cubic *c, uint32_t acked)
 {
         uint64_t alpha = c->w_est >= c->cwnd_prior ? tc->snd_mss : tc->snd_mss * 9 / 17, more;
@@ -90,8 +98,9 @@ static void grow_estimate(struct tcp_conn *tc, struct cubic *c, uint32_t acked)
         c->w_est += (uint32_t)more;
 }
 
-/* §4.2: the time in which the application or the peer's window was the limit does not count, nor does slow start
- * after it. Where the congestion window is the limit every round trip has an ACK that lets it grow. */
+/* §4.2: the time in which the application or the peer's window was the limit does not count, nor
+ * does slow start after it. Where the congestion window is the limit every round trip has an ACK
+ * that lets it grow. */
 static void skip_idle(const struct tcp_conn *tc, struct cubic *c, nstime now)
 {
         nstime gap = now - c->last;
@@ -110,7 +119,8 @@ static void avoid_congestion(struct tcp_conn *tc, struct cubic *c, uint32_t acke
         skip_idle(tc, c, now);
         grow_estimate(tc, c, acked);
         target = window_at(tc, c, (now - c->epoch + tc->srtt) / NS_PER_MS);
-        if (target < c->w_est) { /* §4.3: the Reno-friendly region; after a pause not in one burst */
+        if (target <
+            c->w_est) { /* §4.3: the Reno-friendly region; after a pause not in one burst */
                 tc->cwnd = MAX(tc->cwnd, MIN(c->w_est, tc->cwnd + acked));
                 return;
         }
@@ -156,7 +166,9 @@ static void on_ack(struct tcp_conn *tc, uint32_t acked, nstime rtt, nstime now)
         struct cubic *c = state(tc);
 
         if (tc->cwnd < tc->ssthresh)
-                tc->cwnd += tc->link.lossless || tc->ssthresh != CWND_UNKNOWN ? acked : slow_start_share(tc, c, acked, rtt);
+                tc->cwnd += tc->link.lossless || tc->ssthresh != CWND_UNKNOWN
+                                    ? acked
+                                    : slow_start_share(tc, c, acked, rtt);
         else
                 avoid_congestion(tc, c, acked, now);
 }
@@ -193,4 +205,5 @@ static void undo(struct tcp_conn *tc)
         c->w_est = c->prior_w_est;
 }
 
-const struct tcp_cc tcp_cubic = {.name = "cubic", .init = init, .on_ack = on_ack, .on_loss = on_loss, .undo = undo};
+const struct tcp_cc tcp_cubic = {
+        .name = "cubic", .init = init, .on_ack = on_ack, .on_loss = on_loss, .undo = undo};

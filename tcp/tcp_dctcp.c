@@ -1,19 +1,20 @@
 /*
- * DCTCP (RFC 8257), for networks whose routers mark from a shallow queue on: the window shrinks by as much as was marked, and not by half
- * for one mark.
+ * DCTCP (RFC 8257), for networks whose routers mark from a shallow queue on: the window shrinks by
+ * as much as was marked, and not by half for one mark.
  *
  *   receiver  its ACKs say ECE for exactly the bytes that were marked: ecn_input(), §3.2
  *   sender    alpha = (1 - g) * alpha + g * M, once a window of data: told(), §3.3;
  *             M: the share that was marked
  *             cwnd = cwnd * (1 - alpha / 2), once a window that has marks: on_mark(), by ecn_ack()
  *
- * Both ends must have it chosen. In all else, growth and losses included (§3.4, §3.5), it is NewReno. Its SYNs ask for ECN, and all that it
- * sends is ECT, as Linux has it: a router that marks drops what it cannot mark. It is not for the Internet (§5).
+ * Both ends must have it chosen. In all else, growth and losses included (§3.4, §3.5), it is
+ * NewReno. Its SYNs ask for ECN, and all that it sends is ECT, as Linux has it: a router that marks
+ * drops what it cannot mark. It is not for the Internet (§5).
  */
 #include "tcp/tcp_cc.h"
 
-#define ONE     1024u           /* alpha, when all was marked */
-#define G_SHIFT 4               /* g = 1/16: §4.2 */
+#define ONE     1024u /* alpha, when all was marked */
+#define G_SHIFT 4     /* g = 1/16: §4.2 */
 
 struct dctcp {
         uint64_t newreno;       /* tcp_newreno's own: it comes first */
@@ -72,5 +73,10 @@ static uint32_t on_loss(struct tcp_conn *tc, bool timeout, nstime now)
         return tcp_newreno.on_loss(tc, timeout, now);
 }
 
-const struct tcp_cc tcp_dctcp = {.name = "dctcp", .wants_ecn = true, .init = init, .on_ack = on_ack, .on_loss = on_loss, .told = told,
+const struct tcp_cc tcp_dctcp = {.name = "dctcp",
+                                 .wants_ecn = true,
+                                 .init = init,
+                                 .on_ack = on_ack,
+                                 .on_loss = on_loss,
+                                 .told = told,
                                  .on_mark = on_mark};

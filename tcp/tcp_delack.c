@@ -1,6 +1,6 @@
 /*
- * When data that came in order is acknowledged: RFC 9293 §3.8.6.3, RFC 5681 §4.2. What is out of order, repeated,
- * fills a gap is acknowledged at once, by whoever finds it (tcp_input.c).
+ * When data that came in order is acknowledged: RFC 9293 §3.8.6.3, RFC 5681 §4.2. What is out of
+ * order, repeated, fills a gap is acknowledged at once, by whoever finds it (tcp_input.c).
  *
  *   the first segments of a connection    when the stack is about to wait, or after AT_ONCE:
  *                                         Linux's quick ACKs, but an answer that the application
@@ -17,36 +17,42 @@
  *   where the application says so         so many bytes at once, fewer after DELACK: opts.ack_every
  *   a segment beyond a gap                at once, three times; then with others: delack_owe_gap()
  *
- * A sender that fills the path sends a train: full-sized segments with no pause as long as a round trip. They come
- * off the queue a few at a time, the fewer the faster we look, and an acknowledgement for each few of them is a
- * packet that everything on the way back has to carry. Of a train TRAIN_MOST bytes or a quarter of the window are
- * acknowledged together, and at the latest a quarter of a round trip, or TRAIN_HOLD, after the first of them; what is
- * pushed is not waited with. A kernel whose driver merges segments (GRO, up to 64 KB) before TCP counts them does
- * the same; here nobody merges, so it is done by time.
+ * A sender that fills the path sends a train: full-sized segments with no pause as long as a round
+ * trip. They come off the queue a few at a time, the fewer the faster we look, and an
+ * acknowledgement for each few of them is a packet that everything on the way back has to carry. Of
+ * a train TRAIN_MOST bytes or a quarter of the window are acknowledged together, and at the latest
+ * a quarter of a round trip, or TRAIN_HOLD, after the first of them; what is pushed is not waited
+ * with. A kernel whose driver merges segments (GRO, up to 64 KB) before TCP counts them does the
+ * same; here nobody merges, so it is done by time.
  *
- * RFC 9293 SHLD-19 asks for an ACK at least every second full-sized segment. Against stretched ones stand bursts and
- * a slower start of the sender (RFC 2525 §2.13, RFC 5681 §4.2). So the rule is kept at the start, and after a gap, an
- * idle time or a pause until TRAIN_BEGINS segments have come without one: by then the sender is not waiting for us.
- * Four acknowledgements a round trip are left to clock it (as in TACK, SIGCOMM 2020). Where no round trip was
- * measured there are no trains.
+ * RFC 9293 SHLD-19 asks for an ACK at least every second full-sized segment. Against stretched ones
+ * stand bursts and a slower start of the sender (RFC 2525 §2.13, RFC 5681 §4.2). So the rule is
+ * kept at the start, and after a gap, an idle time or a pause until TRAIN_BEGINS segments have come
+ * without one: by then the sender is not waiting for us. Four acknowledgements a round trip are
+ * left to clock it (as in TACK, SIGCOMM 2020). Where no round trip was measured there are no
+ * trains.
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_recv.h"
 
-#define DELACK       (40 * NS_PER_MS)   /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
-#define AT_ONCE      NS_PER_MS          /* for an application that is at work; a segment of its own costs as much as one of data */
-#define READER       (2 * NS_PER_MS)    /* for a reader of what fills the window */
-#define TRAIN_BEGINS 128u               /* full-sized segments without a pause */
-#define TRAIN_MOST   65536u             /* bytes; as much as GRO merges */
-#define TRAIN_RTT    (40 * NS_PER_US)   /* a quarter of less is no time that a timer could measure */
-#define TRAIN_HOLD   (2 * NS_PER_MS)    /* longest: TRAIN_MOST at a quarter of a gigabit per second */
+#define DELACK (40 * NS_PER_MS) /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
+/* For an application that is at work; a segment of its own costs as much as one of data. */
+#define AT_ONCE      NS_PER_MS
+#define READER       (2 * NS_PER_MS) /* for a reader of what fills the window */
+#define TRAIN_BEGINS 128u            /* full-sized segments without a pause */
+#define TRAIN_MOST   65536u          /* bytes; as much as GRO merges */
+/* A quarter of less is no time that a timer could measure. */
+#define TRAIN_RTT (40 * NS_PER_US)
+/* longest: TRAIN_MOST at a quarter of a gigabit per second. */
+#define TRAIN_HOLD (2 * NS_PER_MS)
 
-#define GAP_AT_ONCE  3                  /* duplicate ACKs: what fast retransmit counts (RFC 5681 §3.2) */
-#define GAP_TOGETHER 44                 /* segments, and NS_PER_MS: Linux's tcp_comp_sack_nr and _delay_ns */
-#define GAP_LEAST    (20 * NS_PER_US)   /* less is no time that a timer could measure */
+#define GAP_AT_ONCE  3  /* duplicate ACKs: what fast retransmit counts (RFC 5681 §3.2) */
+#define GAP_TOGETHER 44 /* segments, and NS_PER_MS: Linux's tcp_comp_sack_nr and _delay_ns */
+#define GAP_LEAST    (20 * NS_PER_US) /* less is no time that a timer could measure */
 
-/* At least how long the way to the sender and back is now, queues included: the segment echoes the newest of our
- * timestamps that its sender had seen, and a clock of milliseconds may be one ahead. 0: nobody knows. */
+/* At least how long the way to the sender and back is now, queues included: the segment echoes the
+ * newest of our timestamps that its sender had seen, and a clock of milliseconds may be one ahead.
+ * 0: nobody knows. */
 static nstime round_trip(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         nstime least = tc->min_rtt != NSTIME_NEVER ? tc->min_rtt : 0;
@@ -70,19 +76,21 @@ static bool in_train(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 }
 
 /* The ACK for `owed` bytes waits for more of the train. */
-static bool waits_for_more(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t owed, nstime now)
+static bool waits_for_more(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t owed,
+                           nstime now)
 {
-        if (!in_train(tc, seg, now) || seg->flags & TCP_PSH || tc->opts.quickack || tc->train_rtt < rxseg_time(TRAIN_RTT) ||
+        if (!in_train(tc, seg, now) || seg->flags & TCP_PSH || tc->opts.quickack ||
+            tc->train_rtt < rxseg_time(TRAIN_RTT) ||
             owed >= MIN(TRAIN_MOST, (tc->rcv_adv - tc->last_ack_sent) / 4))
                 return false;
-        conn_flag(tc, TCF_TRAIN);       /* a quarter of 1,024 ns is 1 << 8 */
+        conn_flag(tc, TCF_TRAIN); /* a quarter of 1,024 ns is 1 << 8 */
         tc->delack_at = MIN(tc->delack_at, now + MIN((nstime)tc->train_rtt << 8, TRAIN_HOLD));
         return true;
 }
 
-/* Of the window less than a segment is left, and there is something to read: the sender waits for the reader, who moves the
- * window, and with it comes the ACK. As Linux's __tcp_ack_snd_check(), which asks whether the right edge would move. A window
- * that is closed is said at once. */
+/* Of the window less than a segment is left, and there is something to read: the sender waits for
+ * the reader, who moves the window, and with it comes the ACK. As Linux's __tcp_ack_snd_check(),
+ * which asks whether the right edge would move. A window that is closed is said at once. */
 static bool waits_for_reader(const struct tcp_conn *tc)
 {
         uint32_t left = tc->rcv_adv - tc->rcv_nxt;
@@ -92,7 +100,8 @@ static bool waits_for_reader(const struct tcp_conn *tc)
 
 static nstime delay(const struct tcp_conn *tc)
 {
-        nstime ours = waits_for_reader(tc) ? READER : DELACK, most = tc->opts.ack_delay_us * NS_PER_US;
+        nstime ours = waits_for_reader(tc) ? READER : DELACK,
+               most = tc->opts.ack_delay_us * NS_PER_US;
 
         return unlikely(most != 0) ? MIN(ours, most) : ours;
 }
@@ -100,7 +109,8 @@ static nstime delay(const struct tcp_conn *tc)
 /* As the application says (opts.ack_every), but half a window is not kept back. */
 static void owe_by_bytes(struct tcp_conn *tc, uint32_t owed, nstime now)
 {
-        if (owed >= MIN(tc->opts.ack_every, (tc->rcv_adv - tc->last_ack_sent) / 2) || tc->opts.quickack) {
+        if (owed >= MIN(tc->opts.ack_every, (tc->rcv_adv - tc->last_ack_sent) / 2) ||
+            tc->opts.quickack) {
                 conn_unflag(tc, TCF_TRAIN);
                 tc->owed |= OWE_ACK;
         } else {
@@ -136,7 +146,8 @@ void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, ns
 
 void delack_owe_end(struct tcp_conn *tc, nstime now)
 {
-        bool closed = tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP && !tc->link.lossless;
+        bool closed =
+                tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP && !tc->link.lossless;
 
         conn_unflag(tc, TCF_TRAIN);
         if ((tc->state == TCPS_ESTABLISHED || closed) && !tc->opts.quickack)
@@ -154,9 +165,10 @@ void delack_owe_window(struct tcp_conn *tc, nstime now)
 }
 
 /*
- * RFC 5681 §4.2: a duplicate ACK at once for each segment beyond a gap. Three of them make a sender repair what is missing; what
- * comes behind until that has come, or what was late, is told in blocks of SACK, which one ACK may do for many: for GAP_TOGETHER
- * segments, or a twentieth of a round trip of them, a millisecond at most, as Linux does. An ACK for each is a packet that
+ * RFC 5681 §4.2: a duplicate ACK at once for each segment beyond a gap. Three of them make a sender
+ * repair what is missing; what comes behind until that has come, or what was late, is told in
+ * blocks of SACK, which one ACK may do for many: for GAP_TOGETHER segments, or a twentieth of a
+ * round trip of them, a millisecond at most, as Linux does. An ACK for each is a packet that
  * everything on the way back has to carry.
  */
 void delack_owe_gap(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
@@ -165,7 +177,8 @@ void delack_owe_gap(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 
         if (tc->ooo_head == 0)
                 tc->gap_acks = 0;
-        if (tc->gap_acks < GAP_AT_ONCE || !tc->sack_ok || tc->opts.quickack || tc->link.lossless || hold < GAP_LEAST) {
+        if (tc->gap_acks < GAP_AT_ONCE || !tc->sack_ok || tc->opts.quickack || tc->link.lossless ||
+            hold < GAP_LEAST) {
                 tc->gap_acks += tc->gap_acks < GAP_AT_ONCE;
                 tc->owed |= OWE_ACK;
         } else if (++tc->gap_acks == GAP_AT_ONCE + GAP_TOGETHER) {

@@ -1,13 +1,14 @@
 /*
- * Which connection, which listener: tables of indices keyed with the stack's secret, chains through the
- * records.
+ * Which connection, which listener: tables of indices keyed with the stack's secret, chains through
+ * the records.
  *
- * A run of segments on a channel mostly belongs to one connection, so the last one found is looked at before
- * the hash is computed. All of this is derived: demux_clear() and demux_add() make it anew.
+ * A run of segments on a channel mostly belongs to one connection, so the last one found is looked
+ * at before the hash is computed. All of this is derived: demux_clear() and demux_add() make it
+ * anew.
  *
- * The table of connections grows with them by linear hashing (Litwin, 1980): one more bucket for each connection that there is no
- * bucket for, which takes its part of one other chain. So a stack with few connections touches few pages, and nobody waits while a
- * table of a million is made anew.
+ * The table of connections grows with them by linear hashing (Litwin, 1980): one more bucket for
+ * each connection that there is no bucket for, which takes its part of one other chain. So a stack
+ * with few connections touches few pages, and nobody waits while a table of a million is made anew.
  */
 #include "base/siphash.h"
 #include "tcp/tcp_conn.h"
@@ -27,8 +28,9 @@ static uint32_t *listen_buckets(const struct tcp_shared *sh)
 static uint64_t hash(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
 {
         struct sip_key key = sip_key_of(sh->secret);
-        uint64_t words[] = {tuple->laddr.w[0], tuple->laddr.w[1], tuple->raddr.w[0], tuple->raddr.w[1],
-                            (uint64_t)tuple->chan << 32 | (uint64_t)tuple->lport << 16 | tuple->rport};
+        uint64_t words[] = {
+                tuple->laddr.w[0], tuple->laddr.w[1], tuple->raddr.w[0], tuple->raddr.w[1],
+                (uint64_t)tuple->chan << 32 | (uint64_t)tuple->lport << 16 | tuple->rport};
 
         return siphash13(&key, words, sizeof words);
 }
@@ -39,7 +41,8 @@ static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
                ip_addr_eq(a->raddr, b->raddr) && ip_addr_eq(a->laddr, b->laddr);
 }
 
-/* With n buckets, where 2^k <= n < 2^(k+1): the low k + 1 bits say which, or, where there is none yet, the low k. */
+/* With n buckets, where 2^k <= n < 2^(k+1): the low k + 1 bits say which, or, where there is none
+ * yet, the low k. */
 static uint32_t *bucket_of(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
 {
         uint32_t n = sh->conn_hash_n, half = 1u << (31 - __builtin_clz(n));
@@ -69,12 +72,15 @@ struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
 static void grow(struct tcp *t)
 {
         struct tcp_shared *sh = t->sh;
-        uint32_t n = sh->conn_hash_n, from = n - (1u << (31 - __builtin_clz(n))), i = conn_buckets(sh)[from], next;
+        uint32_t n = sh->conn_hash_n, from = n - (1u << (31 - __builtin_clz(n))),
+                 i = conn_buckets(sh)[from], next;
         uint32_t *kept = &conn_buckets(sh)[from], *moved = &conn_buckets(sh)[n];
 
         sh->conn_hash_n = n + 1;
         for (; i != 0; i = next) {
-                uint32_t **to = bucket_of(sh, &conn_at(t, i)->tuple) == &conn_buckets(sh)[n] ? &moved : &kept;
+                uint32_t **to = bucket_of(sh, &conn_at(t, i)->tuple) == &conn_buckets(sh)[n]
+                                        ? &moved
+                                        : &kept;
                 next = conn_at(t, i)->hash_next;
                 **to = i;
                 *to = &conn_at(t, i)->hash_next;
@@ -160,8 +166,10 @@ static struct tcp_listener *next_sharing(const struct tcp *t, const struct tcp_l
         return addr_from(t, l->hash_next, l->addr, l->port);
 }
 
-/* Of those that share, `l` is the first. Linux's reuseport_select_sock(), without a program that selects. */
-static struct tcp_listener *choose(const struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple)
+/* Of those that share, `l` is the first. Linux's reuseport_select_sock(), without a program
+ * that selects. */
+static struct tcp_listener *choose(const struct tcp *t, struct tcp_listener *l,
+                                   const struct tcp_tuple *tuple)
 {
         for (uint64_t skip = (hash(t->sh, tuple) >> 32) * l->sharing >> 32; skip > 0; skip--)
                 l = next_sharing(t, l);
@@ -181,8 +189,8 @@ static int match(const struct tcp_listener *l, const struct tcp_tuple *tuple)
         return ip_addr_is_v4(l->addr) ? ANY_OF_IPV4 : ANY_OF_IPV6;
 }
 
-/* The one bound to the address is preferred to the one bound to any (RFC 9293 §3.9.1.1), and any of IPv4 to that of IPv6, as in
- * Linux: they are the same but to listeners with SO_REUSEPORT. */
+/* The one bound to the address is preferred to the one bound to any (RFC 9293 §3.9.1.1), and any of
+ * IPv4 to that of IPv6, as in Linux: they are the same but to listeners with SO_REUSEPORT. */
 struct tcp_listener *demux_listener(const struct tcp *t, const struct tcp_tuple *tuple)
 {
         struct tcp_listener *best = NULL;
@@ -205,7 +213,8 @@ static void set_sharing(struct tcp *t, const struct tcp_listener *l, uint32_t n)
 {
         uint32_t head = *listen_bucket(t->sh, l->port);
 
-        for (struct tcp_listener *s = addr_from(t, head, l->addr, l->port); s != NULL; s = next_sharing(t, s))
+        for (struct tcp_listener *s = addr_from(t, head, l->addr, l->port); s != NULL;
+             s = next_sharing(t, s))
                 s->sharing = n;
 }
 

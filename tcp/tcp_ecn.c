@@ -1,5 +1,6 @@
 /*
- * Explicit congestion notification (RFC 3168): a router marks what it would have to drop, and who sent it slows down.
+ * Explicit congestion notification (RFC 3168): a router marks what it would have to drop, and who
+ * sent it slows down.
  *
  *      SYN with ECE and CWR, SYN-ACK with ECE alone            both can do it: ecn_syn()
  *      new data leaves as ECT(0), a router makes it CE         ecn_mark()
@@ -8,11 +9,12 @@
  *      once a round trip, and says CWR in the next new data    ecn_mark()
  *      with which the echo ends                                ecn_input()
  *
- * As Linux: by default it is agreed to and not asked for; what is sent again, pure ACKs and window probes are never ECT; a SYN
- * that is repeated, or refused, asks no more (§6.1.1.1), and neither does one over a link that loses nothing.
+ * As Linux: by default it is agreed to and not asked for; what is sent again, pure ACKs and window
+ * probes are never ECT; a SYN that is repeated, or refused, asks no more (§6.1.1.1), and neither
+ * does one over a link that loses nothing.
  *
- * A congestion control that wants ECN (DCTCP, RFC 8257) asks for it, agrees also to a SYN that is ECT itself (§3.5), echoes what came
- * exactly, and sends nothing that is not ECT.
+ * A congestion control that wants ECN (DCTCP, RFC 8257) asks for it, agrees also to a SYN that is
+ * ECT itself (§3.5), echoes what came exactly, and sends nothing that is not ECT.
  */
 #include "ip/ip.h"
 #include "tcp/tcp_cc.h"
@@ -22,18 +24,21 @@
 
 #define SETUP (TCP_ECE | TCP_CWR)
 
-/* One that is marked itself came by a path that does not leave these bits alone, or from one who has DCTCP. */
+/* One that is marked itself came by a path that does not leave these bits alone, or from one who
+ * has DCTCP. */
 bool ecn_agrees(const struct tcp_opts *o, const struct tcp_link *link, const struct tcp_seg *syn)
 {
-        return (syn->flags & SETUP) == SETUP && (syn->ecn == 0 || cc_by(o->cc)->wants_ecn) && o->ecn != TCP_ECN_NO && !link->lossless;
+        return (syn->flags & SETUP) == SETUP && (syn->ecn == 0 || cc_by(o->cc)->wants_ecn) &&
+               o->ecn != TCP_ECN_NO && !link->lossless;
 }
 
 void ecn_syn(struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         bool asked = tc->flags & TCF_ECN_ASKED;
 
-        if (seg->flags & TCP_ACK ? asked && (seg->flags & SETUP) == TCP_ECE
-                                 : ecn_agrees(&tc->opts, &tc->link, seg) && (asked || !(tc->flags & TCF_ACTIVE)))
+        if (seg->flags & TCP_ACK
+                    ? asked && (seg->flags & SETUP) == TCP_ECE
+                    : ecn_agrees(&tc->opts, &tc->link, seg) && (asked || !(tc->flags & TCF_ACTIVE)))
                 conn_flag(tc, TCF_ECN);
 }
 
@@ -102,7 +107,8 @@ static void echo_exactly(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         tc->owed |= OWE_ACK;
 }
 
-/* §6.1.3. The first that is marked is acknowledged at once, and so is CWR: who has just slowed down may wait for it. */
+/* §6.1.3. The first that is marked is acknowledged at once, and so is CWR: who has just slowed down
+ * may wait for it. */
 void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         bool exactly = cc_of(tc)->wants_ecn;
@@ -125,9 +131,11 @@ void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         conn_flag(tc, TCF_ECN_ECHO);
 }
 
-/* §6.1.2. What was reduced for a loss in this round trip is not reduced again; the echo ends by the CWR that is due for that. CWR
- * goes with what begins at ecn_end or later: until some of that is acknowledged the echo is of the same mark (as Linux). */
-bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, nstime now)
+/* §6.1.2. What was reduced for a loss in this round trip is not reduced again; the echo ends by the
+ * CWR that is due for that. CWR goes with what begins at ecn_end or later: until some of that is
+ * acknowledged the echo is of the same mark (as Linux). */
+bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked,
+             nstime now)
 {
         if (cc_of(tc)->told != NULL)
                 cc_of(tc)->told(tc, acked, seg->flags & TCP_ECE);
@@ -142,7 +150,8 @@ bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint
         if (tc->flags & TCF_RATES) {
                 cc_of(tc)->marked(tc);
         } else {
-                tc->ssthresh = cc_of(tc)->on_mark != NULL ? cc_of(tc)->on_mark(tc) : cc_of(tc)->on_loss(tc, false, now);
+                tc->ssthresh = cc_of(tc)->on_mark != NULL ? cc_of(tc)->on_mark(tc)
+                                                          : cc_of(tc)->on_loss(tc, false, now);
                 tc->cwnd = MIN(tc->cwnd, tc->ssthresh);
         }
         tc->ecn_end = tc->snd_nxt;

@@ -17,7 +17,8 @@ void ecn_mark(struct tcp_conn *tc, struct tcp_seg *seg);
 /* An acceptable segment of a connection with TCF_ECN. */
 void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 /* ... acknowledges, and says ECE or not. True: the window is not to grow by it. */
-bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, nstime now);
+bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked,
+             nstime now);
 /* Whether what carries no new data leaves as ECT, too. */
 bool ecn_on_all(const struct tcp_conn *tc);
 /* The window was reduced for another reason; and that was a mistake. */

@@ -1,12 +1,14 @@
 /*
- * Small bytes, fast: a write that only makes the last unsent segment longer, and a read that leaves some of the first
- * queued segment behind. Neither makes anything due, so nobody has to be told and no clock is read. Anything out of the
- * ordinary says no, and the caller goes by reserve and commit, peek and consume.
+ * Small bytes, fast: a write that only makes the last unsent segment longer, and a read that leaves
+ * some of the first queued segment behind. Neither makes anything due, so nobody has to be told and
+ * no clock is read. Anything out of the ordinary says no, and the caller goes by reserve and
+ * commit, peek and consume.
  *
- * Why nothing becomes due by the write: the tail was looked at by tcp_output() when it was written, and is held back by
- * Nagle, the window, the congestion window, pacing or a full NI queue. Each of these ends with an event of its own (an ACK, a
- * timer, room), which looks again. Length matters to that decision only when a full segment, or half the peer's largest
- * window (RFC 9293 §3.8.6.2.1), is reached: then we say no.
+ * Why nothing becomes due by the write: the tail was looked at by tcp_output() when it was written,
+ * and is held back by Nagle, the window, the congestion window, pacing or a full NI queue. Each of
+ * these ends with an event of its own (an ACK, a timer, room), which looks again. Length matters to
+ * that decision only when a full segment, or half the peer's largest window (RFC 9293 §3.8.6.2.1),
+ * is reached: then we say no.
  */
 #include <poll.h>
 
@@ -14,8 +16,9 @@
 
 #define UNUSUAL (TCF_RSV | TCF_FIN_QUEUED | TCF_SND_FULL | TCF_WAITS | TCF_MORE)
 
-/* Where the writes after the next few will go. The frame was read by the peer: its lines come back from there one by one,
- * and leaving the lock would wait for each (a fifth of the time of writing 64 bytes). */
+/* Where the writes after the next few will go. The frame was read by the peer: its lines come back
+ * from there one by one, and leaving the lock would wait for each (a fifth of the time of writing
+ * 64 bytes). */
 #define CLAIM_AHEAD 384u
 static void claim_ahead(uint8_t *p, uint32_t n, uint32_t room)
 {
@@ -23,10 +26,12 @@ static void claim_ahead(uint8_t *p, uint32_t n, uint32_t room)
                 prefetch_write(p + at);
 }
 
-/* Who makes it full has to say so (TCF_SND_FULL), as tcp_send_commit() does. At two thirds it may be, at the earliest. */
+/* Who makes it full has to say so (TCF_SND_FULL), as tcp_send_commit() does. At two thirds it may
+ * be, at the earliest. */
 static bool stays_writable(const struct tcp_conn *tc, uint32_t n)
 {
-        return (tc->snd_end - tc->snd_una + n) * 3ull <= tc->snd_limit * 2ull && (tc->opts.notsent_lowat | tc->opts.unsent_most) == 0;
+        return (tc->snd_end - tc->snd_una + n) * 3ull <= tc->snd_limit * 2ull &&
+               (tc->opts.notsent_lowat | tc->opts.unsent_most) == 0;
 }
 
 bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n)
@@ -35,7 +40,8 @@ bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint3
         uint32_t len, room;
         uint8_t *to;
 
-        if (tc->snd_next == 0 || tc->err != 0 || tc->shut & SHUT_SND || conn_is_watched(tc) || tc->flags & UNUSUAL || tc->owed & OWE_PUSH)
+        if (tc->snd_next == 0 || tc->err != 0 || tc->shut & SHUT_SND || conn_is_watched(tc) ||
+            tc->flags & UNUSUAL || tc->owed & OWE_PUSH)
                 return false;
         tail = txseg_at(t, tc->snd_tail);
         len = tail->len + n;
@@ -56,7 +62,7 @@ bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint3
         return true;
 }
 
-#define FETCH_MOST 2048u                /* bytes that the next read will most likely want */
+#define FETCH_MOST 2048u /* bytes that the next read will most likely want */
 
 bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n)
 {
@@ -90,7 +96,8 @@ uint32_t tcp_recv_ahead(struct tcp *t, const struct tcp_conn *tc, const uint8_t 
 
 bool tcp_readable(const struct tcp *t, const struct tcp_conn *tc)
 {
-        bool usual = READ_ONCE(tc->state) == TCPS_ESTABLISHED && (READ_ONCE(tc->urg_state) | READ_ONCE(tc->shut)) == 0 &&
+        bool usual = READ_ONCE(tc->state) == TCPS_ESTABLISHED &&
+                     (READ_ONCE(tc->urg_state) | READ_ONCE(tc->shut)) == 0 &&
                      READ_ONCE(tc->err) == 0 && !(READ_ONCE(tc->flags) & TCF_FIN_RCVD);
 
         if (likely(usual))

@@ -1,18 +1,21 @@
 /*
  * TCP Fast Open (RFC 7413): data in the SYN.
  *
- * The server's side. A connection whose SYN brings a cookie of ours is ESTABLISHED at once: it can be accepted, read and written. Until
- * its SYN-ACK is acknowledged it has FO_OPEN. Then nothing but the SYN-ACK is repeated, SND.UNA is one past it as if it had been
- * acknowledged, and the connection counts in its listener's fastopen_open.
+ * The server's side. A connection whose SYN brings a cookie of ours is ESTABLISHED at once: it can
+ * be accepted, read and written. Until its SYN-ACK is acknowledged it has FO_OPEN. Then nothing but
+ * the SYN-ACK is repeated, SND.UNA is one past it as if it had been acknowledged, and the
+ * connection counts in its listener's fastopen_open.
  *
  *      take_syn() -> fastopen_accepts() -> open_at_once()
  *      check_seq(), process_ack() -> fastopen_confirmed()
  *
- * The cookie is SipHash-2-4 of the peer's address and ours, as Linux makes it: machines behind one address may share a key (§4.1.2).
+ * The cookie is SipHash-2-4 of the peer's address and ours, as Linux makes it: machines behind one
+ * address may share a key (§4.1.2).
  *
- * The client's side. What the peers gave us stands in a cache of the stack, by both addresses: the cookie, and the peer's MSS. With a
- * cookie there the SYN waits for the first write (FO_WAITS) and takes it along. Data that the SYN-ACK does not acknowledge is sent
- * again at once. A SYN is repeated without data and option.
+ * The client's side. What the peers gave us stands in a cache of the stack, by both addresses: the
+ * cookie, and the peer's MSS. With a cookie there the SYN waits for the first write (FO_WAITS) and
+ * takes it along. Data that the SYN-ACK does not acknowledge is sent again at once. A SYN is
+ * repeated without data and option.
  *
  *   tcp_connect() -> fastopen_begin();  tcp_send_commit() -> tcp_fastopen_go()
  *   output_syn() -> fastopen_syn()
@@ -23,13 +26,15 @@
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_send.h"
 
-#define COOKIE_BYTES  8u
-#define OPTIONS_MOST  40u               /* left free in a SYN with data, as by Linux: for routers that add some */
-#define RESETS_COUNT  (60 * NS_PER_S)   /* as Linux: RFC 7413 §5.1 */
-#define AVOID_FIRST   (60 * NS_PER_S)   /* after a SYN with data was lost; doubled with each that follows */
-#define AVOID_DOUBLE  8u
+#define COOKIE_BYTES 8u
+/* Left free in a SYN with data, as by Linux: for routers that add some. */
+#define OPTIONS_MOST 40u
+#define RESETS_COUNT (60 * NS_PER_S) /* as Linux: RFC 7413 §5.1 */
+/* After a SYN with data was lost; doubled with each that follows. */
+#define AVOID_FIRST  (60 * NS_PER_S)
+#define AVOID_DOUBLE 8u
 
-enum { FOR_KEY = 5 };                   /* see tcp_iss.c */
+enum { FOR_KEY = 5 }; /* see tcp_iss.c */
 
 /* ---- cookies of ours ---- */
 
@@ -49,7 +54,8 @@ static void key_of(const struct tcp *t, const struct tcp_opts *o, unsigned i, st
         }
 }
 
-static void make_cookie(const struct tcp *t, const struct tcp_conn *tc, const struct tcp_opts *o, unsigned i, uint8_t cookie[COOKIE_BYTES])
+static void make_cookie(const struct tcp *t, const struct tcp_conn *tc, const struct tcp_opts *o,
+                        unsigned i, uint8_t cookie[COOKIE_BYTES])
 {
         const struct tcp_tuple *ends = &tc->tuple;
         be32 v4[2] = {be32_of(ip_addr_get_v4(ends->raddr)), be32_of(ip_addr_get_v4(ends->laddr))};
@@ -58,12 +64,15 @@ static void make_cookie(const struct tcp *t, const struct tcp_conn *tc, const st
         uint64_t made;
 
         key_of(t, o, i, &key);
-        made = ip_addr_is_v4(ends->raddr) ? siphash24(&key, v4, sizeof v4) : siphash24(&key, v6, sizeof v6);
+        made = ip_addr_is_v4(ends->raddr) ? siphash24(&key, v4, sizeof v4)
+                                          : siphash24(&key, v6, sizeof v6);
         memcpy(cookie, &made, COOKIE_BYTES);
 }
 
-/* By which of the keys the peer's cookie was made; -1: by none. Any two are compared in the same time. */
-static int key_of_cookie(const struct tcp *t, const struct tcp_conn *tc, const struct tcp_opts *o, const struct tcp_seg *syn)
+/* By which of the keys the peer's cookie was made; -1: by none. Any two are compared in the
+ * same time. */
+static int key_of_cookie(const struct tcp *t, const struct tcp_conn *tc, const struct tcp_opts *o,
+                         const struct tcp_seg *syn)
 {
         unsigned keys = MAX(o->fastopen_keys, 1u);
         uint8_t cookie[COOKIE_BYTES], differs;
@@ -83,8 +92,9 @@ static int key_of_cookie(const struct tcp *t, const struct tcp_conn *tc, const s
 
 /* ---- the server's side ---- */
 
-/* §5.1: no more than so many that nobody has confirmed. Those count, too, that were reset: who forges addresses, or replays cookies
- * of others, makes them do that. When there has been none for a minute they are forgotten. */
+/* §5.1: no more than so many that nobody has confirmed. Those count, too, that were reset: who
+ * forges addresses, or replays cookies of others, makes them do that. When there has been none for
+ * a minute they are forgotten. */
 static bool has_place(struct tcp_listener *l, nstime now)
 {
         if (now >= l->fastopen_calm_at)
@@ -111,7 +121,7 @@ bool fastopen_accepts(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
         }
         key = key_of_cookie(t, tc, &l->opts, syn);
         if (key != 0)
-                tc->fastopen |= FO_GIVES;       /* that of the key which is to be used */
+                tc->fastopen |= FO_GIVES; /* that of the key which is to be used */
         if (key < 0)
                 count(t->cnt, COUNT_TCP_FASTOPEN_WRONG);
         return key >= 0;
@@ -167,11 +177,12 @@ bool fastopen_confirmed(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
         }
         repeated = tc->dups != 0 || tc->retrans != 0;
         fastopen_over(t, tc);
-        if (!repeated)                          /* Karn's: which it answers is not known */
+        if (!repeated) /* Karn's: which it answers is not known */
                 rtt_sample(tc, now - tc->syn_sent);
         tc->backoff = tc->dups = 0;
         if (repeated && flight(tc) != 0 && seg->ack == tc->snd_una)
-                path_send_again(t, tc, 0, now); /* before the SYN-ACK it was none of the peer's connections' */
+                /* Before the SYN-ACK it was none of the peer's connections'. */
+                path_send_again(t, tc, 0, now);
         else
                 timer_arm_rtx(tc, now);
         return true;
@@ -213,7 +224,8 @@ static struct fastopen_peer *peer_make(const struct tcp *t, const struct tcp_tup
 /* §4.1.3.1: a way that drops such SYNs is not tried for a while. */
 static bool is_avoided(const struct fastopen_peer *p, nstime now)
 {
-        return p != NULL && p->losses != 0 && now < p->at + (AVOID_FIRST << MIN(p->losses - 1u, AVOID_DOUBLE));
+        return p != NULL && p->losses != 0 &&
+               now < p->at + (AVOID_FIRST << MIN(p->losses - 1u, AVOID_DOUBLE));
 }
 
 void fastopen_answered(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
@@ -234,7 +246,7 @@ void fastopen_answered(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 p->losses = 0;
         } else if (tc->dups == 0) {
                 p->losses = 0;
-                if (p->len == 0) {              /* who did not know the one number is asked by the other, once */
+                if (p->len == 0) { /* who did not know the one number is asked by the other, once */
                         p->old = !p->old && !p->asked_old;
                         p->asked_old = true;
                 }
@@ -317,7 +329,8 @@ void fastopen_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstim
 {
         if (conn_unconfirmed(tc)) {
                 tc->syn_sent = now;
-                seg->wnd = (uint16_t)MIN(tc->rcv_adv - tc->rcv_nxt, UINT16_MAX);        /* less what the SYN brought */
+                /* Less what the SYN brought. */
+                seg->wnd = (uint16_t)MIN(tc->rcv_adv - tc->rcv_nxt, UINT16_MAX);
         }
         if (tc->state == TCPS_SYN_SENT) {
                 if ((tc->fastopen & (FO_ASKS | FO_SENT)) == FO_ASKS)

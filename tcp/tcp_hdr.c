@@ -1,15 +1,27 @@
 /*
  * The header on the wire <-> struct tcp_seg (RFC 9293 §3.1, 3.2; 7323; 2018; 7413).
  *
- * Options are read one by one whatever their alignment; an unknown one is skipped by its length (MUST-6). At a length that cannot
- * be they end (MUST-7): what was read until there counts, and so does the segment, as with Linux and lwIP.
+ * Options are read one by one whatever their alignment; an unknown one is skipped by its length
+ * (MUST-6). At a length that cannot be they end (MUST-7): what was read until there counts, and so
+ * does the segment, as with Linux and lwIP.
  */
 #include "base/planted.h"
 #include "tcp/tcp.h"
 
-enum { OPT_END, OPT_NOP, OPT_MSS, OPT_WSCALE, OPT_SACK_OK, OPT_SACK, OPT_TS = 8, OPT_FASTOPEN = 34, OPT_EXPERIMENT = 254 };
+enum {
+        OPT_END,
+        OPT_NOP,
+        OPT_MSS,
+        OPT_WSCALE,
+        OPT_SACK_OK,
+        OPT_SACK,
+        OPT_TS = 8,
+        OPT_FASTOPEN = 34,
+        OPT_EXPERIMENT = 254
+};
 enum { MSS_LEN = 4, WSCALE_LEN = 3, SACK_OK_LEN = 2, TS_LEN = 10, SACK_BLOCK_LEN = 8 };
-#define EXPERIMENT_FASTOPEN 0xf989u      /* RFC 7413 §4.1.1: what it was before it had a number; servers are asked so by old clients */
+/* RFC 7413 §4.1.1: what it was before it had a number; servers are asked so by old clients. */
+#define EXPERIMENT_FASTOPEN 0xf989u
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -51,14 +63,16 @@ static void parse_sack(const uint8_t *p, unsigned len, struct tcp_seg *seg)
 /* A length that cannot be is no option (§4.1.1: 4 to 16 bytes, even). */
 static void parse_fastopen(const uint8_t *p, unsigned len, bool old, struct tcp_seg *seg)
 {
-        if (!(seg->flags & TCP_SYN) || len % 2 != 0 || len > TCP_MAX_COOKIE || (len != 0 && len < 4))
+        if (!(seg->flags & TCP_SYN) || len % 2 != 0 || len > TCP_MAX_COOKIE ||
+            (len != 0 && len < 4))
                 return;
         memcpy(seg->cookie, p, len);
         seg->fastopen = (uint8_t)(1 + len);
         seg->fastopen_old = old;
 }
 
-/* One option of kind p[0] and length len, which is all there. Options of a SYN are ignored elsewhere. */
+/* One option of kind p[0] and length len, which is all there. Options of a SYN are
+ * ignored elsewhere. */
 static void parse_option(const uint8_t *p, unsigned len, struct tcp_seg *seg)
 {
         bool syn = seg->flags & TCP_SYN;
@@ -166,7 +180,8 @@ static uint8_t *write_fastopen(const struct tcp_seg *seg, uint8_t *p)
         return p;
 }
 
-/* As Linux: MSS, SACK permitted, timestamps, NOP, window scale, Fast Open; NOP NOP before either of the middle two alone. */
+/* As Linux: MSS, SACK permitted, timestamps, NOP, window scale, Fast Open; NOP NOP before either of
+ * the middle two alone. */
 static uint8_t *write_syn_options(const struct tcp_seg *seg, uint8_t *p)
 {
         if (seg->mss != 0) {
@@ -207,8 +222,8 @@ static uint8_t *write_options(const struct tcp_seg *seg, uint8_t *p)
                 p = put32(p, seg->tsecr);
         }
         if (seg->nsack != 0) {
-                p = put32(p,
-                          OPT_NOP << 24 | OPT_NOP << 16 | OPT_SACK << 8 | (2u + SACK_BLOCK_LEN * seg->nsack));
+                p = put32(p, OPT_NOP << 24 | OPT_NOP << 16 | OPT_SACK << 8 |
+                                     (2u + SACK_BLOCK_LEN * seg->nsack));
                 for (unsigned i = 0; i < seg->nsack; i++) {
                         p = put32(p, seg->sack[i].left);
                         p = put32(p, seg->sack[i].right);

@@ -1,5 +1,5 @@
-/* What a connection looks like from outside. Reads only; a reader without the lock gets a torn snapshot at
- * worst. */
+/* What a connection looks like from outside. Reads only; a reader without the lock gets a torn
+ * snapshot at worst. */
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_send.h"
 
@@ -12,8 +12,8 @@ static void report_limits(const struct tcp_conn *tc, struct tcp_report *r, nstim
         r->busy = tc->busy + (tc->stalled_at != 0 ? MAX(now - tc->stalled_at, 0) : 0);
 }
 
-/* How far `to` is ahead of `from`. Read while the connection moves they may be of different moments: what no window allows
- * (RFC 7323 §2.3: 2^30) is 0. */
+/* How far `to` is ahead of `from`. Read while the connection moves they may be of different
+ * moments: what no window allows (RFC 7323 §2.3: 2^30) is 0. */
 static uint32_t ahead(uint32_t to, uint32_t from)
 {
         uint32_t distance = to - from;
@@ -36,11 +36,13 @@ int tcp_path_mtu(const struct tcp_conn *tc)
         return (int)(mss + IP_MIN_HDR + TCP_MIN_HDR);
 }
 
-void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_report *r, nstime now)
+void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_report *r,
+                    nstime now)
 {
         *r = (struct tcp_report){
                 .tuple = tc->tuple,
-                .state = conn_unconfirmed(tc) && tc->state == TCPS_ESTABLISHED ? TCPS_SYN_RECEIVED : tc->state,
+                .state = conn_unconfirmed(tc) && tc->state == TCPS_ESTABLISHED ? TCPS_SYN_RECEIVED
+                                                                               : tc->state,
                 .snd_wnd = tc->snd_wnd,
                 .rcv_wnd = ahead(tc->rcv_adv, tc->rcv_nxt),
                 .cwnd = tc->cwnd,
@@ -69,7 +71,8 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .ts_ok = tc->ts_ok,
                 .ecn_ok = !!(tc->flags & TCF_ECN),
                 .ecn_seen = !!(tc->flags & TCF_ECN_SEEN),
-                .ca_state = tc->flags & TCF_ECN_CUT && tc->ca_state < CA_RECOVERY ? 2 : tc->ca_state,
+                .ca_state =
+                        tc->flags & TCF_ECN_CUT && tc->ca_state < CA_RECOVERY ? 2 : tc->ca_state,
                 .backoff = tc->backoff,
                 .probes = tc->probes,
                 .cc = tc->cc,

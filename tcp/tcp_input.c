@@ -29,8 +29,9 @@
 
 static inline bool predicted(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
-        return (tc->slow == 0 || conn_is_only_watched(tc, seg->wnd)) && (seg->flags & ~TCP_PSH) == TCP_ACK && seg->seq == tc->rcv_nxt &&
-               seg->nsack == 0 && seg->ecn != IP_ECN_CE && seg->ack - tc->snd_una <= tc->snd_nxt - tc->snd_una &&
+        return (tc->slow == 0 || conn_is_only_watched(tc, seg->wnd)) &&
+               (seg->flags & ~TCP_PSH) == TCP_ACK && seg->seq == tc->rcv_nxt && seg->nsack == 0 &&
+               seg->ecn != IP_ECN_CE && seg->ack - tc->snd_una <= tc->snd_nxt - tc->snd_una &&
                seg->len <= tc->rcv_adv - tc->rcv_nxt && seg->has_ts == tc->ts_ok &&
                (!seg->has_ts || (int32_t)(seg->tsval - tc->ts_recent) >= 0);
 }
@@ -49,9 +50,10 @@ static bool payload_right(const struct tcp_seg *seg)
         return !seg->unsummed || csum_finish(csum_partial(seg->inl, seg->len, seg->sum)).raw == 0;
 }
 
-/* An ESTABLISHED connection, the very next segment, nothing unusual anywhere. It may be unsummed, so the payload comes first: what is
- * wrong changes nothing. */
-static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+/* An ESTABLISHED connection, the very next segment, nothing unusual anywhere. It may be unsummed,
+ * so the payload comes first: what is wrong changes nothing. */
+static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                            nstime now)
 {
         bool took = false;
 
@@ -91,36 +93,43 @@ static uint32_t seg_space(const struct tcp_seg *seg)
 /* Older than what was seen, and not because the clock wrapped in an idle time. */
 static bool is_older(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        return (int32_t)(seg->tsval - tc->ts_recent) < 0 && (uint32_t)(now / NS_PER_S) - tc->ts_recent_s < PAWS_IDLE_S;
+        return (int32_t)(seg->tsval - tc->ts_recent) < 0 &&
+               (uint32_t)(now / NS_PER_S) - tc->ts_recent_s < PAWS_IDLE_S;
 }
 
-/* A duplicate acknowledgement that others have overtaken, within a retransmission timeout of the peer's clock, taken for one of
- * milliseconds: it says nothing that could do harm, and its SACK blocks what has arrived (Linux's tcp_disordered_ack()). */
+/* A duplicate acknowledgement that others have overtaken, within a retransmission timeout of the
+ * peer's clock, taken for one of milliseconds: it says nothing that could do harm, and its SACK
+ * blocks what has arrived (Linux's tcp_disordered_ack()). */
 static bool is_overtaken_ack(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
-        return seg->flags & TCP_ACK && seg_space(seg) == 0 && seg->seq == tc->rcv_nxt && seg->ack == tc->snd_una &&
-               (uint32_t)seg->wnd << tc->snd_wscale == tc->snd_wnd && tc->ts_recent - seg->tsval <= tc->rto / NS_PER_MS;
+        return seg->flags & TCP_ACK && seg_space(seg) == 0 && seg->seq == tc->rcv_nxt &&
+               seg->ack == tc->snd_una && (uint32_t)seg->wnd << tc->snd_wscale == tc->snd_wnd &&
+               tc->ts_recent - seg->tsval <= tc->rto / NS_PER_MS;
 }
 
 /* RFC 7323 §5.3 R1. */
 static bool paws_rejects(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) && is_older(tc, seg, now) && !is_overtaken_ack(tc, seg);
+        return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) && is_older(tc, seg, now) &&
+               !is_overtaken_ack(tc, seg);
 }
 
 /* Table 6 of RFC 9293. In TIME-WAIT the FIN has said that nothing more comes. */
 static bool in_window(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
-        uint32_t wnd = tc->state == TCPS_TIME_WAIT ? 0 : tc->rcv_adv - tc->rcv_nxt, space = seg_space(seg);
+        uint32_t wnd = tc->state == TCPS_TIME_WAIT ? 0 : tc->rcv_adv - tc->rcv_nxt,
+                 space = seg_space(seg);
         uint32_t first = seg->seq - tc->rcv_nxt, last = seg->seq + space - 1 - tc->rcv_nxt;
 
         if (wnd == 0)
                 return seg->seq ==
-                       tc->rcv_nxt; /* data is not taken, but ACK, URG and RST are valid (MUST-66) */
+                       /* Data is not taken, but ACK, URG and RST are valid (MUST-66). */
+                       tc->rcv_nxt;
         return first < wnd || (space != 0 && last < wnd);
 }
 
-/* What is repeated until it is acknowledged has its answer; so has a SYN, but from nobody who is still in this connection. */
+/* What is repeated until it is acknowledged has its answer; so has a SYN, but from nobody who is
+ * still in this connection. */
 static bool is_repeated(const struct tcp_seg *seg)
 {
         return seg->len != 0 || seg->flags & TCP_FIN;
@@ -136,7 +145,8 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 sack_note_dup(tc, seg->seq, seg->seq + seg->len); /* RFC 2883 §4.1 */
         if (is_repeated(seg) || !output_answers_too_often(tc, now))
                 tc->owed |= OWE_ACK;
-        if ((tc->state == TCPS_SYN_RECEIVED || conn_unconfirmed(tc)) && seg->flags & TCP_SYN && seg->seq == tc->irs) {
+        if ((tc->state == TCPS_SYN_RECEIVED || conn_unconfirmed(tc)) && seg->flags & TCP_SYN &&
+            seg->seq == tc->irs) {
                 ecn_syn_again(tc, seg);
                 tc->owed |= OWE_SYN; /* our SYN-ACK was lost */
                 tc->retrans++;
@@ -145,7 +155,8 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 conn_enter_time_wait(t, tc, now); /* our last ACK was lost: 2 MSL from now */
 }
 
-/* RFC 7323 §3.2: once agreed upon they are in every segment but a RST. A SYN begins anew, and is challenged. */
+/* RFC 7323 §3.2: once agreed upon they are in every segment but a RST. A SYN begins anew, and
+ * is challenged. */
 static bool lacks_timestamp(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         return tc->ts_ok && !seg->has_ts && !(seg->flags & (TCP_RST | TCP_SYN));
@@ -188,9 +199,10 @@ static int reset_error(const struct tcp_conn *tc)
         }
 }
 
-/* RFC 5961 §3.2: at the edge it counts, inside the window it is answered, outside it never came here. In TIME-WAIT, too, where the
- * edge is the only place: RFC 9293 §3.10.7.4, and Linux (tcp_rfc1337 = 0). RFC 1337 §3 (F1) would ignore it there, as a peer may make
- * it of our answer to an old segment; it is no standard, and who resets is rather somebody that has begun anew. */
+/* RFC 5961 §3.2: at the edge it counts, inside the window it is answered, outside it never came
+ * here. In TIME-WAIT, too, where the edge is the only place: RFC 9293 §3.10.7.4, and Linux
+ * (tcp_rfc1337 = 0). RFC 1337 §3 (F1) would ignore it there, as a peer may make it of our answer to
+ * an old segment; it is no standard, and who resets is rather somebody that has begun anew. */
 static bool check_rst(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         if (!(seg->flags & TCP_RST))
@@ -220,11 +232,13 @@ static bool check_syn(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
 
 /* ---- fifth: ACK ---- */
 
-/* TCP_DEFER_ACCEPT, as Linux: the ACK alone is not taken for the end of the handshake while the time runs. */
+/* TCP_DEFER_ACCEPT, as Linux: the ACK alone is not taken for the end of the handshake while the
+ * time runs. */
 static bool still_deferred(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        return tc->opts.defer_accept_s != 0 && tc->acc_state == ACC_HALF_OPEN && seg->len == 0 && !(tc->flags & TCF_COOKIE) &&
-               !(seg->flags & TCP_FIN) && now - tc->stalled_at < tc->opts.defer_accept_s * NS_PER_S;
+        return tc->opts.defer_accept_s != 0 && tc->acc_state == ACC_HALF_OPEN && seg->len == 0 &&
+               !(tc->flags & TCF_COOKIE) && !(seg->flags & TCP_FIN) &&
+               now - tc->stalled_at < tc->opts.defer_accept_s * NS_PER_S;
 }
 
 /* SYN-RECEIVED: the handshake ends, or the ACK is none of ours. */
@@ -266,7 +280,8 @@ static bool process_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
         if (tc->state != TCPS_TIME_WAIT && !ack_input(t, tc, seg, now))
                 return false;
         if (tc->ts_ok && seg->has_ts && !is_older(tc, seg, now))
-                note_timestamp(tc, seg, now); /* not before: who cannot guess the ACK must not set the clock (as Linux) */
+                /* Not before: who cannot guess the ACK must not set the clock (as Linux). */
+                note_timestamp(tc, seg, now);
         return tc->state == TCPS_TIME_WAIT || close_fin_acked(t, tc, now);
 }
 
@@ -274,7 +289,8 @@ static bool process_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
 
 static bool takes_text(const struct tcp_conn *tc)
 {
-        return tc->state == TCPS_ESTABLISHED || tc->state == TCPS_FIN_WAIT_1 || tc->state == TCPS_FIN_WAIT_2;
+        return tc->state == TCPS_ESTABLISHED || tc->state == TCPS_FIN_WAIT_1 ||
+               tc->state == TCPS_FIN_WAIT_2;
 }
 
 /* RCV.UP only moves ahead. The pointer is one past the urgent byte (MUST-62, RFC 6093). */
@@ -302,7 +318,8 @@ static void catch_urgent(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
 
         if (tc->urg_state != URG_ANNOUNCED || at >= seg->len)
                 return;
-        tc->urg_byte = seg->inl ? seg->inl[at] : frame_addr(t->frames, seg->data.id)[seg->data.off + at];
+        tc->urg_byte =
+                seg->inl ? seg->inl[at] : frame_addr(t->frames, seg->data.id)[seg->data.off + at];
         WRITE_ONCE(tc->urg_state, URG_HERE);
         conn_raise(t, tc, TCP_EV_URGENT | TCP_EV_READABLE);
 }
@@ -335,17 +352,17 @@ static struct text trim(struct tcp_conn *tc, const struct tcp_seg *seg)
 }
 
 /*
- * The application will not read it, and must not pretend that it does (RFC 9293 §3.6.1, RFC 1122 §4.2.2.13). Before it has
- * said that it will not send either, as Linux: shutdown(SHUT_RD) makes reads find the end, and what comes all the same
- * is received.
+ * The application will not read it, and must not pretend that it does (RFC 9293 §3.6.1, RFC 1122
+ * §4.2.2.13). Before it has said that it will not send either, as Linux: shutdown(SHUT_RD) makes
+ * reads find the end, and what comes all the same is received.
  */
 static bool nobody_reads(const struct tcp_conn *tc)
 {
         return tc->shut & SHUT_RCV && tc->state != TCPS_ESTABLISHED;
 }
 
-/* The reset is at the number that the peer waits for, whatever of ours was lost (RFC 5961 §3.2). Where nothing is lost, no reset
- * may be either: it is owed until it has left. */
+/* The reset is at the number that the peer waits for, whatever of ours was lost (RFC 5961 §3.2).
+ * Where nothing is lost, no reset may be either: it is owed until it has left. */
 static void refuse_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         if (tc->link.lossless) {
@@ -356,13 +373,14 @@ static void refuse_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
         }
 }
 
-static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, const struct text *x,
-                          bool *took, nstime now)
+static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                          const struct text *x, bool *took, nstime now)
 {
         bool filled = tc->ooo_head != 0;
 
         if (!rcvbuf_append(t, tc, seg, x->skip, x->len, took)) {
-                reass_purge(t, tc); /* what is next is worth more than what is beyond a gap (RFC 2018 §8) */
+                /* What is next is worth more than what is beyond a gap (RFC 2018 §8). */
+                reass_purge(t, tc);
                 if (!rcvbuf_append(t, tc, seg, x->skip, x->len, took)) {
                         count_drop(t->cnt, DROP_TCP_NO_MEMORY);
                         return false;
@@ -447,7 +465,8 @@ static void note_closed(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
         tcp_refuse_sent(t, tc);
 }
 
-static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                               nstime now)
 {
         bool took;
 
@@ -469,7 +488,8 @@ static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct 
 
 static bool check_ack_of_syn(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
 {
-        if (!(seg->flags & TCP_ACK) || (seq_gt(seg->ack, tc->iss) && seq_leq(seg->ack, tc->snd_nxt)))
+        if (!(seg->flags & TCP_ACK) ||
+            (seq_gt(seg->ack, tc->iss) && seq_leq(seg->ack, tc->snd_nxt)))
                 return true;
         count_drop(t->cnt, DROP_TCP_BAD_ACK);
         if (!(seg->flags & TCP_RST))
@@ -484,7 +504,8 @@ static void learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime no
         WRITE_ONCE(tc->rcv_nxt, tc->last_ack_sent);
         rcvbuf_open(tc);
         open_syn_options(tc, seg, now);
-        tc->snd_wnd = tc->max_wnd = conn_peer_window(tc, seg->wnd); /* RFC 7323 §2.2: never scaled in a SYN */
+        /* RFC 7323 §2.2: never scaled in a SYN. */
+        tc->snd_wnd = tc->max_wnd = conn_peer_window(tc, seg->wnd);
         tc->snd_wl1 = seg->seq;
         tc->snd_wl2 = seg->ack;
 }
@@ -494,7 +515,7 @@ static struct tcp_seg without_syn(const struct tcp_seg *seg)
 {
         struct tcp_seg s = *seg;
 
-        s.flags &= (uint8_t)~(TCP_SYN | TCP_ECE | TCP_CWR);
+        s.flags &= (uint8_t) ~(TCP_SYN | TCP_ECE | TCP_CWR);
         s.seq++;
         return s;
 }
@@ -520,7 +541,8 @@ static bool input_syn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
         return input_syn_text(t, tc, seg, now);
 }
 
-static bool input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+static bool input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                           nstime now)
 {
         if (!check_ack_of_syn(t, tc, seg))
                 return false;
@@ -539,7 +561,8 @@ static bool input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_
         learn_peer(tc, seg, now);
         if (seg->flags & TCP_ACK)
                 return input_syn_ack(t, tc, seg, now);
-        tcp_set_state(t, tc, TCPS_SYN_RECEIVED); /* simultaneous open: figure 8; text and FIN come again */
+        /* Simultaneous open: figure 8; text and FIN come again. */
+        tcp_set_state(t, tc, TCPS_SYN_RECEIVED);
         tc->owed |= OWE_SYN;
         return false;
 }
@@ -555,12 +578,15 @@ static bool input_slow(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 return false;
         case TCPS_SYN_SENT:
                 return input_syn_sent(t, tc, seg, now);
-        case TCPS_SYN_RECEIVED: /* simultaneous open: the peer's SYN again, now with the ACK of ours */
-                if ((seg->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) && seg->seq == tc->irs) {
+        case TCPS_SYN_RECEIVED: /* simultaneous open: the peer's SYN again, now with the ACK of ours
+                                 */
+                if ((seg->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) &&
+                    seg->seq == tc->irs) {
                         stripped = without_syn(seg);
                         took = input_synchronized(t, tc, &stripped, now);
                         if (tc->live && tc->snd_wl1 == stripped.seq)
-                                tc->snd_wnd = tc->max_wnd = seg->wnd; /* RFC 7323 §2.2: never scaled in a SYN */
+                                /* RFC 7323 §2.2: never scaled in a SYN. */
+                                tc->snd_wnd = tc->max_wnd = seg->wnd;
                         return took;
                 }
                 return input_synchronized(t, tc, seg, now);
@@ -575,14 +601,15 @@ bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
 
         tc->segs_in++;
         tc->last_received = now;
-        took = likely(predicted(tc, seg)) ? input_predicted(t, tc, seg, now) : input_slow(t, tc, seg, now);
+        took = likely(predicted(tc, seg)) ? input_predicted(t, tc, seg, now)
+                                          : input_slow(t, tc, seg, now);
         if (likely(tc->live))
                 touch(t, tc);
         return took;
 }
 
-/* RFC 6191 §2 and RFC 9293 §3.6.1: a SYN that is certainly newer ends TIME-WAIT. Timestamps decide where both have them and they
- * differ: an older one is of an older SYN, whatever its number. */
+/* RFC 6191 §2 and RFC 9293 §3.6.1: a SYN that is certainly newer ends TIME-WAIT. Timestamps decide
+ * where both have them and they differ: an older one is of an older SYN, whatever its number. */
 static bool reuses_time_wait(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         if (tc->state != TCPS_TIME_WAIT || (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_SYN)
@@ -594,19 +621,22 @@ static bool reuses_time_wait(const struct tcp_conn *tc, const struct tcp_seg *se
         return seq_gt(seg->seq, tc->rcv_nxt);
 }
 
-/* A SYN that was answered before it came here was answered before there was this connection (its ends are counted, struct tcp_answers):
- * one like it, or an older one, lay here unread. The peer has the number of the answer, and ours comes to it too late. */
+/* A SYN that was answered before it came here was answered before there was this connection (its
+ * ends are counted, struct tcp_answers): one like it, or an older one, lay here unread. The peer
+ * has the number of the answer, and ours comes to it too late. */
 static bool was_answered_before(struct tcp *t, const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         struct tcp_answer a;
 
-        if (tc->state != TCPS_SYN_RECEIVED || (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_SYN)
+        if (tc->state != TCPS_SYN_RECEIVED ||
+            (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_SYN)
                 return false;
-        return tc->acc_state == ACC_HALF_OPEN && t->answers != NULL && t->answers->took(t->arg, &tc->tuple, seg->seq, &a) &&
-               a.iss != tc->iss;
+        return tc->acc_state == ACC_HALF_OPEN && t->answers != NULL &&
+               t->answers->took(t->arg, &tc->tuple, seg->seq, &a) && a.iss != tc->iss;
 }
 
-/* RFC 5082: nobody who is farther away can send it with a larger TTL. Silently, as if there were no such port or connection. */
+/* RFC 5082: nobody who is farther away can send it with a larger TTL. Silently, as if there were no
+ * such port or connection. */
 static bool came_too_far(struct tcp *t, const struct tcp_seg *seg, const struct tcp_opts *o)
 {
         if (likely(seg->ttl >= o->min_ttl))
@@ -615,8 +645,8 @@ static bool came_too_far(struct tcp *t, const struct tcp_seg *seg, const struct 
         return true;
 }
 
-static bool rx_found(struct tcp *t, struct tcp_conn *tc, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                     const struct tcp_seg *seg, nstime now)
+static bool rx_found(struct tcp *t, struct tcp_conn *tc, const struct tcp_tuple *tuple,
+                     const struct tcp_link *link, const struct tcp_seg *seg, nstime now)
 {
         struct tcp_listener *l;
         uint32_t min_iss = 0;
@@ -650,7 +680,8 @@ static bool rx_found(struct tcp *t, struct tcp_conn *tc, const struct tcp_tuple 
         return false;
 }
 
-bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link, const struct tcp_seg *seg, nstime now)
+bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
+            const struct tcp_seg *seg, nstime now)
 {
         struct tcp_conn *tc = demux_find(t, tuple);
         struct tcp_seg summed;
@@ -666,7 +697,8 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
         return rx_found(t, tc, tuple, link, &summed, now);
 }
 
-bool tcp_rx_next(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg, nstime now)
+bool tcp_rx_next(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
+                 nstime now)
 {
         struct tcp_conn *tc = demux_find(t, tuple);
 

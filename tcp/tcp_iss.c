@@ -1,7 +1,7 @@
 /*
- * Initial sequence numbers (RFC 6528): ISN = M + F(tuple, secret), M a clock of 4 µs. The same kind of
- * function gives each pair of ends its own timestamp offset (RFC 7323 §5.4), so that the clock of the host is
- * not told to strangers.
+ * Initial sequence numbers (RFC 6528): ISN = M + F(tuple, secret), M a clock of 4 µs. The same kind
+ * of function gives each pair of ends its own timestamp offset (RFC 7323 §5.4), so that the clock
+ * of the host is not told to strangers.
  */
 #include "base/siphash.h"
 #include "tcp/tcp_conn.h"

@@ -1,6 +1,7 @@
 /*
- * The life of a connection, for the files of tcp/ only: record and lookup, listeners, SYN cookies (RFC 4987), sequence numbers
- * (RFC 6528), opening, Fast Open (RFC 7413), closing, mending after a death. A part for each file, in its name.
+ * The life of a connection, for the files of tcp/ only: record and lookup, listeners, SYN cookies
+ * (RFC 4987), sequence numbers (RFC 6528), opening, Fast Open (RFC 7413), closing, mending after a
+ * death. A part for each file, in its name.
  */
 #ifndef TCP_LIFE_H
 #define TCP_LIFE_H
@@ -11,12 +12,14 @@
 struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
                           const struct tcp_opts *opts, nstime now);
 void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to);
-/* The connection ends now, with an error for the application (0: none). Queues for sending go; unread data stays. */
+/* The connection ends now, with an error for the application (0: none). Queues for sending go;
+ * unread data stays. */
 void conn_done(struct tcp *t, struct tcp_conn *tc, int err);
 /* Frees the record when nobody needs it any more. True when it is gone. */
 bool conn_reap(struct tcp *t, struct tcp_conn *tc);
 void conn_raise(struct tcp *t, struct tcp_conn *tc, uint32_t events);
-/* Ends one in TIME-WAIT for the sake of another: named as the one being changed meanwhile (t->busy). */
+/* Ends one in TIME-WAIT for the sake of another: named as the one being changed
+ * meanwhile (t->busy). */
 void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why);
 void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* Resets the peer: RST is owed and the connection is CLOSED. */
@@ -31,7 +34,7 @@ void watch_limit(struct tcp_conn *tc, enum tcp_limit limit);
 uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 
 /* tcp_demux.c */
-#define CONN_BUCKETS_FIRST 1024u        /* a page */
+#define CONN_BUCKETS_FIRST 1024u /* a page */
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple);
 void demux_add(struct tcp *t, struct tcp_conn *tc);
 void demux_remove(struct tcp *t, struct tcp_conn *tc);
@@ -52,29 +55,32 @@ uint32_t iss_function(const struct tcp *t, const struct tcp_tuple *tuple, uint64
 
 /* tcp_cookie.c */
 /* Answers a SYN that there is no record for. */
-void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                   const struct tcp_seg *syn, nstime now);
+void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                   const struct tcp_link *link, const struct tcp_seg *syn, nstime now);
 /* The scale that such an answer says: SO_RCVBUF may have changed when it is acknowledged. */
 uint8_t cookie_wscale(void);
 /* Whether a segment acknowledges such an answer; then what is known of its SYN. */
-bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
-                 struct tcp_seg *syn, nstime now);
+bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple,
+                 const struct tcp_seg *seg, struct tcp_seg *syn, nstime now);
 
 /* tcp_input.c: what came with a SYN, of a connection that is open. True: as of tcp_input(). */
 bool input_syn_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *syn, nstime now);
 
 /* tcp_listen.c */
 /* True: as of tcp_input(). */
-bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                  const struct tcp_seg *seg, uint32_t min_iss, nstime now);
-/* A connection in SYN-RECEIVED became ESTABLISHED: false when there is no room for it (stay, the peer will retry). */
+bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                  const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss,
+                  nstime now);
+/* A connection in SYN-RECEIVED became ESTABLISHED: false when there is no room for it (stay, the
+ * peer will retry). */
 bool listen_room(const struct tcp *t, const struct tcp_conn *tc);
 void listen_established(struct tcp *t, struct tcp_conn *tc);
 void listen_forget(struct tcp *t, struct tcp_conn *tc);
 void listen_requeue(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_open.c */
-/* Whether an address can be an end of a connection: not multicast, not broadcast, not unspecified. */
+/* Whether an address can be an end of a connection: not multicast, not broadcast,
+ * not unspecified. */
 bool open_address_ok(ip_addr a);
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 uint8_t open_wscale(const struct tcp_opts *o);
@@ -85,11 +91,12 @@ static inline bool fastopen_serves(const struct tcp_listener *l)
 {
         return l->opts.fastopen_most != 0 && l->opts.fastopen & TCP_FASTOPEN_SERVE;
 }
-/* A connection in SYN-RECEIVED: whether its SYN opens it; and what its SYN-ACK is to bring. Then it is open so. */
+/* A connection in SYN-RECEIVED: whether its SYN opens it; and what its SYN-ACK is to bring. Then it
+ * is open so. */
 bool fastopen_accepts(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *syn, nstime now);
 void fastopen_opened(struct tcp *t, struct tcp_conn *tc);
-/* With FO_OPEN. A segment of the peer's acknowledges the SYN-ACK: false, it is none of this connection's. It was reset. It is over. The
- * listener is. */
+/* With FO_OPEN. A segment of the peer's acknowledges the SYN-ACK: false, it is none of this
+ * connection's. It was reset. It is over. The listener is. */
 bool fastopen_confirmed(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 void fastopen_reset(struct tcp *t, const struct tcp_conn *tc, nstime now);
 void fastopen_over(struct tcp *t, struct tcp_conn *tc);
@@ -107,14 +114,15 @@ void fastopen_syn_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime
 /* tcp_close.c */
 /* FIN after what is queued; from ESTABLISHED or CLOSE-WAIT. */
 void close_send(struct tcp *t, struct tcp_conn *tc);
-/* SND.UNA has moved: if our FIN is acknowledged now, what follows from it. False: the connection takes no more segments. */
+/* SND.UNA has moved: if our FIN is acknowledged now, what follows from it. False: the connection
+ * takes no more segments. */
 bool close_fin_acked(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* The peer's FIN came, in order. */
 void close_fin_received(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* tcp_mend.c */
-/* The connection that a process was changing when it died, in two steps: queues, numbers and state before everything derived
- * is made anew, the rest after it. False: it cannot be mended. */
+/* The connection that a process was changing when it died, in two steps: queues, numbers and state
+ * before everything derived is made anew, the rest after it. False: it cannot be mended. */
 bool mend_queues(struct tcp *t, struct tcp_conn *tc);
 void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now);
 

@@ -1,9 +1,10 @@
 /*
- * Passive open: listeners, the connections that are being opened for them, and those that wait to be
- * accepted.
+ * Passive open: listeners, the connections that are being opened for them, and those that wait to
+ * be accepted.
  *
- * A connection says itself where it stands (listener, acc_state, acc_order); the queue's links and counts
- * follow from that and can be rebuilt. When half_open is at its limit, SYN cookies answer (tcp_cookie.c).
+ * A connection says itself where it stands (listener, acc_state, acc_order); the queue's links and
+ * counts follow from that and can be rebuilt. When half_open is at its limit, SYN cookies answer
+ * (tcp_cookie.c).
  */
 #include <errno.h>
 
@@ -28,9 +29,11 @@ static bool excludes(const struct tcp_listener *l, ip_addr addr, const struct tc
         return same && !(l->opts.reuseport && o->reuseport);
 }
 
-int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts)
+int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog,
+               const struct tcp_opts *opts)
 {
-        struct tcp_listener *l, made = {.port = port, .addr = addr, .backlog = backlog, .opts = *opts};
+        struct tcp_listener *l,
+                made = {.port = port, .addr = addr, .backlog = backlog, .opts = *opts};
         uint32_t i;
 
         for (l = demux_listener_at(t, port); l != NULL; l = demux_listener_next(t, l)) {
@@ -73,10 +76,12 @@ static bool half_open_is_full(const struct tcp_listener *l)
         return l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
 }
 
-/* The next SYN from there would be answered in the same way: with all that Linux asks for, and no more than that. */
+/* The next SYN from there would be answered in the same way: with all that Linux asks for, and no
+ * more than that. */
 static bool is_plain(const struct tcp_conn *tc, const struct tcp_listener *l)
 {
-        return !tc->link.lossless && tc->ts_ok && tc->sack_ok && (tc->flags & (TCF_WSCALE | TCF_ECN | TCF_COOKIE)) == TCF_WSCALE &&
+        return !tc->link.lossless && tc->ts_ok && tc->sack_ok &&
+               (tc->flags & (TCF_WSCALE | TCF_ECN | TCF_COOKIE)) == TCF_WSCALE &&
                tc->opts.min_ttl == 0 && tc->opts.ip_opts.len == 0 && l->sharing == 1;
 }
 
@@ -90,7 +95,8 @@ static uint32_t room_of(const struct tcp_listener *l)
 
 static void unlink_queue(struct tcp *t, struct tcp_listener *l, struct tcp_conn *tc)
 {
-        WRITE_ONCE(*(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &l->q_head), tc->line_next);
+        WRITE_ONCE(*(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &l->q_head),
+                   tc->line_next);
         *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->q_tail) = tc->line_prev;
         tc->line_next = tc->line_prev = 0;
         l->queued--;
@@ -135,7 +141,7 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
         l = tcp_listener_at(t, tc->listener);
         tc->acc_order = l->order++;
         tc->acc_state = ACC_QUEUED;
-        tc->opts.defer_accept_s = 0;    /* was for this; as Linux says of a connection */
+        tc->opts.defer_accept_s = 0; /* was for this; as Linux says of a connection */
         l->half_open--;
         listen_requeue(t, tc);
         l->events |= TCP_EV_ACCEPT;
@@ -204,7 +210,9 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
                 if (tc->state == TCPS_CLOSED)
                         conn_reap(t, tc);
                 else if (tc->state == TCPS_SYN_RECEIVED && !tc->link.lossless)
-                        conn_done(t, tc, 0); /* as Linux: its peer hears of it when it says something, which may be never */
+                        /* As Linux: its peer hears of it when it says something, which may
+                         * be never. */
+                        conn_done(t, tc, 0);
                 else
                         conn_reset(t, tc, 0);
         }
@@ -212,16 +220,17 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
         pool_free(&t->sh->listeners, listener);
 }
 
-/* Those that are being opened will be in it, where no address is forged: a peer must not believe that it is connected when
- * there is no room for it. */
+/* Those that are being opened will be in it, where no address is forged: a peer must not believe
+ * that it is connected when there is no room for it. */
 static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_link *link)
 {
         return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);
 }
 
 /* The SYN is good: a connection in SYN-RECEIVED. NULL: there is no memory for it. */
-static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
-                              const struct tcp_link *link, const struct tcp_seg *seg, uint32_t iss, nstime now)
+static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                              const struct tcp_opts *opts, const struct tcp_link *link,
+                              const struct tcp_seg *seg, uint32_t iss, nstime now)
 {
         struct tcp_conn *tc = conn_new(t, tuple, link, opts, now);
 
@@ -230,7 +239,8 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
                 return NULL;
         }
         tc->opts.ip_opts.len = 0;
-        tc->opts.fastopen &= (uint8_t)~(TCP_FASTOPEN_MORE - 1);        /* the rest is the listener's own */
+        tc->opts.fastopen &=
+                (uint8_t) ~(TCP_FASTOPEN_MORE - 1); /* the rest is the listener's own */
         tc->opts.fastopen_most = tc->opts.fastopen_keys = 0;
         tc->listener = l->self;
         tc->acc_state = ACC_HALF_OPEN;
@@ -253,10 +263,11 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         return tc;
 }
 
-/* The peer has its SYN-ACK already, and what stands in there holds, whatever has been changed since. Without a record its next segment
- * is refused. */
-static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                          const struct tcp_seg *seg, const struct tcp_answer *a, nstime now)
+/* The peer has its SYN-ACK already, and what stands in there holds, whatever has been changed
+ * since. Without a record its next segment is refused. */
+static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                          const struct tcp_link *link, const struct tcp_seg *seg,
+                          const struct tcp_answer *a, nstime now)
 {
         struct tcp_opts opts = l->opts;
         struct tcp_conn *tc;
@@ -273,7 +284,8 @@ static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tc
         touch(t, tc);
 }
 
-/* RFC 7413 §4.2.2: what came with the SYN can be read, and what is written leaves, before the SYN-ACK is acknowledged. */
+/* RFC 7413 §4.2.2: what came with the SYN can be read, and what is written leaves, before the
+ * SYN-ACK is acknowledged. */
 static bool open_at_once(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         bool took;
@@ -287,10 +299,12 @@ static bool open_at_once(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         return took;
 }
 
-/* RFC 9293 §3.10.7.2, third. With no room for one more half-open connection the peer gets a cookie. Not so where addresses
- * cannot be forged, nor where the sequence number must be above that of a connection in TIME-WAIT: there it tries again. */
-static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                     const struct tcp_seg *seg, uint32_t min_iss, nstime now)
+/* RFC 9293 §3.10.7.2, third. With no room for one more half-open connection the peer gets a cookie.
+ * Not so where addresses cannot be forged, nor where the sequence number must be above that of a
+ * connection in TIME-WAIT: there it tries again. */
+static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                     const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss,
+                     nstime now)
 {
         uint32_t iss = iss_new(t, tuple, now);
         struct tcp_answer answer;
@@ -308,23 +322,26 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 cookie_answer(t, l, tuple, link, seg, now);
                 return false;
         }
-        tc = begin(t, l, tuple, &l->opts, link, seg, min_iss != 0 ? seq_max(iss, min_iss) : iss, now);
+        tc = begin(t, l, tuple, &l->opts, link, seg, min_iss != 0 ? seq_max(iss, min_iss) : iss,
+                   now);
         if (tc == NULL)
                 return false;
         tc->owed |= OWE_SYN;
         touch(t, tc);
-        return unlikely(fastopen_serves(l)) && fastopen_accepts(t, tc, seg, now) && open_at_once(t, tc, seg, now);
+        return unlikely(fastopen_serves(l)) && fastopen_accepts(t, tc, seg, now) &&
+               open_at_once(t, tc, seg, now);
 }
 
-/* An ACK for nobody's connection: that of a cookie, or refused. It may bring the first data. TCP_DEFER_ACCEPT does not hold: what
- * would be deferred is just what there is no room for. */
-static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                     const struct tcp_seg *seg, nstime now)
+/* An ACK for nobody's connection: that of a cookie, or refused. It may bring the first data.
+ * TCP_DEFER_ACCEPT does not hold: what would be deferred is just what there is no room for. */
+static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                     const struct tcp_link *link, const struct tcp_seg *seg, nstime now)
 {
         struct tcp_seg syn;
         struct tcp_conn *tc;
 
-        if (l->cookies_until == 0 || seg->flags & TCP_SYN || !cookie_good(t, l, tuple, seg, &syn, now)) {
+        if (l->cookies_until == 0 || seg->flags & TCP_SYN ||
+            !cookie_good(t, l, tuple, seg, &syn, now)) {
                 if (now <= l->cookies_until)
                         count_drop(t->cnt, DROP_TCP_COOKIE);
                 output_refuse(t, tuple, seg);
@@ -346,7 +363,8 @@ static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
 
 /* RFC 9293 §3.10.7.2 */
 bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
-                  const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss, nstime now)
+                  const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss,
+                  nstime now)
 {
         if (seg->flags & TCP_RST) /* first */
                 return false;
@@ -354,7 +372,8 @@ bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple 
                 return take_ack(t, l, tuple, link, seg, now);
         if (!(seg->flags & TCP_SYN)) /* fourth */
                 count_drop(t->cnt, DROP_TCP_NO_ACK);
-        else if (seg->flags & TCP_FIN) /* could be kept for later, says the third; Linux drops it, and nobody sends it in earnest */
+        else if (seg->flags & TCP_FIN) /* could be kept for later, says the third; Linux drops it,
+                                          and nobody sends it in earnest */
                 count_drop(t->cnt, DROP_TCP_BAD_SYN);
         else /* third */
                 return take_syn(t, l, tuple, link, seg, min_iss, now);

@@ -1,5 +1,6 @@
 /*
- * Mending: a process died in the middle of a change to a connection; what it left is made whole, and no byte is lost.
+ * Mending: a process died in the middle of a change to a connection; what it left is made whole,
+ * and no byte is lost.
  *
  * It works because of the order in which things are stored (store_order() in tcp_conn.h):
  *
@@ -13,8 +14,9 @@
  *   - Bytes are in the queue before snd_end or rcv_nxt counts them.
  *   - fin_end is there before TCF_FIN_RCVD, that before rcv_nxt, and the state comes last.
  *
- * All else is soft and begins anew: marks of loss, timers, congestion control's own numbers, what is owed. What is in
- * flight is sent again, as after a timeout; data beyond a gap is thrown away, as a receiver may (RFC 2018 §8).
+ * All else is soft and begins anew: marks of loss, timers, congestion control's own numbers, what
+ * is owed. What is in flight is sent again, as after a timeout; data beyond a gap is thrown away,
+ * as a receiver may (RFC 2018 §8).
  */
 #include <errno.h>
 
@@ -36,7 +38,8 @@ static bool tx_record_ok(const struct tcp *t, const struct tcp_conn *tc, uint32_
         if (s->len == 0)
                 return s->ctl & TCP_FIN;
         return frame_id_region(s->frame) == tc->link.tx_region &&
-               frame_geom_holds(t->frames->region[tc->link.tx_region].pool->geom, frame_id_num(s->frame), s->off, s->len);
+               frame_geom_holds(t->frames->region[tc->link.tx_region].pool->geom,
+                                frame_id_num(s->frame), s->off, s->len);
 }
 
 static uint32_t data_end(const struct tcp_txseg *s)
@@ -44,7 +47,8 @@ static uint32_t data_end(const struct tcp_txseg *s)
         return s->seq + s->len;
 }
 
-/* What follows s and is in s already, of a cut or a join half done, is unlinked. False: it makes no sense. */
+/* What follows s and is in s already, of a cut or a join half done, is unlinked. False: it makes
+ * no sense. */
 static bool skip_covered(const struct tcp *t, const struct tcp_conn *tc, struct tcp_txseg *s)
 {
         const struct tcp_txseg *n;
@@ -103,7 +107,8 @@ static bool mend_snd(const struct tcp *t, struct tcp_conn *tc)
 
         for (uint32_t i = tc->snd_head; i != 0; i = txseg_at(t, i)->next) {
                 struct tcp_txseg *s;
-                if (steps++ >= t->sh->txsegs.fresh || !tx_record_ok(t, tc, i) || !skip_covered(t, tc, txseg_at(t, i)))
+                if (steps++ >= t->sh->txsegs.fresh || !tx_record_ok(t, tc, i) ||
+                    !skip_covered(t, tc, txseg_at(t, i)))
                         return false;
                 s = txseg_at(t, i);
                 if (last == 0 && s->next != 0 && seq_lt(data_end(s), txseg_at(t, s->next)->seq))
@@ -139,7 +144,8 @@ static bool names_range(const struct tcp *t, const struct tcp_conn *tc, const st
                 return b->len == 0;
         if (region != FRAME_REGION_PRIVATE && region != FRAME_REGION_RX(tc->tuple.chan))
                 return false;
-        return frame_geom_holds(r->pool ? r->pool->geom : r->geom, frame_id_num(b->id), b->off, b->len);
+        return frame_geom_holds(r->pool ? r->pool->geom : r->geom, frame_id_num(b->id), b->off,
+                                b->len);
 }
 
 /* A head that was cut: its seq follows from what is behind it. */
@@ -154,8 +160,8 @@ static void mend_rcv_head(const struct tcp *t, struct tcp_conn *tc)
                 s->seq = behind - s->data.len;
 }
 
-/* Cuts a receive queue where it stops making sense, and returns its last record. Sequence numbers tell the queue from the
- * free list that a record may be in. */
+/* Cuts a receive queue where it stops making sense, and returns its last record. Sequence numbers
+ * tell the queue from the free list that a record may be in. */
 static uint32_t cut(const struct tcp *t, const struct tcp_conn *tc, uint32_t *head, bool gaps)
 {
         uint32_t *link = head, last = 0, end = 0;
@@ -210,7 +216,9 @@ static bool ended(const struct tcp_conn *tc)
 /* Whether there may be something to send: in SYN-SENT what goes in the SYN (tcp_fastopen.c). */
 static bool has_written(const struct tcp_conn *tc)
 {
-        return tc->state == TCPS_SYN_SENT ? tc->snd_head != 0 : tc->state >= TCPS_ESTABLISHED && tc->state != TCPS_TIME_WAIT;
+        return tc->state == TCPS_SYN_SENT
+                       ? tc->snd_head != 0
+                       : tc->state >= TCPS_ESTABLISHED && tc->state != TCPS_TIME_WAIT;
 }
 
 bool mend_queues(struct tcp *t, struct tcp_conn *tc)
@@ -226,7 +234,8 @@ bool mend_queues(struct tcp *t, struct tcp_conn *tc)
         if (tc->state == TCPS_SYN_SENT && tc->snd_head != 0)
                 return false;
         forget_snd(tc);
-        return tc->state == TCPS_TIME_WAIT || tc->state == TCPS_SYN_SENT || tc->state == TCPS_SYN_RECEIVED || ended(tc);
+        return tc->state == TCPS_TIME_WAIT || tc->state == TCPS_SYN_SENT ||
+               tc->state == TCPS_SYN_RECEIVED || ended(tc);
 }
 
 /* The handshake is asked for again: whatever of the answer was noted is noted once more. */
@@ -265,17 +274,19 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 static void mend_slow(struct tcp_conn *tc)
 {
-        tc->slow = (uint8_t)((tc->state != TCPS_ESTABLISHED || tc->fastopen & FO_OPEN ? SLOW_STATE : 0) | (tc->urg_state ? SLOW_URG : 0) |
-                             (tc->ooo_head ? SLOW_OOO : 0) | (tc->shut & SHUT_RCV ? SLOW_SHUT : 0) |
-                             (tc->sack_ok ? 0 : SLOW_NOSACK) |
-                             (tc->slow & SLOW_REFUSED));
+        tc->slow = (uint8_t)((tc->state != TCPS_ESTABLISHED || tc->fastopen & FO_OPEN ? SLOW_STATE
+                                                                                      : 0) |
+                             (tc->urg_state ? SLOW_URG : 0) | (tc->ooo_head ? SLOW_OOO : 0) |
+                             (tc->shut & SHUT_RCV ? SLOW_SHUT : 0) |
+                             (tc->sack_ok ? 0 : SLOW_NOSACK) | (tc->slow & SLOW_REFUSED));
         conn_slow_flow(tc);
         recovery_set_slow(tc);
 }
 
 static bool fin_is_placed(const struct tcp *t, const struct tcp_conn *tc)
 {
-        return tc->snd_nxt == tc->snd_end + 1 || (tc->snd_tail != 0 && txseg_at(t, tc->snd_tail)->ctl & TCP_FIN);
+        return tc->snd_nxt == tc->snd_end + 1 ||
+               (tc->snd_tail != 0 && txseg_at(t, tc->snd_tail)->ctl & TCP_FIN);
 }
 
 /* The ends, ours and the peer's, as far as they had come. False: the connection is over. */
@@ -283,7 +294,8 @@ static bool mend_ends(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         if (tc->shut & SHUT_SND && (tc->state == TCPS_ESTABLISHED || tc->state == TCPS_CLOSE_WAIT))
                 close_send(t, tc);
-        else if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_CLOSE_WAIT && !fin_is_placed(t, tc))
+        else if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_CLOSE_WAIT &&
+                 !fin_is_placed(t, tc))
                 sndbuf_queue_fin(t, tc);
         if (!close_fin_acked(t, tc, now))
                 return false;
@@ -329,7 +341,7 @@ void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now)
                 finish_ended(tc);
         } else if (tc->state == TCPS_TIME_WAIT) {
                 conn_enter_time_wait(t, tc, now);
-                tc->owed |= OWE_ACK;            /* it may have waited */
+                tc->owed |= OWE_ACK; /* it may have waited */
         } else if (tc->state < TCPS_ESTABLISHED) {
                 begin_handshake(tc, now);
         } else {
@@ -342,7 +354,8 @@ void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now)
                                 tc->owed |= OWE_ACK;
                         return;
                 }
-                tc->owed = OWE_ACK | (tc->snd_next != 0 ? OWE_PUSH : 0) | (tc->fastopen & FO_OPEN ? OWE_SYN : 0);
+                tc->owed = OWE_ACK | (tc->snd_next != 0 ? OWE_PUSH : 0) |
+                           (tc->fastopen & FO_OPEN ? OWE_SYN : 0);
         }
         mend_slow(tc);
         conn_raise(t, tc, TCP_EV_READABLE | TCP_EV_WRITABLE);

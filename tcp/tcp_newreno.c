@@ -1,5 +1,5 @@
-/* NewReno: slow start, congestion avoidance and the halving on loss (RFC 5681 §3.1, with byte counting of RFC
- * 3465). */
+/* NewReno: slow start, congestion avoidance and the halving on loss (RFC 5681 §3.1, with byte
+ * counting of RFC 3465). */
 #include "tcp/tcp_cc.h"
 
 struct newreno {
@@ -35,4 +35,5 @@ static uint32_t on_loss(struct tcp_conn *tc, bool timeout, nstime now)
         return MAX(flight(tc) / 2, 2 * tc->snd_mss); /* RFC 5681 eq. 4 */
 }
 
-const struct tcp_cc tcp_newreno = {.name = "reno", .init = init, .on_ack = on_ack, .on_loss = on_loss};
+const struct tcp_cc tcp_newreno = {
+        .name = "reno", .init = init, .on_ack = on_ack, .on_loss = on_loss};

@@ -1,4 +1,5 @@
-/* Active open, and what both kinds of open have in common: the options of a SYN, and becoming ESTABLISHED. */
+/* Active open, and what both kinds of open have in common: the options of a SYN, and
+ * becoming ESTABLISHED. */
 #include <errno.h>
 
 #include "tcp/tcp_cc.h"
@@ -6,9 +7,10 @@
 #include "tcp/tcp_life.h"
 #include "tcp/tcp_send.h"
 
-#define RCV_LIMIT_MOST (6u << 20) /* what the buffer may grow to: the scale is chosen for it once */
-#define MSS_DEFAULT_V4 536        /* RFC 9293 MUST-15 */
-#define MSS_DEFAULT_V6 1220
+/* What the buffer may grow to: the scale is chosen for it once. */
+#define RCV_LIMIT_MOST     (6u << 20)
+#define MSS_DEFAULT_V4     536 /* RFC 9293 MUST-15 */
+#define MSS_DEFAULT_V6     1220
 #define RTO_AFTER_LOST_SYN (3 * NS_PER_S) /* RFC 6298 §5.7 */
 
 bool open_address_ok(ip_addr a)
@@ -23,11 +25,14 @@ bool open_address_ok(ip_addr a)
         return v4 >> 28 != 0xe && v4 != UINT32_MAX;
 }
 
-/* RFC 7323 §2.2: for the largest buffer there may be, or the largest window that the application ever wants. A buffer that was set
- * (SO_RCVBUF) stays as it is, and the less it has to be scaled the finer is what can be said of it. */
+/* RFC 7323 §2.2: for the largest buffer there may be, or the largest window that the application
+ * ever wants. A buffer that was set (SO_RCVBUF) stays as it is, and the less it has to be scaled
+ * the finer is what can be said of it. */
 uint8_t open_wscale(const struct tcp_opts *o)
 {
-        uint32_t most = o->window_most != 0 ? o->window_most : o->rcvbuf != 0 ? o->rcvbuf : RCV_LIMIT_MOST;
+        uint32_t most = o->window_most != 0 ? o->window_most
+                        : o->rcvbuf != 0    ? o->rcvbuf
+                                            : RCV_LIMIT_MOST;
         uint8_t s = 0;
 
         if (o->no_wscale)
@@ -37,8 +42,8 @@ uint8_t open_wscale(const struct tcp_opts *o)
         return s;
 }
 
-/* An option holds when both sides sent it. Timestamps are not offered on a lossless link: nothing old can
- * arrive. */
+/* An option holds when both sides sent it. Timestamps are not offered on a lossless link: nothing
+ * old can arrive. */
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         tc->mss_clamp = seg->mss                         ? seg->mss
@@ -63,12 +68,14 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
 
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        bool deferred = tc->opts.defer_accept_s != 0 && tc->snd_wl2 == tc->iss + 1; /* until now, by us: end_handshake() */
+        /* Until now, by us: end_handshake(). */
+        bool deferred = tc->opts.defer_accept_s != 0 && tc->snd_wl2 == tc->iss + 1;
         bool syn_lost = tc->backoff != 0 && !deferred;
 
         if (syn_lost)
                 tc->rto = MIN(MAX(tc->rto, RTO_AFTER_LOST_SYN), tcp_rto_most(&tc->opts));
-        else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0 && !conn_unconfirmed(tc)) /* Karn's: which it answers */
+        else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0 &&
+                 !conn_unconfirmed(tc)) /* Karn's: which it answers */
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
         tc->snd_sml = tc->recover = tc->high_sacked = tc->rack.end = tc->flight_end = tc->snd_una;
@@ -89,12 +96,13 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         cc_begin(tc, now);
         tcp_set_state(t, tc, TCPS_ESTABLISHED);
         timer_keepalive(tc, now);
-        if (tc->shut & SHUT_SND) /* closed while it was being opened: RFC 9293 §3.10.4, SYN-RECEIVED */
+        if (tc->shut &
+            SHUT_SND) /* closed while it was being opened: RFC 9293 §3.10.4, SYN-RECEIVED */
                 close_send(t, tc);
 }
 
-/* RFC 6191 seen from the side that opens: the same two ends again, while we are in TIME-WAIT. Our new SYN has
- * a newer timestamp or a higher sequence number, so that the peer can tell. */
+/* RFC 6191 seen from the side that opens: the same two ends again, while we are in TIME-WAIT. Our
+ * new SYN has a newer timestamp or a higher sequence number, so that the peer can tell. */
 static bool may_replace(const struct tcp_conn *old)
 {
         return old->state == TCPS_TIME_WAIT && old->sock == 0 && (old->link.lossless || old->ts_ok);

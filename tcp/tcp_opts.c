@@ -1,4 +1,5 @@
-/* Options of a connection: defaults, and what changes at once when one is set on a live connection. */
+/* Options of a connection: defaults, and what changes at once when one is set on a
+ * live connection. */
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_life.h"
 #include "tcp/tcp_recv.h"
@@ -42,9 +43,12 @@ static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opt
 
 void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, nstime now)
 {
-        bool push = (o->nodelay && (!tc->opts.nodelay || tc->flags & TCF_MORE)) || (!o->cork && tc->opts.cork);
+        bool push = (o->nodelay && (!tc->opts.nodelay || tc->flags & TCF_MORE)) ||
+                    (!o->cork && tc->opts.cork);
         bool keep = o->keepalive != tc->opts.keepalive || o->keepidle_s != tc->opts.keepidle_s;
-        bool rate = o->max_pacing_rate != tc->opts.max_pacing_rate || o->pace_burst != tc->opts.pace_burst, cc = o->cc != tc->opts.cc;
+        bool rate = o->max_pacing_rate != tc->opts.max_pacing_rate ||
+                    o->pace_burst != tc->opts.pace_burst,
+             cc = o->cc != tc->opts.cc;
         bool mss = o->maxseg != tc->opts.maxseg || o->ip_opts.len != tc->opts.ip_opts.len;
 
         uint32_t window = tc->rcv_limit;

@@ -18,13 +18,14 @@
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
 
-#define CORK_FOR            (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
-#define ANSWER_MS           500u              /* RFC 5961 §7 has ten in 5 s for its default; Linux's tcp_invalid_ratelimit */
+#define CORK_FOR (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
+/* RFC 5961 §7 has ten in 5 s for its default; Linux's tcp_invalid_ratelimit. */
+#define ANSWER_MS 500u
 
 /* ---- the window we offer ---- */
 
-/* RFC 9293 §3.8.6.2.2: the right edge moves when it can move by a segment, as long as the peer's are in fact, or half the
- * buffer, and never back. */
+/* RFC 9293 §3.8.6.2.2: the right edge moves when it can move by a segment, as long as the peer's
+ * are in fact, or half the buffer, and never back. */
 static uint16_t offer_window(struct tcp_conn *tc)
 {
         uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc), wnd;
@@ -44,13 +45,15 @@ static uint16_t offer_window(struct tcp_conn *tc)
         return (uint16_t)wnd;
 }
 
-/* The first time that the window can be wider than a SYN says, with half of that left, or more: nobody waits for it yet. */
+/* The first time that the window can be wider than a SYN says, with half of that left, or more:
+ * nobody waits for it yet. */
 static bool is_first_window(const struct tcp_conn *tc, uint32_t cur)
 {
         return cur > UINT16_MAX / 2 && tc->rcv_adv - tc->irs <= UINT16_MAX + 1u;
 }
 
-/* After the application read: tell the peer when the window is worth more and it may be waiting for it. */
+/* After the application read: tell the peer when the window is worth more and it may be waiting
+ * for it. */
 void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc);
@@ -60,7 +63,8 @@ void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now)
                 step = MIN(half, (uint32_t)tc->link.mss);
         if (likely(free < cur + MAX(step, 1u) || cur > half))
                 return;
-        if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 && tc->state != TCPS_FIN_WAIT_2)
+        if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 &&
+            tc->state != TCPS_FIN_WAIT_2)
                 return;
         if (is_first_window(tc, cur))
                 delack_owe_window(tc, now);
@@ -71,15 +75,16 @@ void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 /* ---- building ---- */
 
-/* Blocks go along when they fit; a full segment has no room, and no need: data beyond a gap is answered at
- * once. */
+/* Blocks go along when they fit; a full segment has no room, and no need: data beyond a gap is
+ * answered at once. */
 static void add_sack(const struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg)
 {
         uint32_t room = tc->snd_mss > seg->len ? tc->snd_mss - seg->len : 0;
 
         if (seg->len != 0 && room < 12)
                 return;
-        seg->nsack = (uint8_t)sack_write(t, tc, seg->sack, seg->len ? (room - 4) / 8 : TCP_MAX_SACK);
+        seg->nsack =
+                (uint8_t)sack_write(t, tc, seg->sack, seg->len ? (room - 4) / 8 : TCP_MAX_SACK);
         conn_unflag(tc, TCF_DSACK);
 }
 
@@ -97,8 +102,8 @@ static void add_urgent(struct tcp_conn *tc, struct tcp_seg *seg)
 }
 
 /* What every segment of a synchronised connection carries. */
-static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint32_t seq, uint32_t len,
-                  uint8_t flags, nstime now)
+static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint32_t seq,
+                  uint32_t len, uint8_t flags, nstime now)
 {
         seg->sport = tc->tuple.lport;
         seg->dport = tc->tuple.rport;
@@ -121,7 +126,8 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
                 seg->tsval = conn_ts(tc, now);
                 seg->tsecr = tc->ts_recent;
         }
-        if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO | TCF_ECN | TCF_ECN_ASKED)))) {
+        if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO |
+                                                           TCF_ECN | TCF_ECN_ASKED)))) {
                 if (tc->sack_ok && (tc->slow & SLOW_OOO || tc->flags & TCF_DSACK))
                         add_sack(t, tc, seg);
                 if (tc->flags & TCF_URG_OUT)
@@ -137,28 +143,33 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
         tc->segs_out++;
 }
 
-/* What carries no data is taken at the peer's next number only while its window is closed (RFC 9293 table 6): a byte
- * sent to probe the window does not count until it is acknowledged. And at its edge, where that went back, which is what Linux takes
- * and sends; by less than one step of its scale it need not have gone. Linux's tcp_acceptable_seq(). */
+/* What carries no data is taken at the peer's next number only while its window is closed (RFC 9293
+ * table 6): a byte sent to probe the window does not count until it is acknowledged. And at its
+ * edge, where that went back, which is what Linux takes and sends; by less than one step of its
+ * scale it need not have gone. Linux's tcp_acceptable_seq(). */
 static uint32_t acceptable_seq(const struct tcp_conn *tc)
 {
         uint32_t edge = tc->snd_una + tc->snd_wnd;
 
         if (unlikely(tc->snd_wnd == 0))
                 return tc->snd_una;
-        return likely(seq_geq(edge, tc->snd_nxt)) || tc->snd_nxt - edge < 1u << tc->snd_wscale ? tc->snd_nxt : edge;
+        return likely(seq_geq(edge, tc->snd_nxt)) || tc->snd_nxt - edge < 1u << tc->snd_wscale
+                       ? tc->snd_nxt
+                       : edge;
 }
 
-/* The peer then knows what becomes of data that it sends, as if our reset had come at once: who would send it may be busy. */
+/* The peer then knows what becomes of data that it sends, as if our reset had come at once: who
+ * would send it may be busy. */
 static void say_closed(const struct tcp_conn *tc, struct tcp_seg *seg)
 {
-        if (tc->link.lossless && tc->shut == SHUT_BOTH && (tc->state == TCPS_FIN_WAIT_1 || tc->state == TCPS_FIN_WAIT_2) &&
+        if (tc->link.lossless && tc->shut == SHUT_BOTH &&
+            (tc->state == TCPS_FIN_WAIT_1 || tc->state == TCPS_FIN_WAIT_2) &&
             !(seg->flags & TCP_URG))
                 seg->urg = SEG_CLOSED;
 }
 
-static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s, struct tcp_seg *seg,
-                       nstime now)
+static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s,
+                       struct tcp_seg *seg, nstime now)
 {
         begin(t, tc, seg, s->seq, s->len, TCP_ACK | s->ctl, now);
         seg->data = (struct buf){s->frame, s->off, s->len};
@@ -203,22 +214,25 @@ static bool held_back(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now
                 tc->cork_at = MIN(tc->cork_at, now + CORK_FOR);
                 return true;
         }
-        return !tc->nodelay && small_in_flight(tc) && !(tc->flags & TCF_URG_OUT && seq_gt(tc->snd_up, tc->snd_una));
+        return !tc->nodelay && small_in_flight(tc) &&
+               !(tc->flags & TCF_URG_OUT && seq_gt(tc->snd_up, tc->snd_una));
 }
 
 /* Whether it is our own limit that holds. */
 static bool is_clamped(const struct tcp_conn *tc)
 {
-        return unlikely(tc->slow & SLOW_FLOW) && tc->opts.send_window != 0 && tc->snd_wnd >= tc->opts.send_window;
+        return unlikely(tc->slow & SLOW_FLOW) && tc->opts.send_window != 0 &&
+               tc->snd_wnd >= tc->opts.send_window;
 }
 
-/* RFC 9293 §3.8.6.2.1. Where nothing is lost the receiver is one of ours: it avoids silly windows by itself, and a small one is what its
- * application granted. */
+/* RFC 9293 §3.8.6.2.1. Where nothing is lost the receiver is one of ours: it avoids silly windows
+ * by itself, and a small one is what its application granted. */
 static bool is_worth_sending(const struct tcp_conn *tc, uint32_t room)
 {
         uint32_t widest = is_clamped(tc) ? tc->opts.send_window : tc->max_wnd;
 
-        return room >= MIN(tc->snd_mss, MAX(widest / 2, 1u)) || tc->owed & OWE_PUSH || tc->link.lossless;
+        return room >= MIN(tc->snd_mss, MAX(widest / 2, 1u)) || tc->owed & OWE_PUSH ||
+               tc->link.lossless;
 }
 
 /* How much of s the peer's window takes: all, a part worth sending, or 0. */
@@ -253,7 +267,8 @@ static bool pace_blocks(struct tcp_conn *tc, nstime now)
         return tc->pace.rate != 0 && pace_waits(tc, now);
 }
 
-/* TCP_NOTSENT_LOWAT, opts.unsent_most: what leaves makes room for what may be written, before anything of it is acknowledged. */
+/* TCP_NOTSENT_LOWAT, opts.unsent_most: what leaves makes room for what may be written, before
+ * anything of it is acknowledged. */
 static void below_unsent_mark(struct tcp *t, struct tcp_conn *tc)
 {
         if ((tc->opts.notsent_lowat | tc->opts.unsent_most) != 0)
@@ -337,20 +352,23 @@ static struct tcp_txseg *first_lost(const struct tcp *t, const struct tcp_conn *
         return NULL;
 }
 
-/* What was lost goes again in as few segments as it fits in (RFC 9293 §3.8.1): a window, in bytes, of segments of a few bytes each
- * would be hundreds of packets at once, of which each queue on the way drops the most, timeout after timeout. */
+/* What was lost goes again in as few segments as it fits in (RFC 9293 §3.8.1): a window, in bytes,
+ * of segments of a few bytes each would be hundreds of packets at once, of which each queue on the
+ * way drops the most, timeout after timeout. */
 static void gather_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
 {
         while (s->next != 0 && s->next != tc->snd_next) {
                 const struct tcp_txseg *n = txseg_at(t, s->next);
                 uint8_t marks = s->marks | n->marks;
-                if ((n->marks & (TXS_LOST | TXS_RETX | TXS_SACKED)) != TXS_LOST || !txseg_merge(t, tc, s, tc->snd_mss))
+                if ((n->marks & (TXS_LOST | TXS_RETX | TXS_SACKED)) != TXS_LOST ||
+                    !txseg_merge(t, tc, s, tc->snd_mss))
                         return;
                 s->marks = marks;
         }
 }
 
-static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
+static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg,
+                   nstime now)
 {
         build_data(t, tc, s, seg, now);
         note_sent(tc, s, now);
@@ -362,7 +380,8 @@ static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, stru
                 timer_arm_rtx(tc, now);
 }
 
-/* RFC 9293 SHLD-16: what is unacknowledged is sent again as far as the window goes, which may have shrunk. */
+/* RFC 9293 SHLD-16: what is unacknowledged is sent again as far as the window goes, which may
+ * have shrunk. */
 static bool cut_to_window(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
 {
         uint32_t room = tc->snd_una + tc->snd_wnd - s->seq;
@@ -406,9 +425,12 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
 /* Of an answer or, before the peer has said anything, of a SYN of ours. */
 static void syn_options(const struct tcp_conn *tc, struct tcp_seg *seg, bool answer)
 {
-        seg->wnd = (uint16_t)MIN(rcvbuf_first_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
+        /* Never scaled: RFC 7323 §2.2. */
+        seg->wnd = (uint16_t)MIN(rcvbuf_first_window(tc), UINT16_MAX);
         seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
-        seg->wscale = !answer ? tc->syn_wscale : tc->flags & TCF_WSCALE ? tc->rcv_wscale : TCP_NO_WSCALE;
+        seg->wscale = !answer                  ? tc->syn_wscale
+                      : tc->flags & TCF_WSCALE ? tc->rcv_wscale
+                                               : TCP_NO_WSCALE;
         seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
         seg->has_ts = answer ? tc->ts_ok : !tc->opts.no_timestamps && !tc->link.lossless;
 }
@@ -446,7 +468,10 @@ void output_answered(struct tcp *t, struct tcp_conn *tc, nstime at, nstime now)
 
 void tcp_answer_of(const struct tcp_conn *tc, struct tcp_seg *seg)
 {
-        *seg = (struct tcp_seg){.sport = tc->tuple.lport, .dport = tc->tuple.rport, .flags = TCP_SYN | TCP_ACK, .seq = tc->iss,
+        *seg = (struct tcp_seg){.sport = tc->tuple.lport,
+                                .dport = tc->tuple.rport,
+                                .flags = TCP_SYN | TCP_ACK,
+                                .seq = tc->iss,
                                 .ack = tc->irs + 1};
         syn_options(tc, seg, true);
 }
@@ -458,9 +483,9 @@ static void output_question(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *
 }
 
 /*
- * RFC 9293 §3.8.6.1: the answer tells the window (MUST-36). The section speaks of a byte, old or new; with nothing in flight Linux asks
- * without one, which puts nothing out that the peer has to throw away. Where nothing is lost a byte goes, and is taken with the
- * first room that there is.
+ * RFC 9293 §3.8.6.1: the answer tells the window (MUST-36). The section speaks of a byte, old or
+ * new; with nothing in flight Linux asks without one, which puts nothing out that the peer has to
+ * throw away. Where nothing is lost a byte goes, and is taken with the first room that there is.
  */
 static bool output_probe(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
@@ -509,7 +534,8 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
                 send_next(t, tc, txseg_at(t, tc->snd_next), seg, now);
                 if (tc->flags & TCF_ECN)
                         ecn_mark(tc, seg);
-                seg->flags |= TCP_PSH; /* alone and in order: some peers delay the ACK that we wait for, unless pushed */
+                /* Alone and in order: some peers delay the ACK that we wait for, unless pushed. */
+                seg->flags |= TCP_PSH;
         } else {
                 if (last == 0)
                         return false;
@@ -590,29 +616,32 @@ bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime 
 /* Nothing is owed that would come first, or go along in a header. */
 static bool says_the_same(const struct tcp_conn *tc)
 {
-        return tc->state >= TCPS_ESTABLISHED && tc->ca_state == CA_OPEN && tc->lost == 0 && !(tc->owed & OWE_SPECIAL) &&
-               !(tc->slow & SLOW_OOO) && !(tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO | TCF_ECN));
+        return tc->state >= TCPS_ESTABLISHED && tc->ca_state == CA_OPEN && tc->lost == 0 &&
+               !(tc->owed & OWE_SPECIAL) && !(tc->slow & SLOW_OOO) &&
+               !(tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO | TCF_ECN));
 }
 
 /* A full segment that is not the first in flight, has others behind it, and fits both windows. */
 static bool goes_at_once(const struct tcp_conn *tc, const struct tcp_txseg *s)
 {
-        return s->next != 0 && s->len == tc->snd_mss && flight(tc) != 0 && seq_leq(txseg_end(s), tc->snd_una + tc->snd_wnd) &&
-               !cwnd_blocks(tc, s);
+        return s->next != 0 && s->len == tc->snd_mss && flight(tc) != 0 &&
+               seq_leq(txseg_end(s), tc->snd_una + tc->snd_wnd) && !cwnd_blocks(tc, s);
 }
 
 /* As output_new() and send_next() for such a one. */
-bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8_t *flags, nstime now)
+bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8_t *flags,
+                     nstime now)
 {
         bool alone = flight(tc) <= tc->snd_mss;
         struct tcp_txseg *s;
 
-        if (tc->snd_next == 0 || !says_the_same(tc) || !goes_at_once(tc, s = txseg_at(t, tc->snd_next)) || pace_blocks(tc, now))
+        if (tc->snd_next == 0 || !says_the_same(tc) ||
+            !goes_at_once(tc, s = txseg_at(t, tc->snd_next)) || pace_blocks(tc, now))
                 return false;
         note_sent(tc, s, now);
         WRITE_ONCE(tc->snd_nxt, txseg_end(s));
         tc->snd_next = s->next;
-        if (alone && !tc->link.lossless)        /* else it is armed, for now */
+        if (alone && !tc->link.lossless) /* else it is armed, for now */
                 timer_arm_probe(tc, now);
         tc->segs_out++;
         tc->bytes_sent += s->len;
@@ -627,8 +656,10 @@ bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8
 
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *in)
 {
-        struct tcp_seg rst = {
-                .sport = tuple->lport, .dport = tuple->rport, .flags = TCP_RST, .wscale = TCP_NO_WSCALE};
+        struct tcp_seg rst = {.sport = tuple->lport,
+                              .dport = tuple->rport,
+                              .flags = TCP_RST,
+                              .wscale = TCP_NO_WSCALE};
 
         if (in->flags & TCP_RST)
                 return;

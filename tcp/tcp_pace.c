@@ -1,13 +1,17 @@
 /*
- * Pacing: data leaves in quanta, each when the one before has passed at the rate (draft-ietf-ccwg-bbr §5.6.2, §5.6.3).
+ * Pacing: data leaves in quanta, each when the one before has passed at the rate
+ * (draft-ietf-ccwg-bbr §5.6.2, §5.6.3).
  *
- * A quantum is what passes in a millisecond, so that a sleep and a turn of the stack are not paid for each segment, and 64 KB at the
- * most. Timers are late, on a busy machine by many quanta: what was missed meanwhile leaves with the quantum that was waited for, else
- * the rate would not be reached. SO_MAX_PACING_RATE makes good what passes in CATCH_UP; and where the
- * application says how many bytes may leave back to back (opts.pace_burst), these, whether they were waited for or not.
+ * A quantum is what passes in a millisecond, so that a sleep and a turn of the stack are not paid
+ * for each segment, and 64 KB at the most. Timers are late, on a busy machine by many quanta: what
+ * was missed meanwhile leaves with the quantum that was waited for, else the rate would not be
+ * reached. SO_MAX_PACING_RATE makes good what passes in CATCH_UP; and where the application says
+ * how many bytes may leave back to back (opts.pace_burst), these, whether they were waited for or
+ * not.
  *
- * A quantum that takes no longer than a sleep does would be waited for in vain, as over a network whose round trip is some ten
- * microseconds: then there is no pacing but by the window, unless SO_MAX_PACING_RATE asks for it.
+ * A quantum that takes no longer than a sleep does would be waited for in vain, as over a network
+ * whose round trip is some ten microseconds: then there is no pacing but by the window, unless
+ * SO_MAX_PACING_RATE asks for it.
  *
  *      output_new(), output_lost(), tcp_output_next() -> pace_waits()    note_sent() -> pace_sent()
  */
@@ -63,10 +67,12 @@ static void next_quantum(struct tcp_conn *tc, nstime now)
         tc->pace.at = MAX(tc->pace.at, now - made_good(tc));
         tc->pace.left = tc->pace.quantum;
         if (tc->pace.at < now && is_own_rate(tc))
-                tc->pace.left += (uint32_t)MIN((uint64_t)(now - tc->pace.at) * tc->pace.rate / NS_PER_S, UINT32_MAX / 2);
+                tc->pace.left += (uint32_t)MIN(
+                        (uint64_t)(now - tc->pace.at) * tc->pace.rate / NS_PER_S, UINT32_MAX / 2);
 }
 
-/* The timer of corked segments does: while one that is full waits for its time, none at the end is held back. */
+/* The timer of corked segments does: while one that is full waits for its time, none at the end is
+ * held back. */
 bool pace_waits(struct tcp_conn *tc, nstime now)
 {
         if (tc->pace.left == 0 && now < tc->pace.at) {

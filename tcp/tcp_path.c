@@ -1,8 +1,8 @@
 /*
  * What the path carries: the largest segment that gets through (RFC 1191, 4821, 5927 §7, 8899).
  *
- * path.mss is that size as far as it is known, the IP packet less 40 bytes, 0 while the link's is not in doubt. It gets
- * smaller when
+ * path.mss is that size as far as it is known, the IP packet less 40 bytes, 0 while the link's is
+ * not in doubt. It gets smaller when
  *
  *   - an ICMP error claims so: at once while nothing larger is known to have got through, else,
  *     since anybody can claim things, when the segment it quotes has timed out as well (RFC 5927
@@ -11,11 +11,12 @@
  *     that keep them from telling. Then it goes down by steps, none of which is larger than what
  *     timed out: a small segment says nothing.
  *
- * Segments that are too large now are cut where they stand and sent again; that is no sign of congestion (RFC 1191 §6.5).
- * It gets larger only by trying, with the connection's own data: two or more queued segments leave as one, now and then,
- * while nothing is amiss. The first try is the largest size, then halves what is left in doubt. A probe that is lost costs a
- * retransmission and nothing else (RFC 4821 §7.6.2). Tried again after ten minutes (RFC 1191 §6.3), and after a fall by
- * timeouts, which may have been an outage, after two seconds.
+ * Segments that are too large now are cut where they stand and sent again; that is no sign of
+ * congestion (RFC 1191 §6.5). It gets larger only by trying, with the connection's own data: two or
+ * more queued segments leave as one, now and then, while nothing is amiss. The first try is the
+ * largest size, then halves what is left in doubt. A probe that is lost costs a retransmission and
+ * nothing else (RFC 4821 §7.6.2). Tried again after ten minutes (RFC 1191 §6.3), and after a fall
+ * by timeouts, which may have been an outage, after two seconds.
  *
  *     tcp_icmp()     -> path_claim()        recovery_ack() -> path_probe_lost()
  *     expire_rto()   -> path_timeout()      ack_input()    -> path_ack()
@@ -26,15 +27,19 @@
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_send.h"
 
-#define HEADERS         40u               /* IP's and TCP's, without options */
-#define RAISE_AFTER     (600 * NS_PER_S)  /* RFC 1191 §6.3, RFC 8899 PMTU_RAISE_TIMER */
-#define OUTAGE_AFTER    (2 * NS_PER_S)
-#define TRY_AGAIN       (100 * NS_PER_MS) /* when there was nothing to make a probe of; doubled each time */
-#define TRY_DOUBLINGS   10u
-#define BLACK_HOLE_DUPS 4u  /* timeouts in a row: those that Linux has behind it when it looks (tcp_retries1, with tcp_mtu_probing) */
+#define HEADERS      40u              /* IP's and TCP's, without options */
+#define RAISE_AFTER  (600 * NS_PER_S) /* RFC 1191 §6.3, RFC 8899 PMTU_RAISE_TIMER */
+#define OUTAGE_AFTER (2 * NS_PER_S)
+/* When there was nothing to make a probe of; doubled each time. */
+#define TRY_AGAIN     (100 * NS_PER_MS)
+#define TRY_DOUBLINGS 10u
+/* Timeouts in a row: those that Linux has behind it when it looks (tcp_retries1,
+ * with tcp_mtu_probing). */
+#define BLACK_HOLE_DUPS 4u
 #define NARROW_DUPS     5u  /* ... of what nearly every path carries: rather an outage */
 #define SEARCH_END      16u /* bytes: not worth another probe */
-#define PROBE_COVER     3u  /* segments that must follow a probe, so that its loss is seen without a timeout */
+/* Segments that must follow a probe, so that its loss is seen without a timeout. */
+#define PROBE_COVER 3u
 
 /* MTUs of 1200 (RFC 8899 BASE_PLPMTU; tunnels), 576 and 296 (RFC 1191), less the headers. */
 static const uint16_t steps[] = {1160, 536, 256};
@@ -54,7 +59,8 @@ static uint32_t size_now(const struct tcp_conn *tc)
         return tc->snd_mss + conn_options_len(tc);
 }
 
-/* The next try is at `at`: on the timer that keepalive uses, as both are seldom due. Keepalive probes go first. */
+/* The next try is at `at`: on the timer that keepalive uses, as both are seldom due. Keepalive
+ * probes go first. */
 void path_arm(struct tcp_conn *tc)
 {
         if ((tc->state == TCPS_ESTABLISHED || tc->state == TCPS_CLOSE_WAIT) && tc->probes == 0)
@@ -86,8 +92,8 @@ void path_init(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 /* ---- smaller ---- */
 
-/* What was sent larger than that is lost, and is sent again; the window of congestion is for the network's sake and
- * stays. As Linux's tcp_simple_retransmit(). */
+/* What was sent larger than that is lost, and is sent again; the window of congestion is for the
+ * network's sake and stays. As Linux's tcp_simple_retransmit(). */
 void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime now)
 {
         bool any = false;
@@ -153,7 +159,8 @@ void path_claim(struct tcp *t, struct tcp_conn *tc, uint32_t seq, uint32_t mtu, 
                 if (mss < tc->path.probe)
                         probe_failed(t, tc, mss, now);
         } else if (mss < size_now(tc)) {
-                if (tc->bytes_acked - tc->path.acked <= mss) { /* nothing larger can have got through */
+                if (tc->bytes_acked - tc->path.acked <=
+                    mss) { /* nothing larger can have got through */
                         believe(t, tc, mss, now);
                 } else {
                         tc->path.claim = (uint16_t)mss;
@@ -162,7 +169,8 @@ void path_claim(struct tcp *t, struct tcp_conn *tc, uint32_t seq, uint32_t mtu, 
         }
 }
 
-/* The step below what does not get through, which may be shorter than segments are: all that there is. 0: none. */
+/* The step below what does not get through, which may be shorter than segments are: all that there
+ * is. 0: none. */
 static uint32_t step_below(const struct tcp *t, const struct tcp_conn *tc)
 {
         uint32_t size = MIN(txseg_at(t, tc->snd_head)->len + conn_options_len(tc), size_now(tc));
@@ -175,7 +183,8 @@ static uint32_t step_below(const struct tcp *t, const struct tcp_conn *tc)
         return 0;
 }
 
-/* A claim is of a segment that was in flight; numbers come round, and what is beyond SND.NXT was acknowledged long ago. */
+/* A claim is of a segment that was in flight; numbers come round, and what is beyond SND.NXT was
+ * acknowledged long ago. */
 static bool in_flight(const struct tcp_conn *tc, uint32_t seq)
 {
         return seq_leq(tc->snd_una, seq) && seq_lt(seq, tc->snd_nxt);
@@ -189,7 +198,8 @@ void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
                 return;
         if (tc->path.probe != 0)
                 probe_failed(t, tc, tc->path.probe - 1u, now);
-        if (tc->path.claim != 0 && tc->path.claim < size_now(tc) && in_flight(tc, tc->path.claim_seq)) {
+        if (tc->path.claim != 0 && tc->path.claim < size_now(tc) &&
+            in_flight(tc, tc->path.claim_seq)) {
                 believe(t, tc, tc->path.claim, now);
                 return;
         }
@@ -212,7 +222,7 @@ void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime n
                 return;
         tc->link.mss = (uint16_t)mss;
         if (tc->path.mss >= mss)
-                tc->path.mss = 0;       /* the link is the narrowest place again */
+                tc->path.mss = 0; /* the link is the narrowest place again */
         tc->path.probe = tc->path.claim = 0;
         tc->path.search_hi = 0;
         conn_size_mss(tc);
@@ -228,13 +238,14 @@ static uint32_t unsent(const struct tcp_conn *tc)
         return tc->snd_end - tc->snd_nxt;
 }
 
-/* RFC 4821 §7.4: nothing lost or in doubt, windows that hold it, and enough behind it to tell its loss. */
+/* RFC 4821 §7.4: nothing lost or in doubt, windows that hold it, and enough behind it to tell
+ * its loss. */
 static bool may_probe(const struct tcp_conn *tc, uint32_t len)
 {
         uint32_t need = len + PROBE_COVER * tc->snd_mss;
 
-        return tc->ca_state == CA_OPEN && tc->sacked == 0 && tc->lost == 0 && tc->dups == 0 && !tc->tlp.out &&
-               unsent(tc) >= need && tc->cwnd >= need && tc->max_wnd >= 2 * need;
+        return tc->ca_state == CA_OPEN && tc->sacked == 0 && tc->lost == 0 && tc->dups == 0 &&
+               !tc->tlp.out && unsent(tc) >= need && tc->cwnd >= need && tc->max_wnd >= 2 * need;
 }
 
 /* Unsent segments become one of `len` bytes, as far as they lie behind each other. */
@@ -261,7 +272,8 @@ static void try_later(struct tcp_conn *tc, nstime now)
         tc->path.wait += tc->path.wait < TRY_DOUBLINGS;
 }
 
-/* The largest size first: what is most likely. Then half way between what works and what does not. */
+/* The largest size first: what is most likely. Then half way between what works and what
+ * does not. */
 static uint32_t next_size(const struct tcp_conn *tc)
 {
         uint32_t hi = ceiling(tc);

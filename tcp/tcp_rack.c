@@ -1,12 +1,13 @@
 /*
- * RACK-TLP (RFC 8985): a segment is lost when one sent sufficiently later was delivered; a probe at the tail
- * turns the loss of the last segments into something that acknowledgements can tell.
+ * RACK-TLP (RFC 8985): a segment is lost when one sent sufficiently later was delivered; a probe at
+ * the tail turns the loss of the last segments into something that acknowledgements can tell.
  */
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_send.h"
 
-#define PERSIST_ROUNDS 16 /* §6.2 step 4: recoveries without D-SACK until the window is small again */
+/* §6.2 step 4: recoveries without D-SACK until the window is small again. */
+#define PERSIST_ROUNDS 16
 
 /* §6.2 steps 1, 2: the most recently sent segment that was delivered. */
 void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
@@ -15,7 +16,8 @@ void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
 
         if (s->marks & TXS_EVER_RETX && tc->min_rtt != NSTIME_NEVER && rtt < tc->min_rtt)
                 return; /* the acknowledgement is of an earlier transmission */
-        if (s->sent < tc->rack.sent || (s->sent == tc->rack.sent && seq_leq(txseg_end(s), tc->rack.end)))
+        if (s->sent < tc->rack.sent ||
+            (s->sent == tc->rack.sent && seq_leq(txseg_end(s), tc->rack.end)))
                 return;
         tc->rack.sent = s->sent;
         tc->rack.end = txseg_end(s);
@@ -25,7 +27,8 @@ void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
 void rack_dsack(struct tcp_conn *tc)
 {
         tc->rack.persist = PERSIST_ROUNDS;
-        if (seq_geq(tc->snd_una, tc->rack.dsack_round) || seq_gt(tc->rack.dsack_round, tc->snd_nxt) || tc->rack.mult == 0) {
+        if (seq_geq(tc->snd_una, tc->rack.dsack_round) ||
+            seq_gt(tc->rack.dsack_round, tc->snd_nxt) || tc->rack.mult == 0) {
                 tc->rack.dsack_round = tc->snd_nxt;
                 tc->rack.mult = (uint8_t)MIN(tc->rack.mult + 1, 255);
         }
@@ -34,7 +37,8 @@ void rack_dsack(struct tcp_conn *tc)
 /* §6.2 step 4 */
 static nstime reordering_window(const struct tcp_conn *tc)
 {
-        if (!(tc->flags & TCF_REORDER) && (tc->ca_state >= CA_RECOVERY || tc->sacked >= 3 * tc->snd_mss))
+        if (!(tc->flags & TCF_REORDER) &&
+            (tc->ca_state >= CA_RECOVERY || tc->sacked >= 3 * tc->snd_mss))
                 return 0;
         if (tc->min_rtt == NSTIME_NEVER)
                 return 0;
@@ -59,11 +63,12 @@ void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s)
 
 static bool sent_before_rack(const struct tcp_conn *tc, const struct tcp_txseg *s)
 {
-        return s->sent < tc->rack.sent || (s->sent == tc->rack.sent && seq_lt(txseg_end(s), tc->rack.end));
+        return s->sent < tc->rack.sent ||
+               (s->sent == tc->rack.sent && seq_lt(txseg_end(s), tc->rack.end));
 }
 
-/* §6.2 step 5, RACK_detect_loss(): marks segments lost; sets the reordering timer for those that may yet
- * arrive. */
+/* §6.2 step 5, RACK_detect_loss(): marks segments lost; sets the reordering timer for those that
+ * may yet arrive. */
 void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         nstime window = reordering_window(tc), wait = 0;
@@ -92,25 +97,29 @@ void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
 }
 
-/* Of the probe no acknowledgement comes sooner than the shortest round trip: it is of what the probe stood for, and that was all
- * there was to lose. The duplicate's acknowledgement is still to come. (An old timestamp would not say so: one whose acknowledgement
- * was delayed is what the peer echoes when the probe comes, RFC 7323 §4.3.) */
+/* Of the probe no acknowledgement comes sooner than the shortest round trip: it is of what the
+ * probe stood for, and that was all there was to lose. The duplicate's acknowledgement is still to
+ * come. (An old timestamp would not say so: one whose acknowledgement was delayed is what the peer
+ * echoes when the probe comes, RFC 7323 §4.3.) */
 static bool too_soon(const struct tcp_conn *tc, nstime now)
 {
         return tc->min_rtt != NSTIME_NEVER && now - tc->tlp.sent < tc->min_rtt;
 }
 
-static bool says_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool moved)
+static bool says_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked,
+                           bool moved)
 {
         if (seg->nsack != 0)
                 return tlp_dup(tc, &seg->sack[0]);
         return acked == 0 && seg->len == 0 && !moved && !(seg->flags & TCP_FIN);
 }
 
-/* §7.4.2: was what the probe stood for lost? That all that was in flight is acknowledged does not say: the acknowledgement may be late.
- * A duplicate, of the data by D-SACK or of the acknowledgement, says that both arrived; more that is acknowledged without such,
- * that only the probe did. `acked` bytes are new, and the peer's window moved or not. */
-void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool moved, nstime now)
+/* §7.4.2: was what the probe stood for lost? That all that was in flight is acknowledged does not
+ * say: the acknowledgement may be late. A duplicate, of the data by D-SACK or of the
+ * acknowledgement, says that both arrived; more that is acknowledged without such, that only the
+ * probe did. `acked` bytes are new, and the peer's window moved or not. */
+void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked,
+               bool moved, nstime now)
 {
         bool open;
 
@@ -123,7 +132,8 @@ void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ui
                 return;
         }
         if (open && tc->tlp.out != TLP_NEEDLESS) {
-                recovery_enter(t, tc, acked, now); /* the probe repaired a loss: the window pays for it once */
+                /* The probe repaired a loss: the window pays for it once. */
+                recovery_enter(t, tc, acked, now);
                 undo_forget(tc);
         }
         tc->tlp.out = 0;

@@ -3,7 +3,8 @@
 
 void rate_init(struct tcp_conn *tc, nstime now)
 {
-        *rate_of(tc) = (struct rate){.delivered_time = now, .first_sent = now, .told = rate_total(tc)};
+        *rate_of(tc) =
+                (struct rate){.delivered_time = now, .first_sent = now, .told = rate_total(tc)};
 }
 
 void rate_app_limited(struct tcp_conn *tc)
@@ -38,7 +39,8 @@ void rate_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
         s->delivered = rate_total(tc);
         s->tx_in_flight = after;
         s->lost_before = r->lost;
-        s->marks = (uint8_t)((s->marks & ~TXS_APP_LIMITED) | TXS_RATE | (r->bubble ? TXS_APP_LIMITED : 0));
+        s->marks = (uint8_t)((s->marks & ~TXS_APP_LIMITED) | TXS_RATE |
+                             (r->bubble ? TXS_APP_LIMITED : 0));
         if (after + tc->snd_mss > tc->cwnd)
                 r->window_full = true;
 }
@@ -47,7 +49,8 @@ void rate_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
 void rate_note(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
 {
         struct rate *r = rate_of(tc);
-        bool newest = s->sent > r->first_sent || (s->sent == r->first_sent && seq_gt(txseg_end(s), r->first_end));
+        bool newest = s->sent > r->first_sent ||
+                      (s->sent == r->first_sent && seq_gt(txseg_end(s), r->first_end));
 
         r->delivered_time = now;
         if (r->has_data && !newest)
@@ -68,7 +71,8 @@ void rate_lost(struct tcp_conn *tc, const struct tcp_txseg *s)
         rate_of(tc)->lost += txseg_space(s);
 }
 
-/* GenerateRateSample(). Less than nothing is delivered when the peer gives back what it had SACKed. */
+/* GenerateRateSample(). Less than nothing is delivered when the peer gives back what it
+ * had SACKed. */
 void rate_sample(struct tcp_conn *tc, struct rate_sample *rs, nstime now)
 {
         struct rate *r = rate_of(tc);

@@ -1,9 +1,10 @@
 /*
  * The receive buffer: data in order that the application has not read.
  *
- * A frame lent by the peer is kept as it is and given back when read. What came in the descriptor, and what
- * is tiny, is copied into a private frame, one after the other, so that a trickle of small messages costs
- * neither a frame each nor the peer's frames. The window offered is the buffer's limit less what is unread.
+ * A frame lent by the peer is kept as it is and given back when read. What came in the descriptor,
+ * and what is tiny, is copied into a private frame, one after the other, so that a trickle of small
+ * messages costs neither a frame each nor the peer's frames. The window offered is the buffer's
+ * limit less what is unread.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,9 +14,11 @@
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
 
-#define TINY          512u /* a lent frame with this little in it is copied out and given back */
+/* A lent frame with this little in it is copied out and given back. */
+#define TINY          512u
 #define RCV_LIMIT_MAX (6u << 20)
-#define RCV_LIMIT_NEAR (512u << 10) /* as far as a buffer grows for a reader that is behind: what a cache holds */
+/* As far as a buffer grows for a reader that is behind: what a cache holds. */
+#define RCV_LIMIT_NEAR (512u << 10)
 
 static struct frame_rec *private_rec(const struct tcp *t, uint32_t frame)
 {
@@ -56,13 +59,15 @@ static void drop_empty(struct tcp *t, struct tcp_conn *tc)
 static bool has_its_share(const struct tcp *t, const struct tcp_conn *tc, enum frame_class c)
 {
         return tc->rcv_mem > FRAME_LARGE_BYTES &&
-               frame_avail(t->frames, FRAME_REGION_PRIVATE, c) < t->frames->region[FRAME_REGION_PRIVATE].geom.count[c] / 8;
+               frame_avail(t->frames, FRAME_REGION_PRIVATE, c) <
+                       t->frames->region[FRAME_REGION_PRIVATE].geom.count[c] / 8;
 }
 
 static bool fresh_fill(struct tcp *t, struct tcp_conn *tc, uint32_t len)
 {
         enum frame_class c = len > FRAME_SMALL_BYTES ? FRAME_LARGE : FRAME_SMALL;
-        uint32_t id = has_its_share(t, tc, c) ? 0 : frame_alloc(t->frames, FRAME_REGION_PRIVATE, c, 0);
+        uint32_t id =
+                has_its_share(t, tc, c) ? 0 : frame_alloc(t->frames, FRAME_REGION_PRIVATE, c, 0);
 
         if (id == 0)
                 return false;
@@ -81,10 +86,11 @@ static uint32_t fill_room(const struct tcp *t, const struct tcp_conn *tc)
 }
 
 /* Copies into the fill frame, where there is room. False: it is summed only now, and wrong. */
-static bool copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
-                         uint32_t len)
+static bool copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                         uint32_t skip, uint32_t len)
 {
-        const uint8_t *from = seg->inl ? seg->inl : frame_addr(t->frames, seg->data.id) + seg->data.off;
+        const uint8_t *from =
+                seg->inl ? seg->inl : frame_addr(t->frames, seg->data.id) + seg->data.off;
         uint8_t *to = frame_addr(t->frames, tc->rcv_fill) + tc->rcv_fill_off;
 
         if (seg->unsummed) {
@@ -98,19 +104,20 @@ static bool copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct 
         return true;
 }
 
-/* We sit on half of what the peer has to lend, of this class or of all: its other connections must not starve for what ours do not
- * read. */
+/* We sit on half of what the peer has to lend, of this class or of all: its other connections must
+ * not starve for what ours do not read. */
 static bool lent_enough(const struct tcp *t, uint32_t frame)
 {
         struct frame_geom g = t->frames->region[frame_id_region(frame)].geom;
         enum frame_class c = frame_geom_class(g, frame_id_num(frame));
         const uint32_t *lent = lent_of(t, frame);
 
-        return lent[c] >= g.count[c] / 2 || lent[FRAME_SMALL] + lent[FRAME_LARGE] >= FRAME_LOANS_TCP;
+        return lent[c] >= g.count[c] / 2 ||
+               lent[FRAME_SMALL] + lent[FRAME_LARGE] >= FRAME_LOANS_TCP;
 }
 
-/* A frame is kept as it is when what is in it is worth its size. A lent one costs us nothing but the peer
- * much. */
+/* A frame is kept as it is when what is in it is worth its size. A lent one costs us nothing but
+ * the peer much. */
 static bool worth_keeping(const struct tcp *t, const struct tcp_seg *seg, uint32_t len)
 {
         if (seg->inl != NULL || len <= TINY)
@@ -120,8 +127,8 @@ static bool worth_keeping(const struct tcp *t, const struct tcp_seg *seg, uint32
         return len >= frame_size(t->frames, seg->data.id) / 4;
 }
 
-static void keep(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
-                 struct buf *out)
+static void keep(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+                 uint32_t len, struct buf *out)
 {
         *out = (struct buf){seg->data.id, seg->data.off + skip, len};
         if (frame_id_region(seg->data.id) == FRAME_REGION_PRIVATE)
@@ -130,7 +137,8 @@ static void keep(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, 
                 ++*lent_count(t, seg->data.id);
 }
 
-bool rcvbuf_copy(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len, struct buf *out)
+bool rcvbuf_copy(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+                 uint32_t len, struct buf *out)
 {
         if (fill_room(t, tc) < len && !fresh_fill(t, tc, len))
                 return false;
@@ -141,14 +149,15 @@ bool rcvbuf_copy(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, 
         return true;
 }
 
-bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
-                 struct buf *out, bool *took)
+bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+                 uint32_t len, struct buf *out, bool *took)
 {
         *took = worth_keeping(t, seg, len);
         if (!*took) {
                 if (rcvbuf_copy(t, tc, seg, skip, len, out))
                         return true;
-                if (seg->inl != NULL || (frame_id_region(seg->data.id) != FRAME_REGION_PRIVATE && lent_enough(t, seg->data.id)))
+                if (seg->inl != NULL || (frame_id_region(seg->data.id) != FRAME_REGION_PRIVATE &&
+                                         lent_enough(t, seg->data.id)))
                         return false;
                 *took = true; /* no memory for a copy: rather the frame than nothing */
         }
@@ -183,8 +192,8 @@ static bool tail_ends_at_fill(const struct tcp *t, const struct tcp_conn *tc)
         return tail->data.id == tc->rcv_fill && tail->data.off + tail->data.len == tc->rcv_fill_off;
 }
 
-bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
-                   bool *took)
+bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+                   uint32_t len, bool *took)
 {
         struct tcp_rxseg *s;
         uint32_t i;
@@ -221,8 +230,9 @@ static bool scarce(const struct tcp *t)
         return frames_scarce(t->frames->region[FRAME_REGION_PRIVATE].pool);
 }
 
-/* The last record was read to its end. When it is in the fill frame it stays, empty, and the frame is filled
- * from its start again if nobody else is in it: a conversation in small messages allocates nothing. */
+/* The last record was read to its end. When it is in the fill frame it stays, empty, and the frame
+ * is filled from its start again if nobody else is in it: a conversation in small messages
+ * allocates nothing. */
 static void keep_or_free_last(struct tcp *t, struct tcp_conn *tc, struct tcp_rxseg *s)
 {
         if (s->data.id != tc->rcv_fill) {
@@ -279,7 +289,7 @@ static int recv_nothing(struct tcp_conn *tc)
 {
         int err = tc->err;
 
-        if (tc->flags & TCF_FIN_RCVD)           /* as Linux: whatever came after it */
+        if (tc->flags & TCF_FIN_RCVD) /* as Linux: whatever came after it */
                 return 0;
         if (err != 0) {
                 WRITE_ONCE(tc->err, 0);
@@ -290,7 +300,8 @@ static int recv_nothing(struct tcp_conn *tc)
         return -EAGAIN;
 }
 
-int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, struct span *span, int n)
+int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, struct span *span,
+                  int n)
 {
         uint32_t limit, got = 0;
         int used = 0;
@@ -301,8 +312,9 @@ int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, 
                 return recv_nothing(tc);
         limit = (uint32_t)MIN(want, tc->rcv_unread - skip);
         if (unlikely(tc->urg_state != URG_NONE) && to_mark(tc) > skip)
-                limit = (uint32_t)MIN(limit, to_mark(tc) - skip);       /* a read stops before it */
-        for (uint32_t i = tc->rcv_head; i != 0 && got < limit && used < n; i = rxseg_at(t, i)->next) {
+                limit = (uint32_t)MIN(limit, to_mark(tc) - skip); /* a read stops before it */
+        for (uint32_t i = tc->rcv_head; i != 0 && got < limit && used < n;
+             i = rxseg_at(t, i)->next) {
                 const struct tcp_rxseg *s = rxseg_at(t, i);
                 uint32_t len;
                 if (skip >= s->data.len) {
@@ -310,7 +322,8 @@ int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, 
                         continue;
                 }
                 len = (uint32_t)MIN(s->data.len - skip, limit - got);
-                span[used++] = (struct span){frame_addr(t->frames, s->data.id) + s->data.off + skip, len};
+                span[used++] =
+                        (struct span){frame_addr(t->frames, s->data.id) + s->data.off + skip, len};
                 got += len;
                 skip = 0;
         }
@@ -325,7 +338,9 @@ nstime tcp_recv_stamp(const struct tcp *t, const struct tcp_conn *tc, uint32_t o
                 offset -= rxseg_at(t, i)->data.len;
                 i = rxseg_at(t, i)->next;
         }
-        return i != 0 ? (now & ~(nstime)1023) - (nstime)(uint32_t)(rxseg_time(now) - rxseg_at(t, i)->at) * 1024 : now;
+        return i != 0 ? (now & ~(nstime)1023) -
+                                (nstime)(uint32_t)(rxseg_time(now) - rxseg_at(t, i)->at) * 1024
+                      : now;
 }
 
 static void urgent_over(struct tcp_conn *tc)
@@ -336,10 +351,11 @@ static void urgent_over(struct tcp_conn *tc)
 
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now)
 {
-        bytes = MIN(bytes, tc->rcv_unread); /* recovery after a death may have taken the rest away */
+        /* Recovery after a death may have taken the rest away. */
+        bytes = MIN(bytes, tc->rcv_unread);
         drop_bytes(t, tc, (uint32_t)bytes);
         if (unlikely(tc->urg_state != URG_NONE) && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
-                urgent_over(tc);        /* as Linux: read past it, it is gone */
+                urgent_over(tc); /* as Linux: read past it, it is gone */
         if (!tc->opts.rcvbuf && !tc->link.lossless)
                 rcvbuf_autosize(t, tc, now);
         output_window_update(t, tc, now);
@@ -357,7 +373,8 @@ static void link_first(struct tcp *t, struct tcp_conn *tc, uint32_t i)
         store_order();
 }
 
-bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n, uint32_t seq)
+bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n,
+                        uint32_t seq)
 {
         enum frame_class c = n > FRAME_SMALL_BYTES ? FRAME_LARGE : FRAME_SMALL;
         struct tcp_rxseg *s;
@@ -391,15 +408,16 @@ void tcp_caught_up(struct tcp *t, nstime now)
         t->sh->caught_up_at = now;
 }
 
-/* What waits at the interface is part of the round trip that the peer's data tell of, and where that is most of it a larger
- * window only makes it longer. */
+/* What waits at the interface is part of the round trip that the peer's data tell of, and where
+ * that is most of it a larger window only makes it longer. */
 static uint32_t limit_most(const struct tcp *t, const struct tcp_conn *tc)
 {
         return t->sh->caught_up_at < tc->drs_at ? RCV_LIMIT_NEAR : RCV_LIMIT_MAX;
 }
 
-/* The reader takes more than half a buffer in a round trip: the buffer, not the path, sets the pace. Who only receives has
- * measured the way when the connection was opened and no queue was on it, if that could be; the peer's data say how long it is now. */
+/* The reader takes more than half a buffer in a round trip: the buffer, not the path, sets the
+ * pace. Who only receives has measured the way when the connection was opened and no queue was on
+ * it, if that could be; the peer's data say how long it is now. */
 void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t read = copied_seq(tc) - tc->drs_seq, limit = tc->rcv_limit;
@@ -418,8 +436,8 @@ void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now)
 uint32_t tcp_recv_avail(const struct tcp_conn *tc)
 {
         uint32_t unread = READ_ONCE(tc->rcv_unread);
-        bool oob_byte = unlikely(READ_ONCE(tc->urg_state) != URG_NONE) && !READ_ONCE(tc->opts.oobinline) &&
-                        to_mark(tc) < unread;
+        bool oob_byte = unlikely(READ_ONCE(tc->urg_state) != URG_NONE) &&
+                        !READ_ONCE(tc->opts.oobinline) && to_mark(tc) < unread;
 
         return unread - oob_byte;
 }
@@ -445,12 +463,15 @@ bool tcp_at_mark(const struct tcp_conn *tc, size_t skip)
         return to_mark(tc) == skip;
 }
 
-/* No more comes before some is read: the window that was offered, or that the next ACK offers, says nothing; where segments may be lost,
- * so little that the peer may wait for more (RFC 9293 §3.8.6.2.1), as Linux has it. */
+/* No more comes before some is read: the window that was offered, or that the next ACK offers, says
+ * nothing; where segments may be lost, so little that the peer may wait for more (RFC 9293
+ * §3.8.6.2.1), as Linux has it. */
 static bool window_is_shut(const struct tcp_conn *tc)
 {
-        uint32_t ahead = tcp_window_ahead(tc), free = rcvbuf_window(tc), full = READ_ONCE(tc->rcv_full);
-        uint32_t wnd = free > ahead && free - ahead >= MIN(rcvbuf_limit(tc) / 2, full) ? free : ahead;
+        uint32_t ahead = tcp_window_ahead(tc), free = rcvbuf_window(tc),
+                 full = READ_ONCE(tc->rcv_full);
+        uint32_t wnd =
+                free > ahead && free - ahead >= MIN(rcvbuf_limit(tc) / 2, full) ? free : ahead;
 
         return tc->link.lossless ? wnd >> READ_ONCE(tc->rcv_wscale) == 0 : wnd <= full;
 }
@@ -463,7 +484,8 @@ bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat)
 void tcp_recv_room(struct tcp_conn *tc, uint32_t lowat)
 {
         if (tc->opts.rcvbuf == 0 && !tc->opts.credit && tc->rcv_limit < lowat)
-                WRITE_ONCE(tc->rcv_limit, tc->opts.window_clamp != 0 ? MIN(lowat, tc->opts.window_clamp) : lowat);
+                WRITE_ONCE(tc->rcv_limit,
+                           tc->opts.window_clamp != 0 ? MIN(lowat, tc->opts.window_clamp) : lowat);
 }
 
 uint32_t tcp_recv_inq(const struct tcp_conn *tc)

@@ -1,24 +1,26 @@
 /*
  * Data beyond a gap (RFC 9293 SHLD-31: queue it), in a list sorted by sequence, without overlaps.
  *
- * A newcomer is cut down to what is missing: it may lose its head to a predecessor and its tail to a
- * successor, and fall to pieces over those between.
+ * A newcomer is cut down to what is missing: it may lose its head to a predecessor and its tail to
+ * a successor, and fall to pieces over those between.
  *
  *     run            run
  *   +---+---+---+  +---+       a.run = c
  *   | a | b | c |  | d |       c.run = a
  *   +---+---+---+  +---+       d.run = d
  *
- * Records that follow each other without a gap are a run, which is what SACK calls a block. Its first and its last record
- * name each other, so that runs are stepped over and not walked through: what a segment costs does not grow with what is
- * queued, only with the number of gaps, and of those no more than RUNS_MOST are looked at (CVE-2018-5390, "SegmentSmack").
+ * Records that follow each other without a gap are a run, which is what SACK calls a block. Its
+ * first and its last record name each other, so that runs are stepped over and not walked through:
+ * what a segment costs does not grow with what is queued, only with the number of gaps, and of
+ * those no more than RUNS_MOST are looked at (CVE-2018-5390, "SegmentSmack").
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_recv.h"
 
-#define RUNS_MOST    1024u      /* what lies before so many gaps is sent again when its time comes */
-#define RECORDS_MOST 16384u     /* of one connection: four times the largest window in full segments */
+#define RUNS_MOST 1024u /* what lies before so many gaps is sent again when its time comes */
+/* Of one connection: four times the largest window in full segments. */
+#define RECORDS_MOST 16384u
 
 struct piece { /* of a segment: what no record has */
         uint32_t seq, skip, len;
@@ -30,8 +32,8 @@ static uint32_t end_of(const struct tcp_rxseg *s)
         return s->seq + s->data.len;
 }
 
-/* The last record of the last run that begins at or before seq, 0: none. From the tail, where most arrivals belong. False: too far
- * from there. */
+/* The last record of the last run that begins at or before seq, 0: none. From the tail, where most
+ * arrivals belong. False: too far from there. */
 static bool before(const struct tcp *t, const struct tcp_conn *tc, uint32_t seq, uint32_t *last)
 {
         uint32_t i = tc->ooo_tail;
@@ -79,7 +81,8 @@ static void unlink_head(struct tcp *t, struct tcp_conn *tc)
         tc->ooo_records--;
 }
 
-/* The run that begins with record `first` has grown, or was sent again; `gone` begins none any more. */
+/* The run that begins with record `first` has grown, or was sent again; `gone` begins none
+ * any more. */
 static void note_recent(struct tcp_conn *tc, uint32_t first, uint32_t gone)
 {
         uint32_t *recent = tc->ooo_recent, at = 0;
@@ -108,10 +111,10 @@ static void join(struct tcp *t, struct tcp_conn *tc, uint32_t i)
         note_recent(tc, first, gone);
 }
 
-/* What is missing between prev and the record after it. `more` of the segment follows beyond that one: then it is a copy, so
- * that the frame is left for the last piece. */
-static bool insert_piece(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t prev, const struct piece *p,
-                         bool more, bool *took)
+/* What is missing between prev and the record after it. `more` of the segment follows beyond that
+ * one: then it is a copy, so that the frame is left for the last piece. */
+static bool insert_piece(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                         uint32_t prev, const struct piece *p, bool more, bool *took)
 {
         struct tcp_rxseg *s;
         bool ok = true;
@@ -139,7 +142,8 @@ static bool insert_piece(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
 }
 
 /* A FIN right behind a run is its last record's; it may be there already. */
-static bool fin_joins(struct tcp *t, struct tcp_conn *tc, uint32_t last, uint32_t seq, uint32_t len, bool fin)
+static bool fin_joins(struct tcp *t, struct tcp_conn *tc, uint32_t last, uint32_t seq, uint32_t len,
+                      bool fin)
 {
         if (!fin || len != 0 || last == 0 || end_of(rxseg_at(t, last)) != seq)
                 return false;
@@ -148,8 +152,8 @@ static bool fin_joins(struct tcp *t, struct tcp_conn *tc, uint32_t last, uint32_
         return true;
 }
 
-bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq, uint32_t skip,
-                  uint32_t len, bool fin, bool *took)
+bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq,
+                  uint32_t skip, uint32_t len, bool fin, bool *took)
 {
         uint32_t last, end = seq + len;
         struct piece p = {seq, skip, len, fin};
@@ -181,7 +185,8 @@ bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
                 p.len = stop - p.seq;
                 if (more)
                         next = rxseg_at(t, next)->run; /* which the piece will join */
-                if ((p.len != 0 || (fin && !more)) && !insert_piece(t, tc, seg, last, &p, more, took))
+                if ((p.len != 0 || (fin && !more)) &&
+                    !insert_piece(t, tc, seg, last, &p, more, took))
                         return false;
                 p.skip += p.len;
                 p.seq = stop;
@@ -225,7 +230,8 @@ bool reass_drain(struct tcp *t, struct tcp_conn *tc)
                 unlink_head(t, tc);
                 old = MIN(tc->rcv_nxt - s->seq, s->data.len);
                 if (old != 0 && !(tc->flags & TCF_DSACK))
-                        sack_note_dup(tc, s->seq, s->seq + old); /* what came in order brought it once more */
+                        /* What came in order brought it once more. */
+                        sack_note_dup(tc, s->seq, s->seq + old);
                 s->seq += old;
                 s->data.off += old;
                 s->data.len -= old;

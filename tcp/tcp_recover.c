@@ -1,9 +1,9 @@
 /*
  * After a process died inside: everything derived is made anew from the connections and listeners.
  *
- * Derived: demultiplexing, free lists, accept queues' links and counts, the TIME-WAIT list, the list of those
- * that wait for frames, references of frames and whom they are charged to. The connection that was being changed
- * is mended first (tcp_mend.c).
+ * Derived: demultiplexing, free lists, accept queues' links and counts, the TIME-WAIT list, the
+ * list of those that wait for frames, references of frames and whom they are charged to. The
+ * connection that was being changed is mended first (tcp_mend.c).
  */
 #include <errno.h>
 
@@ -27,9 +27,9 @@ static void clear(uint64_t *live, const struct pool *p)
         memset(live, 0, sizeof *live * (p->cap / 64 + 1));
 }
 
-#define for_each_conn(t, tc)                                                                                 \
-        for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                                               \
-                for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL)                            \
+#define for_each_conn(t, tc)                                                      \
+        for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                    \
+                for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL) \
                         if (tc->live)
 
 /* One more reference for a frame of ours; a lent one has no record here and is counted. */
@@ -72,8 +72,7 @@ static void rebuild_conns(struct tcp *t)
         uint64_t *live = scratch(t->sh);
 
         clear(live, &t->sh->conns);
-        for_each_conn(t, tc)
-        {
+        for_each_conn (t, tc) {
                 tc->hash_next = tc->wait_next = tc->wait_prev = tc->line_next = tc->line_prev = 0;
                 conn_unflag(tc, TCF_WAITS);
                 set_live(live, tc->self);
@@ -107,15 +106,13 @@ static void rebuild_segs(struct tcp *t)
         uint64_t *live = scratch(t->sh);
 
         clear(live, &t->sh->txsegs);
-        for_each_conn(t, tc)
-        {
+        for_each_conn (t, tc) {
                 mark_txsegs(t, live, tc->snd_head);
                 mark_txsegs(t, live, tc->rsv_head);
         }
         pool_rebuild(&t->sh->txsegs, live);
         clear(live, &t->sh->rxsegs);
-        for_each_conn(t, tc)
-        {
+        for_each_conn (t, tc) {
                 WRITE_ONCE(tc->rcv_unread, mark_rxsegs(t, live, tc->rcv_head));
                 mark_rxsegs(t, live, tc->ooo_head);
         }
@@ -140,12 +137,12 @@ static void requeue_time_wait(struct tcp *t, struct tcp_conn *tc)
 static void rebuild_lists(struct tcp *t)
 {
         t->sh->tw_head = t->sh->tw_tail = t->sh->tw_count = t->sh->wait_head = 0;
-        for_each_conn(t, tc)
-        {
+        for_each_conn (t, tc) {
                 if (tc->state == TCPS_TIME_WAIT)
                         requeue_time_wait(t, tc);
                 if (tc->listener == 0 && tc->acc_state != ACC_TAKEN)
-                        tc->acc_state = ACC_NONE; /* death came between the two: it is the one being reset */
+                        /* Death came between the two: it is the one being reset. */
+                        tc->acc_state = ACC_NONE;
                 if (tc->acc_state == ACC_QUEUED)
                         listen_requeue(t, tc);
                 else if (tc->acc_state == ACC_HALF_OPEN)
@@ -167,14 +164,15 @@ static void charge(void *arg, uint32_t owner, uint32_t bytes)
 /* What it holds of its channel's frames, those on loan included. */
 static void recharge(struct tcp *t)
 {
-        for_each_conn(t, tc)
+        for_each_conn (t, tc)
                 WRITE_ONCE(tc->snd_mem, 0);
         for (uint32_t r = FRAME_REGION_TX(0); r < FRAME_REGIONS; r += 2)
                 if (t->frames->region[r].pool != NULL)
                         frame_pool_charges(t->frames->region[r].pool, charge, t);
 }
 
-/* One that was only being made has no state yet, and nobody knows of it but perhaps its listener's count. */
+/* One that was only being made has no state yet, and nobody knows of it but perhaps its
+ * listener's count. */
 static void give_up(struct tcp *t, struct tcp_conn *tc)
 {
         if (tc->state != TCPS_CLOSED)
@@ -206,8 +204,7 @@ void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
                 mend_finish(t, tc, now);
         else if (tc != NULL && tc->live)
                 give_up(t, tc);
-        for_each_conn(t, other)
-        {
+        for_each_conn (t, other) {
                 if (sndbuf_writable(t, other))
                         conn_unflag(other, TCF_SND_FULL);
                 conn_raise(t, other, TCP_EV_WRITABLE);

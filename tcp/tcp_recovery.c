@@ -1,9 +1,10 @@
 /*
- * What the sender does about loss: OPEN -> DISORDER -> RECOVERY or LOSS -> OPEN (names as Linux's TCP_CA_*).
+ * What the sender does about loss: OPEN -> DISORDER -> RECOVERY or LOSS -> OPEN (names as Linux's
+ * TCP_CA_*).
  *
- * Which segments are lost is RACK's to say, or for a peer without SACK the counting of duplicate ACKs
- * (RFC 5681 §3.2, 6582); how fast to repair is PRR's; how much smaller the window becomes is congestion
- * control's.
+ * Which segments are lost is RACK's to say, or for a peer without SACK the counting of duplicate
+ * ACKs (RFC 5681 §3.2, 6582); how fast to repair is PRR's; how much smaller the window becomes is
+ * congestion control's.
  */
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_ecn.h"
@@ -14,8 +15,9 @@
 
 void recovery_set_slow(struct tcp_conn *tc)
 {
-        if (tc->ca_state != CA_OPEN || tc->sacked != 0 || tc->lost != 0 || tc->tlp.out || tc->probes != 0 ||
-            tc->backoff != 0 || tc->path.probe != 0 || tc->err_soft != 0 || tc->flags & TCF_ECN_CUT)
+        if (tc->ca_state != CA_OPEN || tc->sacked != 0 || tc->lost != 0 || tc->tlp.out ||
+            tc->probes != 0 || tc->backoff != 0 || tc->path.probe != 0 || tc->err_soft != 0 ||
+            tc->flags & TCF_ECN_CUT)
                 tc->slow |= SLOW_LOSS;
         else
                 tc->slow &= (uint8_t)~SLOW_LOSS;
@@ -26,7 +28,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, uint32_t delivered, nsti
         if (tc->ca_state >= CA_RECOVERY)
                 return;
         count(t->cnt, COUNT_TCP_FAST_RECOVERY);
-        if (tc->flags & TCF_ECN_CUT) {          /* for one round trip, once */
+        if (tc->flags & TCF_ECN_CUT) { /* for one round trip, once */
                 undo_forget(tc);
         } else {
                 undo_begin(tc);
@@ -34,7 +36,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, uint32_t delivered, nsti
         }
         ecn_reduced(tc);
         tc->ca_state = CA_RECOVERY;
-        tc->tlp.out = TLP_NONE;                 /* RFC 8985 §7.4.1: the window pays by this */
+        tc->tlp.out = TLP_NONE; /* RFC 8985 §7.4.1: the window pays by this */
         tc->recover = tc->snd_nxt;
         prr_init(tc, delivered);
         conn_unflag(tc, TCF_REPAIR_PROBED);
@@ -63,8 +65,8 @@ static void mark_head_lost(struct tcp *t, struct tcp_conn *tc)
                 rack_mark_lost(tc, s);
 }
 
-/* Without SACK: duplicate ACKs are counted, and a partial one says that the next hole is at its head (RFC
- * 6582). */
+/* Without SACK: duplicate ACKs are counted, and a partial one says that the next hole is at its
+ * head (RFC 6582). */
 static void newreno_detect(struct tcp *t, struct tcp_conn *tc, uint32_t acked)
 {
         if (acked != 0 && tc->ca_state == CA_RECOVERY)
@@ -73,8 +75,10 @@ static void newreno_detect(struct tcp *t, struct tcp_conn *tc, uint32_t acked)
                 mark_head_lost(t, tc);
 }
 
-/* After marks were set from an ACK: `acked` bytes cumulatively, `delivered` with what was SACKed. */
-void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t delivered, nstime now)
+/* After marks were set from an ACK: `acked` bytes cumulatively, `delivered` with what
+ * was SACKed. */
+void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t delivered,
+                  nstime now)
 {
         uint32_t lost = tc->lost;
 
@@ -102,8 +106,8 @@ void recovery_probe(struct tcp *t, struct tcp_conn *tc)
         tc->owed |= OWE_FORCE;
 }
 
-/* Where nothing is lost on the way, the peer was stopped or had no memory: ask with one segment, blame no
- * path. */
+/* Where nothing is lost on the way, the peer was stopped or had no memory: ask with one segment,
+ * blame no path. */
 static void lossless_timeout(struct tcp *t, struct tcp_conn *tc)
 {
         mark_head_lost(t, tc);
@@ -113,10 +117,12 @@ static void lossless_timeout(struct tcp *t, struct tcp_conn *tc)
         recovery_set_slow(tc);
 }
 
-/* RFC 6298 §5.4-5.7, RFC 5681 §3.1: everything in flight counts as lost, the window is one segment. */
+/* RFC 6298 §5.4-5.7, RFC 5681 §3.1: everything in flight counts as lost, the window is
+ * one segment. */
 void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        bool reneged = txseg_at(t, tc->snd_head)->marks & TXS_SACKED, first = tc->ca_state < CA_RECOVERY;
+        bool reneged = txseg_at(t, tc->snd_head)->marks & TXS_SACKED,
+             first = tc->ca_state < CA_RECOVERY;
 
         count(t->cnt, COUNT_TCP_RTO);
         if (conn_is_watched(tc))
@@ -134,7 +140,8 @@ void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
         undo_timeout(tc, first && !reneged);
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
                 struct tcp_txseg *s = txseg_at(t, i);
-                if (reneged && s->marks & TXS_SACKED) { /* RFC 2018 §8: the peer may have thrown it away */
+                if (reneged &&
+                    s->marks & TXS_SACKED) { /* RFC 2018 §8: the peer may have thrown it away */
                         tc->sacked -= txseg_space(s);
                         s->marks &= (uint8_t)~TXS_SACKED;
                 }

@@ -1,25 +1,28 @@
-/* The receiver's side, for the files of tcp/ only: the receive buffer and its window, reassembly, acknowledgements that are owed. */
+/* The receiver's side, for the files of tcp/ only: the receive buffer and its window, reassembly,
+ * acknowledgements that are owed. */
 #ifndef TCP_RECV_H
 #define TCP_RECV_H
 
 #include "tcp/tcp_conn.h"
 
 /* tcp_rcvbuf.c */
-/* Takes `len` bytes of the segment, from `skip` on, as a range that the connection owns: a copy in a private frame or
- * the lent frame itself (*took). False when there is no memory. */
-bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
-                 struct buf *out, bool *took);
+/* Takes `len` bytes of the segment, from `skip` on, as a range that the connection owns: a copy in
+ * a private frame or the lent frame itself (*took). False when there is no memory. */
+bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+                 uint32_t len, struct buf *out, bool *took);
 /* The same, always a copy. */
-bool rcvbuf_copy(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len, struct buf *out);
-bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
-                   bool *took);
+bool rcvbuf_copy(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+                 uint32_t len, struct buf *out);
+bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+                   uint32_t len, bool *took);
 void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t rxseg);
 void rcvbuf_purge(struct tcp *t, struct tcp_conn *tc);
 /* Records at the head with nothing left in them go. */
 void rcvbuf_drop_empty(struct tcp *t, struct tcp_conn *tc);
 void rcvbuf_free_buf(struct tcp *t, struct tcp_conn *tc, uint32_t frame);
 void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now);
-/* The largest window that can be offered: the buffer, as far as 16 bits and the scale can say it. */
+/* The largest window that can be offered: the buffer, as far as 16 bits and the scale can
+ * say it. */
 static inline uint32_t rcvbuf_limit(const struct tcp_conn *tc)
 {
         return MIN(READ_ONCE(tc->rcv_limit), (uint32_t)UINT16_MAX << READ_ONCE(tc->rcv_wscale));
@@ -41,8 +44,8 @@ void rcvbuf_open(struct tcp_conn *tc);
 uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o);
 
 /* tcp_reass.c */
-bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq, uint32_t skip,
-                  uint32_t len, bool fin, bool *took);
+bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq,
+                  uint32_t skip, uint32_t len, bool fin, bool *took);
 /* What is derived of the queue, after a death: runs, counts. */
 void reass_remake(struct tcp *t, struct tcp_conn *tc);
 /* Moves what has become in order to the receive queue; true when a FIN came with it. */

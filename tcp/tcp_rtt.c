@@ -2,14 +2,17 @@
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_send.h"
 
-#define RTO_FIRST NS_PER_S           /* RFC 6298 §2.1 */
-#define RTO_FLOOR (200 * NS_PER_MS)  /* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less */
+#define RTO_FIRST NS_PER_S /* RFC 6298 §2.1 */
+/* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less. */
+#define RTO_FLOOR   (200 * NS_PER_MS)
 #define RTO_MAX     (120 * NS_PER_S) /* §2.5: at least 60 s */
 #define GRANULARITY NS_PER_MS
 
 nstime tcp_rto_least(const struct tcp_opts *o, const struct tcp_link *link)
 {
-        return o->rto_min_us ? o->rto_min_us * NS_PER_US : link->rto_min ? link->rto_min : RTO_FLOOR;
+        return o->rto_min_us   ? o->rto_min_us * NS_PER_US
+               : link->rto_min ? link->rto_min
+                               : RTO_FLOOR;
 }
 
 nstime tcp_rto_most(const struct tcp_opts *o)
@@ -33,9 +36,9 @@ void rtt_init(struct tcp_conn *tc)
 }
 
 /*
- * §2.2 for the first sample, §2.3 for the others: alpha 1/8, beta 1/4. The floor is of what is added to SRTT, as Linux has it: over
- * a long way that never varies the timeout would be that way and no more, and a peer that delays an acknowledgement for once would
- * be taken for lost.
+ * §2.2 for the first sample, §2.3 for the others: alpha 1/8, beta 1/4. The floor is of what is
+ * added to SRTT, as Linux has it: over a long way that never varies the timeout would be that way
+ * and no more, and a peer that delays an acknowledgement for once would be taken for lost.
  */
 void rtt_sample(struct tcp_conn *tc, nstime rtt)
 {
@@ -52,7 +55,9 @@ void rtt_sample(struct tcp_conn *tc, nstime rtt)
         }
         if (rtt < tc->min_rtt)
                 tc->min_rtt = rtt;
-        tc->rto = MIN((tc->srtt < GRANULARITY ? 0 : tc->srtt) + MAX(MAX(GRANULARITY, floor), 4 * tc->rttvar), RTO_MAX);
+        tc->rto = MIN((tc->srtt < GRANULARITY ? 0 : tc->srtt) +
+                              MAX(MAX(GRANULARITY, floor), 4 * tc->rttvar),
+                      RTO_MAX);
         if (unlikely(tc->rto > TCP_RTO_MOST_LEAST))
                 tc->rto = MIN(tc->rto, tcp_rto_most(&tc->opts));
 }

@@ -1,4 +1,5 @@
-/* Selective acknowledgement, both directions (RFC 2018), and duplicates reported by it (RFC 2883). */
+/* Selective acknowledgement, both directions (RFC 2018), and duplicates reported by it
+ * (RFC 2883). */
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_rate.h"
@@ -30,8 +31,10 @@ static bool reported(const struct tcp_sack_block *b, unsigned n, unsigned from, 
         return false;
 }
 
-/* RFC 2018 §4: the block with what arrived last first (after a D-SACK), then those reported most recently. */
-static unsigned write_recent(const struct tcp *t, const struct tcp_conn *tc, struct tcp_sack_block *out, unsigned n, unsigned room)
+/* RFC 2018 §4: the block with what arrived last first (after a D-SACK), then those reported
+ * most recently. */
+static unsigned write_recent(const struct tcp *t, const struct tcp_conn *tc,
+                             struct tcp_sack_block *out, unsigned n, unsigned room)
 {
         for (unsigned k = 0; k < TCP_MAX_SACK && n < room; k++)
                 if (tc->ooo_recent[k] != 0)
@@ -39,7 +42,8 @@ static unsigned write_recent(const struct tcp *t, const struct tcp_conn *tc, str
         return n;
 }
 
-unsigned sack_write(const struct tcp *t, struct tcp_conn *tc, struct tcp_sack_block *out, unsigned room)
+unsigned sack_write(const struct tcp *t, struct tcp_conn *tc, struct tcp_sack_block *out,
+                    unsigned room)
 {
         unsigned n = 0, from;
 
@@ -48,7 +52,8 @@ unsigned sack_write(const struct tcp *t, struct tcp_conn *tc, struct tcp_sack_bl
                 out[n++] = tc->dsack;
         from = n;
         n = write_recent(t, tc, out, from, room);
-        for (uint32_t i = tc->ooo_head; i != 0 && n < room; i = rxseg_at(t, rxseg_at(t, i)->run)->next)
+        for (uint32_t i = tc->ooo_head; i != 0 && n < room;
+             i = rxseg_at(t, rxseg_at(t, i)->run)->next)
                 if (!reported(out, n, from, rxseg_at(t, i)->seq))
                         out[n++] = block_from(t, i);
         return n;
@@ -68,8 +73,8 @@ static bool is_dsack(const struct tcp_seg *seg)
 
 static bool block_valid(const struct tcp_conn *tc, const struct tcp_sack_block *b, uint32_t ack)
 {
-        return seq_lt(b->left, b->right) && seq_gt(b->right, ack) && seq_leq(b->right, tc->snd_nxt) &&
-               seq_geq(b->left, tc->snd_una);
+        return seq_lt(b->left, b->right) && seq_gt(b->right, ack) &&
+               seq_leq(b->right, tc->snd_nxt) && seq_geq(b->left, tc->snd_una);
 }
 
 static void mark_sacked(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
@@ -96,12 +101,14 @@ static bool cut_to_block(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s
         if (s->marks & TXS_SACKED)
                 return false;
         if (seq_lt(s->seq, b->left))
-                return txseg_split(t, tc, s, b->left - s->seq) && false; /* the rest is the next one */
+                /* The rest is the next one. */
+                return txseg_split(t, tc, s, b->left - s->seq) && false;
         return txseg_split(t, tc, s, b->right - s->seq);
 }
 
 /* In their order: one walk for all. */
-static void mark_blocks(struct tcp *t, struct tcp_conn *tc, const struct tcp_sack_block *b, unsigned n, nstime now)
+static void mark_blocks(struct tcp *t, struct tcp_conn *tc, const struct tcp_sack_block *b,
+                        unsigned n, nstime now)
 {
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
                 struct tcp_txseg *s = txseg_at(t, i);
@@ -111,7 +118,8 @@ static void mark_blocks(struct tcp *t, struct tcp_conn *tc, const struct tcp_sac
                         break;
                 if (seq_leq(txseg_end(s), b->left))
                         continue;
-                if ((seq_lt(s->seq, b->left) || seq_gt(txseg_end(s), b->right)) && !cut_to_block(t, tc, s, b))
+                if ((seq_lt(s->seq, b->left) || seq_gt(txseg_end(s), b->right)) &&
+                    !cut_to_block(t, tc, s, b))
                         continue;
                 if (!(s->marks & TXS_SACKED))
                         mark_sacked(tc, s, now);
@@ -125,8 +133,8 @@ static void insert_block(struct tcp_sack_block *sorted, unsigned n, struct tcp_s
         sorted[n] = b;
 }
 
-/* The block with what arrived last comes first (RFC 2018 §4). Those that the last ACK did not tell of, since it was lost, would look
- * late in that order. */
+/* The block with what arrived last comes first (RFC 2018 §4). Those that the last ACK did not tell
+ * of, since it was lost, would look late in that order. */
 void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         struct tcp_sack_block sorted[TCP_MAX_SACK];

@@ -1,6 +1,6 @@
 /*
- * The sender's side, for the files of tcp/ only: acknowledgements that come, the send buffer, the path's size, round trips
- * (RFC 6298), timers, pacing, output.
+ * The sender's side, for the files of tcp/ only: acknowledgements that come, the send buffer, the
+ * path's size, round trips (RFC 6298), timers, pacing, output.
  */
 #ifndef TCP_SEND_H
 #define TCP_SEND_H
@@ -23,7 +23,8 @@ void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* While a probe is out (tc->path.probe): something was acknowledged; something was marked lost. */
 void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now);
 void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* What was sent in segments of more than `longer` bytes, and the peer is not known to have, is sent again. */
+/* What was sent in segments of more than `longer` bytes, and the peer is not known to have, is
+ * sent again. */
 void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime now);
 /* It will not be known whether the probe gets through: it was cut, or a process died. */
 void path_forget_probe(struct tcp_conn *tc, nstime now);
@@ -32,19 +33,23 @@ bool path_is_probe(const struct tcp_conn *tc, const struct tcp_txseg *s);
 
 /* tcp_sndbuf.c */
 void sndbuf_purge(struct tcp *t, struct tcp_conn *tc);
-/* Cuts s so that `at` bytes stay in it; the rest becomes the segment after it. False: no record free. */
+/* Cuts s so that `at` bytes stay in it; the rest becomes the segment after it. False: no
+ * record free. */
 bool txseg_split(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t at);
-/* The reverse, when what follows lies right behind and both together are no longer than `most`. False: not so. */
+/* The reverse, when what follows lies right behind and both together are no longer than `most`.
+ * False: not so. */
 bool txseg_merge(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t most);
 /* Takes the head off the queue and frees it. */
 void txseg_free_head(struct tcp *t, struct tcp_conn *tc);
 void txseg_trim(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t bytes);
 bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc);
-/* Most of what fills the send buffer is acknowledged, in frames that the peer gives back when its program has read them. */
+/* Most of what fills the send buffer is acknowledged, in frames that the peer gives back when its
+ * program has read them. */
 bool sndbuf_is_lent(const struct tcp_conn *tc);
 void sndbuf_freed(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc);
-/* Those that wait for frames of the region look again; of ANY_REGION, when records came back, which all share. */
+/* Those that wait for frames of the region look again; of ANY_REGION, when records came back, which
+ * all share. */
 #define ANY_REGION UINT32_MAX
 void sndbuf_wake(struct tcp *t, uint32_t region);
 void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc);
@@ -56,45 +61,47 @@ void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc);
 /* tcp_rtt.c */
 void rtt_init(struct tcp_conn *tc);
 void rtt_sample(struct tcp_conn *tc, nstime rtt);
-nstime rtt_rto(const struct tcp_conn *tc);      /* with back-off */
-void rtt_bounds(struct tcp_conn *tc);           /* opts.rto_* have changed */
+nstime rtt_rto(const struct tcp_conn *tc); /* with back-off */
+void rtt_bounds(struct tcp_conn *tc);      /* opts.rto_* have changed */
 
 /* tcp_timer.c */
 void timer_arm_rtx(struct tcp_conn *tc, nstime now);
-/* More was sent: the retransmission timer runs on (RFC 6298 §5.1), the tail loss probe waits for the new tail (RFC 8985 §7.2). */
+/* More was sent: the retransmission timer runs on (RFC 6298 §5.1), the tail loss probe waits for
+ * the new tail (RFC 8985 §7.2). */
 void timer_arm_probe(struct tcp_conn *tc, nstime now);
 void timer_persist(struct tcp_conn *tc, nstime now);
 void timer_keepalive(struct tcp_conn *tc, nstime now);
 
 /* tcp_pace.c */
-/* From now on, at `rate` bytes a second (0: as fast as it goes) and in quanta of `least` bytes at least; or at SO_MAX_PACING_RATE,
- * where that is less. */
+/* From now on, at `rate` bytes a second (0: as fast as it goes) and in quanta of `least` bytes at
+ * least; or at SO_MAX_PACING_RATE, where that is less. */
 void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least);
-/* The rest where there is a rate: whether nothing may leave yet (a timer is set then); that timer has come, late perhaps; `len` bytes
- * leave. */
+/* The rest where there is a rate: whether nothing may leave yet (a timer is set then); that timer
+ * has come, late perhaps; `len` bytes leave. */
 bool pace_waits(struct tcp_conn *tc, nstime now);
 void pace_comes(struct tcp_conn *tc, nstime now);
 void pace_sent(struct tcp_conn *tc, uint32_t len);
 
 /* tcp_output.c */
 void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* An ACK of what has come, which leaves before anything else of the connection: of the peer's FIN, before the record goes; of what
- * came before a mark. */
+/* An ACK of what has come, which leaves before anything else of the connection: of the peer's FIN,
+ * before the record goes; of what came before a mark. */
 void output_ack_now(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* As output of its SYN-ACK, which the peer has had since `at`. */
 void output_answered(struct tcp *t, struct tcp_conn *tc, nstime at, nstime now);
 /* A RST for a segment that belongs nowhere (RFC 9293 §3.10.7.1), by t->reply. */
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg);
-/* RFC 5961 §7: an ACK that may answer an ACK, or a guess, would be one too many; else it is counted as sent. Each connection counts its
- * own: what all share tells an attacker on one of them what he hit elsewhere (CVE-2016-5696). */
+/* RFC 5961 §7: an ACK that may answer an ACK, or a guess, would be one too many; else it is counted
+ * as sent. Each connection counts its own: what all share tells an attacker on one of them what he
+ * hit elsewhere (CVE-2016-5696). */
 bool output_answers_too_often(struct tcp_conn *tc, nstime now);
 void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* Whether tcp_output() may have something to do: asked before room is. */
 static inline bool tcp_output_due(const struct tcp_conn *tc)
 {
-        return tc->snd_next != 0 || tc->owed != 0 || unlikely(tc->state < TCPS_ESTABLISHED) || unlikely(tc->lost > tc->retx) ||
-               unlikely(tc->flags & TCF_FIN_QUEUED);
+        return tc->snd_next != 0 || tc->owed != 0 || unlikely(tc->state < TCPS_ESTABLISHED) ||
+               unlikely(tc->lost > tc->retx) || unlikely(tc->flags & TCF_FIN_QUEUED);
 }
 
 #endif

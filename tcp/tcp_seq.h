@@ -1,4 +1,5 @@
-/* Sequence numbers live on a circle of 2^32 (RFC 9293 §3.4): a is before b when b is less than half the circle ahead. */
+/* Sequence numbers live on a circle of 2^32 (RFC 9293 §3.4): a is before b when b is less than half
+ * the circle ahead. */
 #ifndef TCP_TCP_SEQ_H
 #define TCP_TCP_SEQ_H
 

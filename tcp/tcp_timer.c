@@ -15,33 +15,40 @@
 #include "tcp/tcp_send.h"
 
 #define RETRIES 15u /* RFC 9293 §3.8.3 R2; 15 as Linux: some 15 minutes, at least 100 s */
-#define ORPHAN_WAIT                                                                                          \
-        (120 * NS_PER_S) /* between probes of a zero window: beyond it an orphan is given up, as by Linux */
-#define ORPHAN_PATIENCE                                                                                      \
-        (100 * NS_PER_S) /* of an orphan without answers where nothing is lost; Linux: tcp_orphan_retries, 8 */
+#define ORPHAN_WAIT                                                                              \
+        (120 * NS_PER_S) /* between probes of a zero window: beyond it an orphan is given up, as \
+                            by Linux */
+#define ORPHAN_PATIENCE                                                                \
+        (100 * NS_PER_S) /* of an orphan without answers where nothing is lost; Linux: \
+                            tcp_orphan_retries, 8 */
 #define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
 #define PTO_FIRST     NS_PER_S
-#define PROBE_SLACK   (2 * NS_PER_MS)   /* beyond two round trips; as Linux (TCP_TIMEOUT_MIN) */
-#define REPAIR_SLACK  (10 * NS_PER_MS)  /* ... in recovery: a busy peer's turn, a virtual machine's pause */
+#define PROBE_SLACK   (2 * NS_PER_MS) /* beyond two round trips; as Linux (TCP_TIMEOUT_MIN) */
+/* ... in recovery: a busy peer's turn, a virtual machine's pause. */
+#define REPAIR_SLACK (10 * NS_PER_MS)
 
-/* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where nothing is lost.
+/* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where nothing
+ * is lost.
  *
- * The text asks for none in recovery, and Linux sends none. Where acknowledgements come one a window, as from a peer that
- * takes a window in one turn, the loss of the one that ends recovery, or of what was sent again last, would then cost a
- * timeout: 200 ms after some 100 us. So one goes there too, while there is no progress (RFC 9002 §6.2 sends such always). */
+ * The text asks for none in recovery, and Linux sends none. Where acknowledgements come one a
+ * window, as from a peer that takes a window in one turn, the loss of the one that ends recovery,
+ * or of what was sent again last, would then cost a timeout: 200 ms after some 100 us. So one goes
+ * there too, while there is no progress (RFC 9002 §6.2 sends such always). */
 static bool may_probe_tail(const struct tcp_conn *tc)
 {
-        if (!tc->sack_ok || tc->link.lossless || tc->state < TCPS_ESTABLISHED || conn_unconfirmed(tc))
+        if (!tc->sack_ok || tc->link.lossless || tc->state < TCPS_ESTABLISHED ||
+            conn_unconfirmed(tc))
                 return false;
         if (tc->ca_state == CA_RECOVERY)
                 return !(tc->flags & TCF_REPAIR_PROBED);
         return tc->ca_state <= CA_DISORDER && !tc->tlp.out && tc->sacked == 0;
 }
 
-/* On a link whose timeouts come early so do probes: in recovery one that waited as long as on others would never come before the
- * timeout, which costs the window, when all that was lost is an acknowledgement. And what makes up a window of few segments is
- * acknowledged by one packet or two there, so that the loss of one, or of the last segment, stops everything. So it is RFC 9002 §6.2.1:
- * a round trip, and what it varies by but for its granularity, 1 ms over verbs. */
+/* On a link whose timeouts come early so do probes: in recovery one that waited as long as on
+ * others would never come before the timeout, which costs the window, when all that was lost is an
+ * acknowledgement. And what makes up a window of few segments is acknowledged by one packet or two
+ * there, so that the loss of one, or of the last segment, stops everything. So it is RFC 9002
+ * §6.2.1: a round trip, and what it varies by but for its granularity, 1 ms over verbs. */
 static bool is_early(const struct tcp_conn *tc)
 {
         return tc->link.rto_min != 0 && tc->link.rto_min < 10 * PROBE_SLACK;
@@ -49,7 +56,8 @@ static bool is_early(const struct tcp_conn *tc)
 
 static nstime probe_timeout(const struct tcp_conn *tc)
 {
-        nstime pto = tc->srtt ? 2 * tc->srtt : PTO_FIRST, slack = tc->ca_state == CA_RECOVERY ? REPAIR_SLACK : PROBE_SLACK;
+        nstime pto = tc->srtt ? 2 * tc->srtt : PTO_FIRST,
+               slack = tc->ca_state == CA_RECOVERY ? REPAIR_SLACK : PROBE_SLACK;
 
         if (is_early(tc) && tc->srtt) {
                 pto = tc->srtt;
@@ -60,8 +68,9 @@ static nstime probe_timeout(const struct tcp_conn *tc)
         return pto + slack;
 }
 
-/* When the probe is sent that comes before the timeout at rto_at. Where the timeout would be first the probe takes its place
- * (RFC 8985 §7.2), and what is lost is tried once more before the window pays for it. */
+/* When the probe is sent that comes before the timeout at rto_at. Where the timeout would be first
+ * the probe takes its place (RFC 8985 §7.2), and what is lost is tried once more before the window
+ * pays for it. */
 static nstime probe_time(const struct tcp_conn *tc, nstime now, nstime rto_at)
 {
         nstime at = now + probe_timeout(tc);
@@ -85,7 +94,7 @@ void timer_arm_rtx(struct tcp_conn *tc, nstime now)
 
         if (conn_unconfirmed(tc)) {
                 if (tc->rtx_kind == RTX_RTO && tc->rtx_at > now)
-                        return;         /* the SYN-ACK's runs on */
+                        return; /* the SYN-ACK's runs on */
         } else if (flight(tc) == 0) {
                 tc->rtx_kind = RTX_NONE;
                 tc->rtx_at = NSTIME_NEVER;
@@ -107,7 +116,8 @@ void timer_arm_probe(struct tcp_conn *tc, nstime now)
 {
         nstime at;
 
-        if (tc->rtx_kind != RTX_RTO && (tc->rtx_kind != RTX_TLP || probe_timeout(tc) >= rtt_rto(tc)))
+        if (tc->rtx_kind != RTX_RTO &&
+            (tc->rtx_kind != RTX_TLP || probe_timeout(tc) >= rtt_rto(tc)))
                 return;
         at = probe_time(tc, now, tc->rtx_kind == RTX_RTO ? tc->rtx_at : NSTIME_NEVER);
         if (at == NSTIME_NEVER)
@@ -135,7 +145,8 @@ void timer_keepalive(struct tcp_conn *tc, nstime now)
 
 nstime tcp_deadline(const struct tcp_conn *tc)
 {
-        return nstime_min(nstime_min(tc->rtx_at, tc->delack_at), nstime_min(tc->slow_at, tc->cork_at));
+        return nstime_min(nstime_min(tc->rtx_at, tc->delack_at),
+                          nstime_min(tc->slow_at, tc->cork_at));
 }
 
 static void give_up(struct tcp *t, struct tcp_conn *tc)
@@ -144,30 +155,34 @@ static void give_up(struct tcp *t, struct tcp_conn *tc)
         conn_done(t, tc, tc->err_soft ? tc->err_soft : ETIMEDOUT);
 }
 
-/* RFC 9293 §3.8.3 and §3.9.1: the user timeout counts from the first byte that waits for its ACK. */
+/* RFC 9293 §3.8.3 and §3.9.1: the user timeout counts from the first byte that waits for
+ * its ACK. */
 static bool waited_too_long(const struct tcp_conn *tc, nstime now)
 {
         if (tc->opts.user_timeout_ms != 0)
-                return tc->stalled_at != 0 && now - tc->stalled_at >= tc->opts.user_timeout_ms * NS_PER_MS;
+                return tc->stalled_at != 0 &&
+                       now - tc->stalled_at >= tc->opts.user_timeout_ms * NS_PER_MS;
         if (tc->flags & TCF_CLOSED_BY_APP && tc->link.lossless && tc->stalled_at != 0 &&
             now - tc->stalled_at >= ORPHAN_PATIENCE)
                 return true;
         return tc->dups >= RETRIES;
 }
 
-/* TCP_DEFER_ACCEPT: the peer has our SYN-ACK. When the time is over it gets another one, which it answers, as Linux does it. */
+/* TCP_DEFER_ACCEPT: the peer has our SYN-ACK. When the time is over it gets another one, which it
+ * answers, as Linux does it. */
 static bool is_deferred(const struct tcp_conn *tc, nstime now)
 {
-        return tc->opts.defer_accept_s != 0 && tc->snd_wl2 == tc->iss + 1 && now - tc->stalled_at < tc->opts.defer_accept_s * NS_PER_S;
+        return tc->opts.defer_accept_s != 0 && tc->snd_wl2 == tc->iss + 1 &&
+               now - tc->stalled_at < tc->opts.defer_accept_s * NS_PER_S;
 }
 
 static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool active = tc->flags & TCF_ACTIVE;
-        uint32_t most = active ? tc->opts.syncnt : MIN(tc->opts.syncnt, 5) + !!conn_unconfirmed(tc);   /* one more, as Linux */
+        /* One more, as Linux. */
+        uint32_t most = active ? tc->opts.syncnt : MIN(tc->opts.syncnt, 5) + !!conn_unconfirmed(tc);
 
-        if (tc->dups >= most ||
-            (active && waited_too_long(tc, now))) {
+        if (tc->dups >= most || (active && waited_too_long(tc, now))) {
                 give_up(t, tc);
                 return;
         }
@@ -178,8 +193,9 @@ static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
         timer_arm_rtx(tc, now);
 }
 
-/* The window is closed over what is in flight, or nothing is in flight and the window is too small. MUST-37: as long as the peer
- * answers, for ever; with TCP_USER_TIMEOUT for that long, answered or not, as Linux: what could not be sent waits, too (tcp(7)). */
+/* The window is closed over what is in flight, or nothing is in flight and the window is too small.
+ * MUST-37: as long as the peer answers, for ever; with TCP_USER_TIMEOUT for that long, answered or
+ * not, as Linux: what could not be sent waits, too (tcp(7)). */
 static void expire_persist(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool orphan = tc->flags & TCF_CLOSED_BY_APP;
@@ -250,7 +266,8 @@ static void expire_rtx(struct tcp *t, struct tcp_conn *tc, nstime now)
 static bool idle_time_is_up(const struct tcp_conn *tc, nstime now)
 {
         if (tc->opts.user_timeout_ms != 0)
-                return tc->probes != 0 && now - tc->last_received >= tc->opts.user_timeout_ms * NS_PER_MS;
+                return tc->probes != 0 &&
+                       now - tc->last_received >= tc->opts.user_timeout_ms * NS_PER_MS;
         return tc->probes >= tc->opts.keepcnt;
 }
 
@@ -309,7 +326,8 @@ void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
                 tc->owed |= OWE_ACK;
         }
         if (tc->cork_at <= now) {
-                bool held = tc->snd_next != 0 && (tc->cork || tc->flags & TCF_MORE) && !(tc->flags & TCF_PACED);
+                bool held = tc->snd_next != 0 && (tc->cork || tc->flags & TCF_MORE) &&
+                            !(tc->flags & TCF_PACED);
                 tc->cork_at = NSTIME_NEVER;
                 if (tc->flags & TCF_PACED)
                         pace_comes(tc, now);

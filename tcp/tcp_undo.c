@@ -1,8 +1,8 @@
 /*
  * A loss that was none: the window is what it was before (RFC 4015, RFC 9438 §4.9).
  *
- * Segments that overtake each other look lost, and so does everything when the path is slow all at once. That it was a mistake
- * is seen when
+ * Segments that overtake each other look lost, and so does everything when the path is slow all at
+ * once. That it was a mistake is seen when
  *
  *   - the acknowledgement of what was sent again echoes a time before that: the original had
  *     arrived (Eifel, RFC 3522);
@@ -11,8 +11,8 @@
  *   - after a timeout something is acknowledged that was sent once only (F-RTO, RFC 5682): see
  *     frto_ack().
  *
- * An episode begins when the window is reduced, and ends with the next, or with its undoing. One in which anything was lost for
- * good ends none of these ways.
+ * An episode begins when the window is reduced, and ends with the next, or with its undoing. One in
+ * which anything was lost for good ends none of these ways.
  *
  *   recovery_enter(), recovery_timeout() -> undo_begin()  output_lost() -> undo_resent()
  *   sack_input() -> undo_duplicate()                      ack_input()   -> undo_ack() -> frto_ack()
@@ -37,8 +37,8 @@ void undo_forget(struct tcp_conn *tc)
         conn_unflag(tc, TCF_UNDO | TCF_UNDO_SENT | FRTO);
 }
 
-/* A new timeout, or the same again: the way may have been away for several. A connection that tries a larger size knows another
- * reason why nothing came. */
+/* A new timeout, or the same again: the way may have been away for several. A connection that tries
+ * a larger size knows another reason why nothing came. */
 void undo_timeout(struct tcp_conn *tc, bool first)
 {
         conn_unflag(tc, TCF_FRTO_NEW);
@@ -58,7 +58,8 @@ void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg)
 
 void undo_duplicate(struct tcp_conn *tc, const struct tcp_sack_block *b)
 {
-        if (tc->flags & TCF_UNDO && seq_gt(b->right, tc->undo.una) && seq_leq(b->right, tc->snd_nxt))
+        if (tc->flags & TCF_UNDO && seq_gt(b->right, tc->undo.una) &&
+            seq_leq(b->right, tc->snd_nxt))
                 tc->undo.retx -= MIN(tc->undo.retx, b->right - b->left);
 }
 
@@ -73,7 +74,8 @@ static bool of_the_original(const struct tcp_conn *tc, const struct tcp_seg *seg
 {
         if (!(tc->flags & TCF_UNDO_SENT))
                 return seq_geq(tc->snd_una, tc->recover);
-        return tc->ts_ok && seg->has_ts && seg->tsecr != 0 && (int32_t)(seg->tsecr - tc->undo.ts) < 0 &&
+        return tc->ts_ok && seg->has_ts && seg->tsecr != 0 &&
+               (int32_t)(seg->tsecr - tc->undo.ts) < 0 &&
                (tc->retx == 0 || seq_geq(tc->snd_una, tc->recover));
 }
 
@@ -84,18 +86,22 @@ static bool has_new(const struct tcp *t, const struct tcp_conn *tc)
 
         if (tc->snd_next == 0 || (int32_t)room < (int32_t)tc->snd_mss)
                 return false;
-        return txseg_at(t, tc->snd_next)->len >= tc->snd_mss || txseg_at(t, tc->snd_next)->next != 0;
+        return txseg_at(t, tc->snd_next)->len >= tc->snd_mss ||
+               txseg_at(t, tc->snd_next)->next != 0;
 }
 
 /*
- * RFC 5682 §2.1 and §3.1, in short: after a timeout the first segment alone is sent again. Of its acknowledgement nobody knows
- * which of the two it is for, so the next segments are new ones. If the peer misses any, it says so by duplicates, and what is
- * lost goes again; if not, the next acknowledgement is of something that was sent once.
+ * RFC 5682 §2.1 and §3.1, in short: after a timeout the first segment alone is sent again. Of its
+ * acknowledgement nobody knows which of the two it is for, so the next segments are new ones. If
+ * the peer misses any, it says so by duplicates, and what is lost goes again; if not, the next
+ * acknowledgement is of something that was sent once.
  *
- * With SACK the first that is of such a one is enough (as Linux): what the peer had before the timeout, it had reported. Without,
- * it may have been there behind a gap. All at once says nothing either way (§2.1 step 2a).
+ * With SACK the first that is of such a one is enough (as Linux): what the peer had before the
+ * timeout, it had reported. Without, it may have been there behind a gap. All at once says nothing
+ * either way (§2.1 step 2a).
  */
-static bool frto_ack(const struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
+static bool frto_ack(const struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                     uint32_t acked)
 {
         bool original = tc->flags & TCF_ORIG_ACKED, asked = tc->flags & TCF_FRTO_NEW;
 
@@ -121,11 +127,12 @@ static bool frto_ack(const struct tcp *t, struct tcp_conn *tc, const struct tcp_
 static void nothing_is_lost(struct tcp *t, struct tcp_conn *tc)
 {
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next)
-                txseg_at(t, i)->marks &= (uint8_t)~(TXS_LOST | TXS_RETX);
+                txseg_at(t, i)->marks &= (uint8_t) ~(TXS_LOST | TXS_RETX);
         tc->lost = tc->retx = 0;
 }
 
-/* After a timeout little may be in flight: no burst of a whole window (RFC 4015 §3.2 step 8, RFC 5681 §4.1). */
+/* After a timeout little may be in flight: no burst of a whole window (RFC 4015 §3.2 step 8, RFC
+ * 5681 §4.1). */
 static void restore(struct tcp_conn *tc)
 {
         uint32_t most = UINT32_MAX;
@@ -145,7 +152,7 @@ static void undo(struct tcp *t, struct tcp_conn *tc)
 
         count(t->cnt, COUNT_TCP_UNDO);
         if (tc->ca_state != CA_LOSS)
-                conn_flag(tc, TCF_REORDER);       /* RFC 8985 §6.2 step 3: what was not lost was late */
+                conn_flag(tc, TCF_REORDER); /* RFC 8985 §6.2 step 3: what was not lost was late */
         restore(tc);
         undo_forget(tc);
         if (!during)
@@ -160,7 +167,8 @@ void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uin
 {
         bool during = tc->ca_state >= CA_RECOVERY, early = frto_ack(t, tc, seg, acked);
 
-        if (tc->flags & TCF_UNDO && (early || all_duplicates(tc) || (during && acked != 0 && of_the_original(tc, seg))))
+        if (tc->flags & TCF_UNDO &&
+            (early || all_duplicates(tc) || (during && acked != 0 && of_the_original(tc, seg))))
                 undo(t, tc);
 }
 

@@ -12,9 +12,9 @@
  *   conn_set_limit()                      -> watch_limit()
  *   rack_mark_lost(), recovery_timeout()  -> watch_lost()
  *
- * A connection that is watched has SLOW_FLOW, which header prediction asks last. Its small writes take the general path, for what is
- * unsent changes by them. On the way of a segment of the others nobody asks. What is news raises TCP_EV_FLOW: poll sets look, and
- * nobody else is woken.
+ * A connection that is watched has SLOW_FLOW, which header prediction asks last. Its small writes
+ * take the general path, for what is unsent changes by them. On the way of a segment of the others
+ * nobody asks. What is news raises TCP_EV_FLOW: poll sets look, and nobody else is woken.
  */
 #include "tcp/tcp_life.h"
 #include "tcp/tcp_loss.h"
@@ -70,7 +70,8 @@ void tcp_watch_look(struct tcp_conn *tc)
 
         if (tc->state < TCPS_ESTABLISHED)
                 return;
-        reaches(tc, TCP_WATCH_ACKED, w->acked != 0 && tcp_stream_acked(tc) >= w->acked, &w->counts.acked);
+        reaches(tc, TCP_WATCH_ACKED, w->acked != 0 && tcp_stream_acked(tc) >= w->acked,
+                &w->counts.acked);
         reaches(tc, TCP_WATCH_UNSENT, tcp_unsent(tc) < w->unsent_below, &w->counts.unsent);
         turns(tc, TCP_WATCH_SHUT, tc->snd_wnd == 0, &w->counts.shut);
         if (w->rtt != 0)
@@ -123,11 +124,13 @@ void tcp_watch_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_marks *m
 uint32_t tcp_watch_marks(const struct tcp_conn *tc)
 {
         const struct tcp_watch *w = &tc->watch;
-        uint32_t holds = READ_ONCE(w->holds), above = READ_ONCE(w->unread_above), marks = holds & TCP_WATCH_MARKS;
+        uint32_t holds = READ_ONCE(w->holds), above = READ_ONCE(w->unread_above),
+                 marks = holds & TCP_WATCH_MARKS;
 
         if (!(holds & TCP_WATCH_ON))
                 return 0;
-        if (above != 0 && (tcp_recv_enough(tc, above) || READ_ONCE(tc->shut) & SHUT_RCV || READ_ONCE(tc->state) < TCPS_ESTABLISHED))
+        if (above != 0 && (tcp_recv_enough(tc, above) || READ_ONCE(tc->shut) & SHUT_RCV ||
+                           READ_ONCE(tc->state) < TCPS_ESTABLISHED))
                 marks |= TCP_WATCH_UNREAD;
         return marks;
 }

@@ -5,7 +5,8 @@
  *                      output_window_update()
  *   credit             from rcv_nxt to rcv_adv, which only a grant moves, and which is said at once
  *
- * A window is never taken back (RFC 9293 §3.8.6): a smaller buffer offers nothing new until what was promised has come.
+ * A window is never taken back (RFC 9293 §3.8.6): a smaller buffer offers nothing new until what
+ * was promised has come.
  */
 #include <errno.h>
 
@@ -13,7 +14,8 @@
 #include "tcp/tcp_life.h"
 #include "tcp/tcp_recv.h"
 
-/* What is set, or else what there was or would have been at first; a clamp that is raised again or taken away gives that back. */
+/* What is set, or else what there was or would have been at first; a clamp that is raised again or
+ * taken away gives that back. */
 uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o)
 {
         struct tcp_opts unclamped = *o;
@@ -85,7 +87,8 @@ int tcp_window_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes, nstime 
         if (ahead > tc->opts.window_most || bytes > tc->opts.window_most - ahead)
                 return -EOVERFLOW;
         WRITE_ONCE(tc->rcv_adv, tc->rcv_adv + bytes);
-        if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 && tc->state != TCPS_FIN_WAIT_2)
+        if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 &&
+            tc->state != TCPS_FIN_WAIT_2)
                 return 0;
         if ((ahead + bytes) >> tc->rcv_wscale != said)
                 tc->owed |= OWE_ACK;

@@ -24,14 +24,17 @@ static void chosen_by_the_kernel(unsigned *low, unsigned *high)
                 fclose(f);
 }
 
-/* A name that is taken stands for the port, in this network namespace, until the last process that has the descriptor ends. */
+/* A name that is taken stands for the port, in this network namespace, until the last process that
+ * has the descriptor ends. */
 static int claimed(unsigned port)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
         int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         int n = snprintf(un.sun_path + 1, sizeof un.sun_path - 1, "unet-test-port-%u", port);
 
-        if (fd < 0 || bind(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
+        if (fd < 0 ||
+            bind(fd, (struct sockaddr *)&un,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
                 return fd;
         close(fd);
         return -1;
@@ -40,7 +43,8 @@ static int claimed(unsigned port)
 static int is_free(unsigned port, int type)
 {
         struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-        int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0), r = bind(fd, (struct sockaddr *)&sin, sizeof sin);
+        int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0),
+            r = bind(fd, (struct sockaddr *)&sin, sizeof sin);
 
         close(fd);
         return r == 0;

@@ -54,11 +54,13 @@ static void run_output(struct scene *s)
 
 static void describe(const struct scene *s, const struct tcp_seg *g, const char *what)
 {
-        print_error("%s seq %u ack %u len %u flags %s%s%s%s%s%s%s wnd %u mss %u urg %u nsack %u ecn %u", what,
-                    g->seq - SCENE_ISS, g->ack - SCENE_IRS, g->len, g->flags & TCP_SYN ? "S" : "",
-                    g->flags & TCP_FIN ? "F" : "", g->flags & TCP_RST ? "R" : "",
-                    g->flags & TCP_ACK ? "A" : "", g->flags & TCP_URG ? "U" : "",
-                    g->flags & TCP_ECE ? "E" : "", g->flags & TCP_CWR ? "W" : "", g->wnd, g->mss, g->urg, g->nsack, g->ecn);
+        print_error(
+                "%s seq %u ack %u len %u flags %s%s%s%s%s%s%s wnd %u mss %u urg %u nsack %u ecn %u",
+                what, g->seq - SCENE_ISS, g->ack - SCENE_IRS, g->len, g->flags & TCP_SYN ? "S" : "",
+                g->flags & TCP_FIN ? "F" : "", g->flags & TCP_RST ? "R" : "",
+                g->flags & TCP_ACK ? "A" : "", g->flags & TCP_URG ? "U" : "",
+                g->flags & TCP_ECE ? "E" : "", g->flags & TCP_CWR ? "W" : "", g->wnd, g->mss,
+                g->urg, g->nsack, g->ecn);
         for (unsigned i = 0; i < g->nsack; i++)
                 print_error(" %u:%u", g->sack[i].left - SCENE_IRS, g->sack[i].right - SCENE_IRS);
         print_error("  (at %.3f ms)\n", (double)(s->now - START) / 1e6);
@@ -72,7 +74,8 @@ static bool matches(const struct scene_out *o, const struct scene_packet *p)
         if ((o->seq && g->seq != SCENE_ISS + o->seq) || (o->ack && g->ack != SCENE_IRS + o->ack) ||
             g->len != o->len)
                 return false;
-        if ((g->flags & ~TCP_PSH) != flags || (o->wnd && g->wnd != o->wnd) || (o->zero_wnd && g->wnd != 0))
+        if ((g->flags & ~TCP_PSH) != flags || (o->wnd && g->wnd != o->wnd) ||
+            (o->zero_wnd && g->wnd != 0))
                 return false;
         if (g->ecn != o->ecn)
                 return false;
@@ -85,12 +88,14 @@ static bool matches(const struct scene_out *o, const struct scene_packet *p)
         return p->reply == o->is_reply;
 }
 
-static void check_payload(const struct scene *s, const struct tcp_seg *g, const char *file, int line)
+static void check_payload(const struct scene *s, const struct tcp_seg *g, const char *file,
+                          int line)
 {
         const uint8_t *p = g->len ? rig_payload(s->rig, g) : NULL;
 
         for (uint32_t i = 0; i < g->len; i++)
-                _assert_int_equal(p[i], scene_byte(g->seq + !!(g->flags & TCP_SYN) - SCENE_ISS + i), file, line);
+                _assert_int_equal(p[i], scene_byte(g->seq + !!(g->flags & TCP_SYN) - SCENE_ISS + i),
+                                  file, line);
 }
 
 void scene_expect_sent(struct scene *s, const struct scene_out *o, const char *file, int line)
@@ -139,7 +144,9 @@ static void options(const struct scene *s, const struct scene_in *in, struct tcp
 {
         if (g->flags & TCP_SYN) {
                 g->mss = in->mss ? in->mss : s->setup.mss;
-                g->wscale = in->wscale ? in->wscale : s->setup.wscale ? s->setup.wscale : TCP_NO_WSCALE;
+                g->wscale = in->wscale        ? in->wscale
+                            : s->setup.wscale ? s->setup.wscale
+                                              : TCP_NO_WSCALE;
                 g->sack_ok = in->sack_ok || s->setup.sack;
                 g->fastopen = in->fastopen;
                 g->fastopen_old = in->fastopen_old;
@@ -149,21 +156,22 @@ static void options(const struct scene *s, const struct scene_in *in, struct tcp
         g->tsecr = in->tsecr;
         g->nsack = in->nsack;
         for (unsigned i = 0; i < in->nsack; i++)
-                g->sack[i] =
-                        (struct tcp_sack_block){SCENE_ISS + in->sack[i].left, SCENE_ISS + in->sack[i].right};
+                g->sack[i] = (struct tcp_sack_block){SCENE_ISS + in->sack[i].left,
+                                                     SCENE_ISS + in->sack[i].right};
         if (g->flags & TCP_SYN)
                 memcpy(g->cookie, in->cookie, sizeof g->cookie);
 }
 
-/* Small payload comes in the descriptor, larger in a private frame, as over a provider with memory of its
- * own. */
+/* Small payload comes in the descriptor, larger in a private frame, as over a provider with memory
+ * of its own. */
 static void payload(struct scene *s, struct tcp_seg *g, uint8_t *inl, uint32_t rel)
 {
         uint8_t *p = inl;
 
         if (g->len > 190) {
                 enum frame_class c = g->len > FRAME_SMALL_BYTES ? FRAME_LARGE : FRAME_SMALL;
-                g->data = (struct buf){frame_alloc(&s->rig->frames, FRAME_REGION_PRIVATE, c, 0), 0, g->len};
+                g->data = (struct buf){frame_alloc(&s->rig->frames, FRAME_REGION_PRIVATE, c, 0), 0,
+                                       g->len};
                 assert_int_not_equal(g->data.id, 0);
                 p = frame_addr(&s->rig->frames, g->data.id);
         } else {
@@ -259,10 +267,11 @@ void scene_app_writes(struct scene *s, uint32_t n, int how, const char *file, in
                 }
                 for (int i = 0; done < got; done += (int)span[i++].len)
                         for (uint32_t j = 0; j < span[i].len; j++)
-                                span[i].ptr[j] = scene_byte((uint32_t)(1 + s->written) + (uint32_t)done + j);
+                                span[i].ptr[j] =
+                                        scene_byte((uint32_t)(1 + s->written) + (uint32_t)done + j);
                 left -= (uint32_t)got;
-                tcp_send_commit(&s->rig->t, s->tc, (size_t)got, how == 1 || left != 0, how == 2 && left == 0,
-                                s->now);
+                tcp_send_commit(&s->rig->t, s->tc, (size_t)got, how == 1 || left != 0,
+                                how == 2 && left == 0, s->now);
                 s->written += (uint64_t)got;
         }
         run_output(s);
@@ -282,9 +291,10 @@ void scene_app_reads(struct scene *s, uint32_t n, const char *file, int line)
                 }
                 for (int i = 0; done < got; done += (int)span[i++].len)
                         for (uint32_t j = 0; j < span[i].len; j++)
-                                _assert_int_equal(span[i].ptr[j],
-                                                  scene_byte((uint32_t)(1 + s->read) + (uint32_t)done + j),
-                                                  file, line);
+                                _assert_int_equal(
+                                        span[i].ptr[j],
+                                        scene_byte((uint32_t)(1 + s->read) + (uint32_t)done + j),
+                                        file, line);
                 tcp_recv_consume(&s->rig->t, s->tc, (size_t)got, s->now);
                 s->read += (uint64_t)got;
                 n -= (uint32_t)got;
@@ -387,7 +397,8 @@ int scene_blank(void **state)
         s->link = (struct tcp_link){.tx_region = FRAME_REGION_TX(RIG_CHAN),
                                     .mss = (uint16_t)(s->setup.mss + (s->setup.ts ? 12 : 0)),
                                     .lossless = s->setup.lossless};
-        s->tuple = (struct tcp_tuple){ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 40000, 80, RIG_CHAN};
+        s->tuple = (struct tcp_tuple){ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 40000, 80,
+                                      RIG_CHAN};
         set_options(s);
         *state = s;
         return 0;
@@ -440,8 +451,8 @@ int syn_sent(void **state)
         scene_blank(state);
         s = *state;
         app_connects(s);
-        expect_sent(s, .flags = (uint8_t)(TCP_SYN | ecn_of(s, TCP_ECE | TCP_CWR)), .mss = s->link.mss,
-                    .ecn = s->setup.dctcp ? IP_ECN_ECT0 : 0);
+        expect_sent(s, .flags = (uint8_t)(TCP_SYN | ecn_of(s, TCP_ECE | TCP_CWR)),
+                    .mss = s->link.mss, .ecn = s->setup.dctcp ? IP_ECN_ECT0 : 0);
         return 0;
 }
 

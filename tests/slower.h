@@ -1,4 +1,5 @@
-/* Built with a sanitizer a program does a tenth in the same time: what is only a matter of quantity is divided by this. */
+/* Built with a sanitizer a program does a tenth in the same time: what is only a matter of quantity
+ * is divided by this. */
 #ifndef TESTS_SLOWER_H
 #define TESTS_SLOWER_H
 

@@ -1,10 +1,11 @@
 /*
- * unet am run --hosts: each host's ranks are started there by `unet am run --part`, which the launch command (ssh) carries. It is
+ * unet am run --hosts: each host's ranks are started there by `unet am run --part`, which the
+ * launch command (ssh) carries. It is
  *
  *      LAUNCH HOST 'cd DIRECTORY && exec unet am run --part ... PROGRAM ...'
  *
- * and its standard input says the job's key, then nothing; at its end those ranks are ended. A child of ours, the usher, takes in all
- * ranks and tells each where the others are.
+ * and its standard input says the job's key, then nothing; at its end those ranks are ended. A
+ * child of ours, the usher, takes in all ranks and tells each where the others are.
  */
 #include <errno.h>
 #include <limits.h>
@@ -18,7 +19,7 @@
 #include "tools/am_launch.h"
 #include "tools/command.h"
 
-#define MEET_NS (60 * NS_PER_S)         /* for all ranks to come */
+#define MEET_NS (60 * NS_PER_S) /* for all ranks to come */
 
 /* ---- the usher ---- */
 
@@ -113,8 +114,8 @@ static char *order(const struct launch *l, uint32_t host)
         quote(to, here);
         fputs(" && exec", to);
         quote(to, own);
-        fprintf(to, " am run -n %u --part %u:%u --job %u%s --meet", l->ranks, first_of(l, host), first_of(l, host + 1) - first_of(l, host),
-                l->job, l->label ? " --label" : "");
+        fprintf(to, " am run -n %u --part %u:%u --job %u%s --meet", l->ranks, first_of(l, host),
+                first_of(l, host + 1) - first_of(l, host), l->job, l->label ? " --label" : "");
         quote(to, meet);
         fputs(" --", to);
         for (char **word = l->program; *word != NULL; word++)
@@ -163,7 +164,7 @@ static int own_address(const char *host, struct am_address *out)
         struct addrinfo *found;
         int sock, err = -EHOSTUNREACH;
 
-        if (strchr(host, '@') != NULL)  /* as ssh has it */
+        if (strchr(host, '@') != NULL) /* as ssh has it */
                 host = strchr(host, '@') + 1;
         if (getaddrinfo(host, "9", &hints, &found) != 0)
                 return err;
@@ -201,7 +202,8 @@ int launch_hosts(struct launch *l, const char *names, const char *at)
 
         signal(SIGPIPE, SIG_IGN);
         if (err == -EINVAL)
-                status = command_fail("am: --hosts are names, comma between, at most as many as ranks");
+                status = command_fail(
+                        "am: --hosts are names, comma between, at most as many as ranks");
         else if (err != 0 || getrandom(l->key, sizeof l->key, 0) != sizeof l->key)
                 status = command_fail("am: %s", strerror(errno));
         else if (own_address(at != NULL ? at : l->host[0], &l->meet) != 0)

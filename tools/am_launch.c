@@ -15,8 +15,8 @@
 
 /* ---- starting ---- */
 
-static _Noreturn void become_child(const struct launch *l, uint32_t i, pid_t parent, const int fd[3],
-                                   void (*become)(const struct launch *, uint32_t))
+static _Noreturn void become_child(const struct launch *l, uint32_t i, pid_t parent,
+                                   const int fd[3], void (*become)(const struct launch *, uint32_t))
 {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
@@ -30,13 +30,15 @@ static _Noreturn void become_child(const struct launch *l, uint32_t i, pid_t par
         _exit(127);
 }
 
-int launch_child(struct launch *l, uint32_t i, bool with_input, void (*become)(const struct launch *, uint32_t))
+int launch_child(struct launch *l, uint32_t i, bool with_input,
+                 void (*become)(const struct launch *, uint32_t))
 {
         struct child *c = &l->child[i];
         int in[2] = {-1, -1}, out[2], err[2];
         pid_t parent = getpid();
 
-        if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0 || (with_input && pipe2(in, O_CLOEXEC) != 0))
+        if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0 ||
+            (with_input && pipe2(in, O_CLOEXEC) != 0))
                 return -errno;
         c->pid = fork();
         if (c->pid < 0)
@@ -95,7 +97,8 @@ static void pass_on(const struct launch *l, struct stream *s, uint32_t child)
 
 /* ---- ends ---- */
 
-/* Hosts are asked by the end of their input: a signal would end what carries it, and not the ranks. */
+/* Hosts are asked by the end of their input: a signal would end what carries it, and not
+ * the ranks. */
 static void ask_to_end(const struct launch *l)
 {
         for (uint32_t i = 0; i < l->n; i++) {
@@ -115,7 +118,8 @@ static void kill_all(const struct launch *l)
                         kill(l->child[i].pid, SIGKILL);
 }
 
-/* Of several that ended badly together, one that was killed is the cause, and the others lost it. */
+/* Of several that ended badly together, one that was killed is the cause, and the others
+ * lost it. */
 static void ended(struct launch *l, uint32_t child, int status)
 {
         l->child[child].pid = 0;
@@ -133,16 +137,19 @@ static void tell_cause(const struct launch *l)
 {
         char who[300];
 
-        if (l->host != NULL && WIFEXITED(l->cause_status) && WEXITSTATUS(l->cause_status) == AM_EXIT_TOLD)
+        if (l->host != NULL && WIFEXITED(l->cause_status) &&
+            WEXITSTATUS(l->cause_status) == AM_EXIT_TOLD)
                 return;
         if (l->host != NULL)
                 snprintf(who, sizeof who, "the start of ranks on %s", l->host[l->cause]);
         else
                 snprintf(who, sizeof who, "rank %u", l->first + l->cause);
         if (WIFSIGNALED(l->cause_status))
-                command_fail("am: %s was killed: %s; ending the job", who, strsignal(WTERMSIG(l->cause_status)));
+                command_fail("am: %s was killed: %s; ending the job", who,
+                             strsignal(WTERMSIG(l->cause_status)));
         else
-                command_fail("am: %s ended with status %d; ending the job", who, WEXITSTATUS(l->cause_status));
+                command_fail("am: %s ended with status %d; ending the job", who,
+                             WEXITSTATUS(l->cause_status));
 }
 
 static void end_job(struct launch *l)
@@ -178,7 +185,8 @@ static nfds_t fill_poll(const struct launch *l, struct pollfd *p, int signals)
                 p[n++] = (struct pollfd){.fd = l->child[i].err.fd, .events = POLLIN};
         }
         p[n++] = (struct pollfd){.fd = signals, .events = POLLIN};
-        p[n++] = (struct pollfd){.fd = l->part && l->status == EXIT_DONE ? STDIN_FILENO : -1, .events = POLLIN};
+        p[n++] = (struct pollfd){.fd = l->part && l->status == EXIT_DONE ? STDIN_FILENO : -1,
+                                 .events = POLLIN};
         return n;
 }
 
@@ -215,15 +223,18 @@ static void take(struct launch *l, const struct pollfd *p, int signals)
                 end_job(l);
 }
 
-/* Until all children have ended, and what they printed is passed on: a child of a rank may hold its streams, and is not
- * waited for. Hosts have longer: they wait for their ranks. */
+/* Until all children have ended, and what they printed is passed on: a child of a rank may hold its
+ * streams, and is not waited for. Hosts have longer: they wait for their ranks. */
 static void watch(struct launch *l, int signals)
 {
         struct pollfd p[2 * AM_JOB_MOST + 2];
         int grace = l->host != NULL ? 3 * AM_GRACE_MS : AM_GRACE_MS;
 
         while (l->left > 0 || output_left(l)) {
-                int n = poll(p, fill_poll(l, p, signals), l->left == 0 ? 0 : l->status != EXIT_DONE ? grace : -1);
+                int n = poll(p, fill_poll(l, p, signals),
+                             l->left == 0             ? 0
+                             : l->status != EXIT_DONE ? grace
+                                                      : -1);
                 if (n == 0 && l->left == 0)
                         return;
                 if (n == 0)

@@ -1,6 +1,7 @@
 /*
- * unet am run: starts the ranks of a job of active messages (<unet/am.h>), gives each its number and a way to every other,
- * passes their output on by lines, and ends the job with its reason when a rank dies.
+ * unet am run: starts the ranks of a job of active messages (<unet/am.h>), gives each its number
+ * and a way to every other, passes their output on by lines, and ends the job with its reason when
+ * a rank dies.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -130,8 +131,9 @@ struct asked {
 /* Of --part: "FIRST:COUNT", and where to meet the others. */
 static bool read_part(struct launch *l, const struct asked *a)
 {
-        return sscanf(a->part, "%u:%u", &l->first, &l->n) == 2 && l->n >= 1 && l->first < l->ranks && l->n <= l->ranks - l->first &&
-               a->meet != NULL && am_address_read(a->meet, &l->meet) == 0 && launch_part_key(l->key);
+        return sscanf(a->part, "%u:%u", &l->first, &l->n) == 2 && l->n >= 1 &&
+               l->first < l->ranks && l->n <= l->ranks - l->first && a->meet != NULL &&
+               am_address_read(a->meet, &l->meet) == 0 && launch_part_key(l->key);
 }
 
 static int run_job(const struct command *cmd, struct launch *l, const struct asked *a)
@@ -144,7 +146,8 @@ static int run_job(const struct command *cmd, struct launch *l, const struct ask
                 return command_usage(cmd, "no program");
         if ((a->hosts != NULL || a->part != NULL) && l->through_unetd)
                 return command_usage(cmd, "--unetd is of one host");
-        if (l->job == 0 && (getrandom(&l->job, sizeof l->job, 0) != sizeof l->job || l->job == UINT32_MAX))
+        if (l->job == 0 &&
+            (getrandom(&l->job, sizeof l->job, 0) != sizeof l->job || l->job == UINT32_MAX))
                 l->job = (uint32_t)getpid();
         if (a->hosts != NULL)
                 return launch_hosts(l, a->hosts, a->at);
@@ -159,11 +162,16 @@ static int run_job(const struct command *cmd, struct launch *l, const struct ask
 static int run_am(const struct command *cmd, int argc, char **argv)
 {
         static const struct option opts[] = {
-                {"ranks", required_argument, NULL, 'n'}, {"unetd", no_argument, NULL, 'u'},
-                {"label", no_argument, NULL, 'l'},       {"hosts", required_argument, NULL, 'H'},
-                {"launch", required_argument, NULL, 'L'}, {"at", required_argument, NULL, 'a'},
-                {"part", required_argument, NULL, 'P'},  {"meet", required_argument, NULL, 'M'},
-                {"job", required_argument, NULL, 'J'},   {"help", no_argument, NULL, 'h'},
+                {"ranks", required_argument, NULL, 'n'},
+                {"unetd", no_argument, NULL, 'u'},
+                {"label", no_argument, NULL, 'l'},
+                {"hosts", required_argument, NULL, 'H'},
+                {"launch", required_argument, NULL, 'L'},
+                {"at", required_argument, NULL, 'a'},
+                {"part", required_argument, NULL, 'P'},
+                {"meet", required_argument, NULL, 'M'},
+                {"job", required_argument, NULL, 'J'},
+                {"help", no_argument, NULL, 'h'},
                 {NULL, 0, NULL, 0},
         };
         struct launch l = {.ranks = 1, .by = BY};
@@ -223,8 +231,10 @@ const struct command cmd_am = {
         .help = "  -n, --ranks N   so many ranks, at most 128 (default 1)\n"
                 "  -u, --unetd     they talk through unetd, not by shared memory of each pair\n"
                 "  --hosts H,H...  in equal parts on these hosts, over RDMA between hosts\n"
-                "  --launch CMD    CMD HOST COMMAND runs a shell's command there (default: " BY ")\n"
-                "  --at ADDRESS    of this host, where ranks of all hosts meet (default: the one that leads to the first)\n"
+                "  --launch CMD    CMD HOST COMMAND runs a shell's command there (default: " BY
+                ")\n"
+                "  --at ADDRESS    of this host, where ranks of all hosts meet (default: the one "
+                "that leads to the first)\n"
                 "  -l, --label     each line of output begins with its rank\n"
                 "  --help          this\n"
                 "\n"

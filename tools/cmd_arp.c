@@ -15,7 +15,8 @@ static json_t *ll_json(const struct arp_report *r)
         if (r->state < ARP_STALE)
                 return json_null();
         for (unsigned i = 0; i < MIN(r->ll_len, ARP_LL_MAX); i++)
-                snprintf(text + strlen(text), sizeof text - strlen(text), "%s%02x", i ? ":" : "", r->ll[i]);
+                snprintf(text + strlen(text), sizeof text - strlen(text), "%s%02x", i ? ":" : "",
+                         r->ll[i]);
         return json_string(text);
 }
 
@@ -28,12 +29,14 @@ static void add_neighbours(json_t *rows, const struct seen_stack *s, struct neti
                 if (!arp_walk(&a, i, &r))
                         continue;
                 json_array_append_new(
-                        rows, json_pack("{so so so ss sb sI so si}", "interface", show_text(n->cfg.name, NETIF_NAME),
-                                        "address", address_json(ip_addr_v4(r.ip)), "mac", ll_json(&r), "state",
-                                        arp_state_name(r.state), "used", r.used, "waiting", (json_int_t)r.held_pkts,
-                                        "confirmed",
-                                        r.confirmed != 0 ? json_integer(s->now - r.confirmed) : json_null(), "stack",
-                                        s->id));
+                        rows, json_pack("{so so so ss sb sI so si}", "interface",
+                                        show_text(n->cfg.name, NETIF_NAME), "address",
+                                        address_json(ip_addr_v4(r.ip)), "mac", ll_json(&r), "state",
+                                        arp_state_name(r.state), "used", r.used, "waiting",
+                                        (json_int_t)r.held_pkts, "confirmed",
+                                        r.confirmed != 0 ? json_integer(s->now - r.confirmed)
+                                                         : json_null(),
+                                        "stack", s->id));
         }
 }
 
@@ -50,7 +53,7 @@ static bool has_row(json_t *rows, const char *iface, json_t *address)
         json_t *row;
         size_t i;
 
-        json_array_foreach(rows, i, row)
+        json_array_foreach (rows, i, row)
                 if (strcmp(json_string_value(json_object_get(row, "interface")), iface) == 0 &&
                     json_equal(json_object_get(row, "address"), address))
                         return true;
@@ -74,23 +77,27 @@ static void add_told(json_t *rows)
 
                 memcpy(r.ll, n->mac, sizeof n->mac);
                 if (!has_row(rows, net_ifname(c.dir, n->ifindex, name), address))
-                        json_array_append_new(rows, json_pack("{ss sO so ss sb si sn sn}", "interface", name, "address", address,
-                                                              "mac", ll_json(&r), "state", arp_state_name(r.state), "used", 0,
+                        json_array_append_new(rows, json_pack("{ss sO so ss sb si sn sn}",
+                                                              "interface", name, "address", address,
+                                                              "mac", ll_json(&r), "state",
+                                                              arp_state_name(r.state), "used", 0,
                                                               "waiting", 0, "confirmed", "stack"));
                 json_decref(address);
         }
         unetd_close(&c);
 }
 
-/* Stacks of other hosts, over RDMA: their link address is a queue pair, and who vouched for it unetd. */
+/* Stacks of other hosts, over RDMA: their link address is a queue pair, and who vouched for
+ * it unetd. */
 static bool add_remote(void *arg, const struct unetd_status_item *i)
 {
         if (i->kind == UNETD_S_REMOTE)
-                json_array_append_new(arg, json_pack("{so so so ss sb si sn si}", "interface",
-                                                     show_text(i->qp.iface, sizeof i->qp.iface), "address",
-                                                     address_json(ip_addr_v4(i->qp.at)), "mac",
-                                                     json_sprintf("queue pair %u", i->qp.qpn), "state", "VOUCHED", "used", 1,
-                                                     "waiting", 0, "confirmed", "stack", i->stack));
+                json_array_append_new(
+                        arg, json_pack("{so so so ss sb si sn si}", "interface",
+                                       show_text(i->qp.iface, sizeof i->qp.iface), "address",
+                                       address_json(ip_addr_v4(i->qp.at)), "mac",
+                                       json_sprintf("queue pair %u", i->qp.qpn), "state", "VOUCHED",
+                                       "used", 1, "waiting", 0, "confirmed", "stack", i->stack));
         return true;
 }
 
@@ -106,10 +113,13 @@ static void add_remotes(json_t *rows)
 
 static int show(bool json)
 {
-        static const struct show_column cols[] = {
-                {"interface", "interface", SHOW_PLAIN}, {"address", "address", SHOW_PLAIN},
-                {"mac", "mac", SHOW_PLAIN}, {"state", "state", SHOW_PLAIN}, {"confirmed", "confirmed us", SHOW_US},
-                {"waiting", "waiting", SHOW_PLAIN}, {"stack", "stack", SHOW_PLAIN}};
+        static const struct show_column cols[] = {{"interface", "interface", SHOW_PLAIN},
+                                                  {"address", "address", SHOW_PLAIN},
+                                                  {"mac", "mac", SHOW_PLAIN},
+                                                  {"state", "state", SHOW_PLAIN},
+                                                  {"confirmed", "confirmed us", SHOW_US},
+                                                  {"waiting", "waiting", SHOW_PLAIN},
+                                                  {"stack", "stack", SHOW_PLAIN}};
         json_t *rows = json_array();
         const char *why = stacks_each(add_stack, rows);
 
@@ -141,7 +151,9 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_arp = {
-        "arp", "[show] [--json] | add [--json] ADDRESS MAC [dev INTERFACE] | remove [--json] ADDRESS [dev INTERFACE]",
+        "arp",
+        "[show] [--json] | add [--json] ADDRESS MAC [dev INTERFACE] | remove [--json] ADDRESS [dev "
+        "INTERFACE]",
         "neighbours on the interfaces of this user's stacks",
         "  show     all that are known (also without a verb)\n"
         "  add      tells the link address of a neighbour, whatever ARP says\n"

@@ -6,17 +6,21 @@
 #include "tools/command.h"
 #include "tools/show.h"
 
-static void add_row(void *arg, const char *section, const char *key, const char *value, const char *text)
+static void add_row(void *arg, const char *section, const char *key, const char *value,
+                    const char *text)
 {
-        json_array_append_new(arg, json_pack("{so ss so ss}", "section", show_string(section), "key", key, "value",
-                                             show_string(value), "meaning", text));
+        json_array_append_new(arg,
+                              json_pack("{so ss so ss}", "section", show_string(section), "key",
+                                        key, "value", show_string(value), "meaning", text));
 }
 
 static int show_settings(const struct unetd_config *c, bool json)
 {
         static const struct show_column cols[] = {
-                {"section", "section", SHOW_PLAIN}, {"key", "key", SHOW_PLAIN},
-                {"value", "value", SHOW_PLAIN},     {"meaning", "meaning", SHOW_PLAIN},
+                {"section", "section", SHOW_PLAIN},
+                {"key", "key", SHOW_PLAIN},
+                {"value", "value", SHOW_PLAIN},
+                {"meaning", "meaning", SHOW_PLAIN},
         };
         json_t *rows = json_array();
 
@@ -28,7 +32,8 @@ static int show_settings(const struct unetd_config *c, bool json)
 static int check(const char *path, bool found, bool json)
 {
         if (json)
-                show_json(json_pack("{sb so}", "valid", 1, "file", found ? show_string(path) : json_null()));
+                show_json(json_pack("{sb so}", "valid", 1, "file",
+                                    found ? show_string(path) : json_null()));
         else if (found)
                 printf("%s is right\n", path);
         else
@@ -56,8 +61,9 @@ static int run(const struct command *cmd, int argc, char **argv)
                 snprintf(path, sizeof path, "%s", argv[optind]);
         if (found && config_read(path, &c, &err) != 0) {
                 if (json)
-                        show_json(json_pack("{sb so si so}", "valid", 0, "file", show_string(err.path), "line", err.line,
-                                            "error", show_string(err.text)));
+                        show_json(json_pack("{sb so si so}", "valid", 0, "file",
+                                            show_string(err.path), "line", err.line, "error",
+                                            show_string(err.text)));
                 config_complain(&err);
                 return EXIT_NOTHING;
         }
@@ -65,7 +71,8 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_config = {
-        "config", "check|show [--json] [FILE]",
+        "config",
+        "check|show [--json] [FILE]",
         "checks the config file, or shows the settings that hold",
         "  check    says whether the file is right; if not, file, line and what is wrong\n"
         "  show     every key, its value, what it means\n"

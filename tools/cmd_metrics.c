@@ -15,7 +15,7 @@
 
 #define TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-static unsigned most = 64;              /* stacks of each user */
+static unsigned most = 64; /* stacks of each user */
 
 static bool note_daemon(void *arg, const struct unetd_status_item *item)
 {
@@ -121,10 +121,13 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_metrics = {
-        "metrics", "[--output FILE | --listen ADDRESS] [--stacks N]",
+        "metrics",
+        "[--output FILE | --listen ADDRESS] [--stacks N]",
         "counters of stacks as OpenMetrics text, for Prometheus and the like",
-        "  --output FILE     into a file, which is replaced as a whole (node_exporter's textfile collector)\n"
-        "  --listen ADDRESS  over HTTP, until it is ended: PORT (of 127.0.0.1), ADDRESS:PORT, or the path of a Unix socket\n"
+        "  --output FILE     into a file, which is replaced as a whole (node_exporter's textfile "
+        "collector)\n"
+        "  --listen ADDRESS  over HTTP, until it is ended: PORT (of 127.0.0.1), ADDRESS:PORT, or "
+        "the path of a Unix socket\n"
         "  --stacks N        of so many stacks of each user at most (64)\n"
         "\n"
         "There is something to show also when there is no stack, and no unetd: unet_up 0.\n",

@@ -19,8 +19,8 @@
 struct session {
         struct taps *taps;
         struct pcap_file *file;
-        nstime to_wall;                 /* added to the stacks' clock */
-        uint64_t packets, max_packets;  /* 0: no bound */
+        nstime to_wall;                /* added to the stacks' clock */
+        uint64_t packets, max_packets; /* 0: no bound */
 };
 
 struct settings {
@@ -67,8 +67,8 @@ static bool write_packet(void *arg, const struct capture_rec *rec, const uint8_t
 
 /* ---- watching ---- */
 
-/* Until the time is over, enough packets came, ^C, or the program (pid, 0: none) has ended and nothing follows. Returns
- * its exit status. */
+/* Until the time is over, enough packets came, ^C, or the program (pid, 0: none) has ended and
+ * nothing follows. Returns its exit status. */
 static int watch(struct session *s, nstime until, pid_t pid)
 {
         nstime next_scan = 0;
@@ -83,7 +83,7 @@ static int watch(struct session *s, nstime until, pid_t pid)
                                 break;
                         if (pid != 0 && !ended && waitpid(pid, &status, WNOHANG) == pid)
                                 ended = true;
-                        taps_scan(s->taps);     /* after that: all stacks of a program that has ended */
+                        taps_scan(s->taps); /* after that: all stacks of a program that has ended */
                         next_scan = clock_ns(CLOCK_MONOTONIC) + SCAN_EVERY;
                 }
                 if (!any)
@@ -106,14 +106,17 @@ static int sum_up(const struct session *s, bool json, FILE *out)
 
         for (uint32_t i = 0; taps_total(s->taps, i, &total); i++) {
                 missed += total.missed;
-                json_array_append_new(rows, json_pack("{si sI sI sI}", "stack", total.stack, "in",
-                                                      (json_int_t)total.in, "out", (json_int_t)total.out, "missed",
-                                                      (json_int_t)total.missed));
+                json_array_append_new(rows,
+                                      json_pack("{si sI sI sI}", "stack", total.stack, "in",
+                                                (json_int_t)total.in, "out", (json_int_t)total.out,
+                                                "missed", (json_int_t)total.missed));
         }
         if (!json)
-                fprintf(stderr, "unet: %llu packets of %zu stacks, %llu missed\n", (unsigned long long)s->packets,
-                        json_array_size(rows), (unsigned long long)missed);
-        all = json_pack("{sI sI so}", "packets", (json_int_t)s->packets, "missed", (json_int_t)missed, "stacks", rows);
+                fprintf(stderr, "unet: %llu packets of %zu stacks, %llu missed\n",
+                        (unsigned long long)s->packets, json_array_size(rows),
+                        (unsigned long long)missed);
+        all = json_pack("{sI sI so}", "packets", (json_int_t)s->packets, "missed",
+                        (json_int_t)missed, "stacks", rows);
         if (json) {
                 json_dumpf(all, out, JSON_INDENT(1));
                 fputc('\n', out);
@@ -153,11 +156,13 @@ static uint64_t number_of(const struct command *cmd, const char *text)
 
 static bool options(const struct command *cmd, int argc, char **argv, struct settings *set)
 {
-        static const struct option extra[] = {
-                {"write", required_argument, NULL, 'w'},     {"stack", required_argument, NULL, 's'},
-                {"direction", required_argument, NULL, 'd'}, {"count", required_argument, NULL, 'c'},
-                {"snap", required_argument, NULL, 'n'},      {"seconds", required_argument, NULL, 't'},
-                {NULL, 0, NULL, 0}};
+        static const struct option extra[] = {{"write", required_argument, NULL, 'w'},
+                                              {"stack", required_argument, NULL, 's'},
+                                              {"direction", required_argument, NULL, 'd'},
+                                              {"count", required_argument, NULL, 'c'},
+                                              {"snap", required_argument, NULL, 'n'},
+                                              {"seconds", required_argument, NULL, 't'},
+                                              {NULL, 0, NULL, 0}};
         const char *direction = NULL;
         uint64_t v = 1;
         int opt;
@@ -176,7 +181,8 @@ static bool options(const struct command *cmd, int argc, char **argv, struct set
                 if (opt == 'n')
                         set->want.snap = (uint32_t)MIN(v, CAPTURE_SNAP_MAX);
                 if (opt == 't')
-                        set->until = clock_ns(CLOCK_MONOTONIC) + (nstime)MIN(v, 1000000000ull) * NS_PER_S;
+                        set->until = clock_ns(CLOCK_MONOTONIC) +
+                                     (nstime)MIN(v, 1000000000ull) * NS_PER_S;
         }
         /* Between stacks of one host each packet would be there twice. */
         if (!direction)
@@ -190,7 +196,8 @@ static bool options(const struct command *cmd, int argc, char **argv, struct set
 
 static int run(const struct command *cmd, int argc, char **argv)
 {
-        struct settings set = {.want = {.snap = CAPTURE_SNAP_MAX, .packet = write_packet}, .path = "-",
+        struct settings set = {.want = {.snap = CAPTURE_SNAP_MAX, .packet = write_packet},
+                               .path = "-",
                                .until = NSTIME_NEVER};
         struct sigaction sa = {.sa_handler = on_signal};
         struct session s = {0};
@@ -200,7 +207,8 @@ static int run(const struct command *cmd, int argc, char **argv)
         if (!options(cmd, argc, argv, &set))
                 return EXIT_USAGE;
         if (strcmp(set.path, "-") == 0 && isatty(STDOUT_FILENO))
-                return command_usage(cmd, "packets are not for a terminal: give --write FILE, or a pipe");
+                return command_usage(
+                        cmd, "packets are not for a terminal: give --write FILE, or a pipe");
         if (!open_file(&s, set.path))
                 return EXIT_NOTHING;
         s.max_packets = set.max_packets;
@@ -230,10 +238,12 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_pcap = {
-        "pcap", "[OPTION...] [PROGRAM [ARGUMENT...]]",
+        "pcap",
+        "[OPTION...] [PROGRAM [ARGUMENT...]]",
         "writes packets to a file for tcpdump and tshark",
         "  --write FILE      the file; - or none: standard output\n"
-        "  --stack N         of one stack, both directions; without it of all, those that are sent\n"
+        "  --stack N         of one stack, both directions; without it of all, those that are "
+        "sent\n"
         "  --direction DIR   in, out or both\n"
         "  --count N         ends after N packets\n"
         "  --seconds N       ends after N seconds; ^C ends it at any time\n"

@@ -17,24 +17,24 @@
 #include "tools/show.h"
 
 #define LOOK_EVERY (5 * NS_PER_MS)
-#define TOLD_MAX   10000u               /* packets that are listed in JSON */
+#define TOLD_MAX   10000u /* packets that are listed in JSON */
 
 static volatile sig_atomic_t interrupted;
 
 struct pinging {
         /* what is asked for */
-        uint32_t count;                 /* 0: until interrupted */
+        uint32_t count; /* 0: until interrupted */
         nstime interval, patience;
         uint32_t size;
         uint8_t ttl;
         bool dont_frag, json;
-        uint32_t stack;                 /* of this host; 0: any */
+        uint32_t stack; /* of this host; 0: any */
         ip_addr dst, src;
         /* what it comes to */
         struct usock *us;
         uint32_t chan;
-        uint32_t heard;                 /* news read */
-        uint32_t refused;               /* requests that were too long to be sent */
+        uint32_t heard;   /* news read */
+        uint32_t refused; /* requests that were too long to be sent */
         json_t *packets;
 };
 
@@ -63,7 +63,8 @@ static bool pick_stack(void *arg, const struct unetd_status_item *item)
 {
         struct pinging *p = arg;
 
-        if (item->kind == UNETD_S_STACK && item->stack != p->us->u->id && !(item->flags & UNETD_ORPHAN) && p->stack == 0)
+        if (item->kind == UNETD_S_STACK && item->stack != p->us->u->id &&
+            !(item->flags & UNETD_ORPHAN) && p->stack == 0)
                 p->stack = item->stack;
         return item->kind <= UNETD_S_STACK;
 }
@@ -79,7 +80,8 @@ static const char *way_local(struct pinging *p)
                         return strerror(-r);
         }
         if (p->stack == 0)
-                return "no stack of this host is there to answer (the kernel's loopback is not ours)";
+                return "no stack of this host is there to answer (the kernel's loopback is not "
+                       "ours)";
         chan = ustack_chan_to(p->us->u, p->stack);
         if (chan < 0)
                 return "no channel to that stack";
@@ -106,8 +108,8 @@ static const char *find_way(struct pinging *p)
 
 static const char *error_text(const struct stack_ping_news *n, char text[64])
 {
-        static const char *const unreachable[] = {"network unreachable", "host unreachable", "protocol unreachable",
-                                                  "port unreachable"};
+        static const char *const unreachable[] = {"network unreachable", "host unreachable",
+                                                  "protocol unreachable", "port unreachable"};
 
         if (n->type == ICMP_UNREACHABLE && n->code < ARRAY_LEN(unreachable))
                 return unreachable[n->code];
@@ -130,15 +132,16 @@ static void tell(struct pinging *p, const struct stack_ping_news *n)
         if (n->what == STACK_PING_ERROR)
                 printf("from %s: seq=%u %s\n", from, n->seq, error_text(n, text));
         else
-                printf("%u bytes from %s: seq=%u ttl=%u time=%.3f ms%s\n", n->len, from, n->seq, n->ttl,
-                       (double)n->rtt / NS_PER_MS, dup);
+                printf("%u bytes from %s: seq=%u ttl=%u time=%.3f ms%s\n", n->len, from, n->seq,
+                       n->ttl, (double)n->rtt / NS_PER_MS, dup);
         fflush(stdout);
 }
 
 static void list(struct pinging *p, const struct stack_ping_news *n)
 {
         static const char *const what[] = {"reply", "duplicate", "error"};
-        json_t *row = json_pack("{ss si so}", "what", what[n->what], "seq", n->seq, "from", address_json(n->from));
+        json_t *row = json_pack("{ss si so}", "what", what[n->what], "seq", n->seq, "from",
+                                address_json(n->from));
         char text[64];
 
         if (n->what == STACK_PING_ERROR) {
@@ -183,7 +186,8 @@ static void hear_until(struct pinging *p, nstime until, bool last)
         nstime left;
 
         for (;;) {
-                bool all = last && all_answered(p);     /* asked first: what is answered now is heard below */
+                /* Asked first: what is answered now is heard below. */
+                bool all = last && all_answered(p);
 
                 hear(p);
                 left = until - ustack_now();
@@ -241,12 +245,14 @@ static void sum_json(const struct pinging *p, const struct ping *g, const char *
 {
         json_t *rtt = g->replies == 0 ? json_null()
                                       : json_pack("{sI sI sI sf}", "min", (json_int_t)g->min, "avg",
-                                                  (json_int_t)(g->sum / g->replies), "max", (json_int_t)g->max, "mdev",
-                                                  deviation(g));
+                                                  (json_int_t)(g->sum / g->replies), "max",
+                                                  (json_int_t)g->max, "mdev", deviation(g));
 
-        show_json(json_pack("{so so so si si si si si si so sO}", "host", show_string(host), "address", address_json(p->dst), "source",
-                            address_json(p->src), "size", p->size, "sent", g->requests, "received", g->replies, "duplicates",
-                            g->duplicates, "errors", g->errors, "refused", p->refused, "rtt_ns", rtt, "packets", p->packets));
+        show_json(json_pack("{so so so si si si si si si so sO}", "host", show_string(host),
+                            "address", address_json(p->dst), "source", address_json(p->src), "size",
+                            p->size, "sent", g->requests, "received", g->replies, "duplicates",
+                            g->duplicates, "errors", g->errors, "refused", p->refused, "rtt_ns",
+                            rtt, "packets", p->packets));
 }
 
 static void sum_text(const struct pinging *p, const struct ping *g, const char *host)
@@ -262,8 +268,9 @@ static void sum_text(const struct pinging *p, const struct ping *g, const char *
         if (p->refused != 0)
                 printf(", %u too long to be sent", p->refused);
         if (g->replies != 0)
-                printf("\nround trip min/avg/max/mdev %.3f/%.3f/%.3f/%.3f ms", (double)g->min / NS_PER_MS,
-                       (double)g->sum / g->replies / NS_PER_MS, (double)g->max / NS_PER_MS, deviation(g) / NS_PER_MS);
+                printf("\nround trip min/avg/max/mdev %.3f/%.3f/%.3f/%.3f ms",
+                       (double)g->min / NS_PER_MS, (double)g->sum / g->replies / NS_PER_MS,
+                       (double)g->max / NS_PER_MS, deviation(g) / NS_PER_MS);
         putchar('\n');
 }
 
@@ -319,7 +326,7 @@ static int ping_host(struct pinging *p, const char *host)
 
         if (!find_host(host, &p->dst) || (why = find_way(p)) != NULL) {
                 command_fail("%s: %s", host, why);
-                return EXIT_USAGE;      /* as ping(8) has it */
+                return EXIT_USAGE; /* as ping(8) has it */
         }
         address_format(p->dst, text);
         if (!p->json)
@@ -341,11 +348,15 @@ static int ping_host(struct pinging *p, const char *host)
 
 static int run(const struct command *cmd, int argc, char **argv)
 {
-        static const struct option extra[] = {
-                {"count", required_argument, NULL, 'c'},    {"interval", required_argument, NULL, 'i'},
-                {"size", required_argument, NULL, 's'},     {"ttl", required_argument, NULL, 't'},
-                {"timeout", required_argument, NULL, 'w'},  {"stack", required_argument, NULL, 'k'},
-                {"source", required_argument, NULL, 'S'},   {"dont-fragment", no_argument, NULL, 'D'}, {0}};
+        static const struct option extra[] = {{"count", required_argument, NULL, 'c'},
+                                              {"interval", required_argument, NULL, 'i'},
+                                              {"size", required_argument, NULL, 's'},
+                                              {"ttl", required_argument, NULL, 't'},
+                                              {"timeout", required_argument, NULL, 'w'},
+                                              {"stack", required_argument, NULL, 'k'},
+                                              {"source", required_argument, NULL, 'S'},
+                                              {"dont-fragment", no_argument, NULL, 'D'},
+                                              {0}};
         struct pinging p = {.interval = NS_PER_S, .patience = 4 * NS_PER_S, .size = 56, .ttl = 64};
         const char *host = NULL;
         int opt, r;
@@ -353,7 +364,8 @@ static int run(const struct command *cmd, int argc, char **argv)
         do {
                 while ((opt = command_option(cmd, argc, argv, extra, &p.json)) != -1)
                         if (!set_option(&p, opt, optarg))
-                                return command_usage(cmd, "\"%s\" is not a value of that option", optarg);
+                                return command_usage(cmd, "\"%s\" is not a value of that option",
+                                                     optarg);
                 if (optind < argc && host != NULL)
                         return command_usage(cmd, "one host");
                 host = optind < argc ? argv[optind++] : host;
@@ -369,7 +381,8 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_ping = {
-        "ping", "[OPTION...] HOST",
+        "ping",
+        "[OPTION...] HOST",
         "asks a host over U-Net whether it is there (ICMP echo)",
         "  --count N          so many requests; until interrupted otherwise\n"
         "  --interval S       seconds between two [1]\n"
@@ -378,7 +391,8 @@ const struct command cmd_ping = {
         "  --timeout S        seconds that the last one is waited for [4]\n"
         "  --dont-fragment    what is too long is not cut, and said to be too long\n"
         "  --source ADDRESS   our address to ask from, and so the interface\n"
-        "  --stack N          the stack of this host with that number (unet status), whatever HOST is\n"
+        "  --stack N          the stack of this host with that number (unet status), whatever HOST "
+        "is\n"
         "  --json             as JSON; times in nanoseconds\n"
         "\n"
         "HOST is asked by the interface of unetd's that leads there. An address of this host is\n"

@@ -18,14 +18,17 @@ static json_t *row_of(const struct directory *d, const struct route *r, const ch
         char prefix[32], name[16];
 
         route_text_prefix(r, prefix);
-        return json_pack("{ss so ss si so so ss}", "prefix", prefix, "gateway", address_or_null(r->gateway), "interface",
-                         net_ifname(d, r->ifindex, name), "metric", r->metric, "source", address_or_null(r->src), "mtu",
+        return json_pack("{ss so ss si so so ss}", "prefix", prefix, "gateway",
+                         address_or_null(r->gateway), "interface", net_ifname(d, r->ifindex, name),
+                         "metric", r->metric, "source", address_or_null(r->src), "mtu",
                          r->mtu != 0 ? json_integer(r->mtu) : json_null(), "state", state);
 }
 
 static const char *state_of(const struct netconf *net, uint8_t ifindex, const char *up)
 {
-        return ifindex >= 1 && ifindex <= NETCONF_IFS && net->ifs[ifindex - 1].flags & NETCONF_IF_UP ? up : "down";
+        return ifindex >= 1 && ifindex <= NETCONF_IFS && net->ifs[ifindex - 1].flags & NETCONF_IF_UP
+                       ? up
+                       : "down";
 }
 
 /* Networks that interfaces are on first, as they come with them. */
@@ -34,19 +37,24 @@ static void add_connected(json_t *rows, const struct directory *d, const struct 
         for (uint32_t i = 0; i < NETCONF_IFS; i++) {
                 const struct netconf_if *f = &net->ifs[i];
                 uint32_t mask = f->prefix ? ~0u << (32 - f->prefix) : 0;
-                struct route r = {.dst = f->addr & mask, .prefix = f->prefix, .src = f->addr, .ifindex = (uint8_t)(i + 1)};
+                struct route r = {.dst = f->addr & mask,
+                                  .prefix = f->prefix,
+                                  .src = f->addr,
+                                  .ifindex = (uint8_t)(i + 1)};
 
                 if (f->flags & NETCONF_IF_THERE && f->prefix < 32)
-                        json_array_append_new(rows, row_of(d, &r, state_of(net, r.ifindex, "connected")));
+                        json_array_append_new(rows,
+                                              row_of(d, &r, state_of(net, r.ifindex, "connected")));
         }
 }
 
 static int show(bool json)
 {
         static const struct show_column cols[] = {
-                {"prefix", "prefix", SHOW_PLAIN}, {"gateway", "gateway", SHOW_PLAIN},
+                {"prefix", "prefix", SHOW_PLAIN},       {"gateway", "gateway", SHOW_PLAIN},
                 {"interface", "interface", SHOW_PLAIN}, {"metric", "metric", SHOW_PLAIN},
-                {"source", "source", SHOW_PLAIN}, {"mtu", "mtu", SHOW_PLAIN}, {"state", "state", SHOW_PLAIN}};
+                {"source", "source", SHOW_PLAIN},       {"mtu", "mtu", SHOW_PLAIN},
+                {"state", "state", SHOW_PLAIN}};
         struct unetd_client c = {0};
         json_t *rows = json_array();
         struct netconf net;
@@ -56,7 +64,8 @@ static int show(bool json)
                 add_connected(rows, c.dir, &net);
                 for (uint32_t i = 0; i < MIN(net.nroutes, NETCONF_ROUTES); i++)
                         json_array_append_new(rows,
-                                              row_of(c.dir, &net.route[i], state_of(&net, net.route[i].ifindex, "set")));
+                                              row_of(c.dir, &net.route[i],
+                                                     state_of(&net, net.route[i].ifindex, "set")));
                 unetd_close(&c);
         }
         if (!why && json_array_size(rows) == 0)
@@ -88,7 +97,8 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_route = {
-        "route", "[show] [--json] | add|remove [--json] ROUTE",
+        "route",
+        "[show] [--json] | add|remove [--json] ROUTE",
         "where packets go by the interfaces that unetd owns",
         "  show     all routes (also without a verb)\n"
         "  add      adds ROUTE: PREFIX [via GATEWAY] [dev INTERFACE] [metric NUMBER]\n"

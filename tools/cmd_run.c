@@ -1,6 +1,7 @@
 /*
- * unet run: starts a program with the shim in front of its libc. Nothing else happens here: the program is executed in
- * place of this process, with the environment it would have had and a few variables more.
+ * unet run: starts a program with the shim in front of its libc. Nothing else happens here: the
+ * program is executed in place of this process, with the environment it would have had and a few
+ * variables more.
  */
 #include <errno.h>
 #include <limits.h>
@@ -44,7 +45,8 @@ static bool own_dir(char dir[PATH_MAX])
 /* The shim, beside this program as installed (wherever the prefix went) or as built. */
 static bool find_shim(char path[PATH_MAX])
 {
-        static const char *const beside[] = {UNET_BIN_TO_SHIM "/libunet_preload.so", "../sock/shim/libunet_preload.so"};
+        static const char *const beside[] = {UNET_BIN_TO_SHIM "/libunet_preload.so",
+                                             "../sock/shim/libunet_preload.so"};
         char dir[PATH_MAX], joined[PATH_MAX * 2];
 
         if (!own_dir(dir))
@@ -73,7 +75,8 @@ static bool put_first(const char *variable, const char *what)
         return done;
 }
 
-/* A list of libraries ends at blanks, one of directories does not: from such a path the shim is loaded by its name. */
+/* A list of libraries ends at blanks, one of directories does not: from such a path the shim is
+ * loaded by its name. */
 static bool set_preload(char *shim)
 {
         char *name = strrchr(shim, '/') + 1;
@@ -110,14 +113,19 @@ static void warn_if_privileged(const char *program)
         if (strchr(program, '/')) {
                 snprintf(path, sizeof path, "%s", program);
         } else {
-                for (path[0] = '\0'; dirs && *dirs; dirs += strcspn(dirs, ":"), dirs += *dirs == ':') {
-                        snprintf(path, sizeof path, "%.*s/%s", (int)strcspn(dirs, ":"), dirs, program);
+                for (path[0] = '\0'; dirs && *dirs;
+                     dirs += strcspn(dirs, ":"), dirs += *dirs == ':') {
+                        snprintf(path, sizeof path, "%.*s/%s", (int)strcspn(dirs, ":"), dirs,
+                                 program);
                         if (access(path, X_OK) == 0)
                                 break;
                 }
         }
-        if (stat(path, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)) != 0 && geteuid() != st.st_uid)
-                fprintf(stderr, "unet: %s is set-uid or set-gid: it will use the kernel's sockets\n", program);
+        if (stat(path, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)) != 0 &&
+            geteuid() != st.st_uid)
+                fprintf(stderr,
+                        "unet: %s is set-uid or set-gid: it will use the kernel's sockets\n",
+                        program);
 }
 
 int run_program(char **argv)
@@ -125,9 +133,12 @@ int run_program(char **argv)
         char shim[PATH_MAX];
 
         if (!find_shim(shim))
-                return command_fail("libunet_preload.so is neither installed nor built beside this program");
+                return command_fail(
+                        "libunet_preload.so is neither installed nor built beside this program");
         if (strpbrk(shim, ":;"))
-                return command_fail("the loader cannot preload from a path with colons or semicolons: %s", shim);
+                return command_fail(
+                        "the loader cannot preload from a path with colons or semicolons: %s",
+                        shim);
         if (pass_config() != EXIT_DONE)
                 return EXIT_NOTHING;
         if (!set_preload(shim))
@@ -160,9 +171,11 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_run = {
-        "run", "[--fault SPEC] [--log] PROGRAM [ARGUMENT...]",
+        "run",
+        "[--fault SPEC] [--log] PROGRAM [ARGUMENT...]",
         "runs a program over the user-level stack",
-        "  --fault SPEC   loses, delays or reorders what is sent, as loss=0.01,seed=7 (see unet(1))\n"
+        "  --fault SPEC   loses, delays or reorders what is sent, as loss=0.01,seed=7 (see "
+        "unet(1))\n"
         "  --log          says on standard error which sockets were accelerated, and why not\n"
         "\n"
         "The exit status is the program's; 126: it cannot be run, 127: there is no such program.\n",

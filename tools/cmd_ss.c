@@ -6,7 +6,7 @@
 #include "tools/stacks.h"
 
 struct want {
-        bool tcp, udp, listening;       /* none set: all */
+        bool tcp, udp, listening; /* none set: all */
 };
 
 static void add_stack(void *arg, const struct seen_stack *s, json_t *rows)
@@ -29,12 +29,12 @@ static int run(const struct command *cmd, int argc, char **argv)
                                               {"listening", no_argument, NULL, 'l'},
                                               {NULL, 0, NULL, 0}};
         static const struct show_column cols[] = {
-                {"protocol", "proto", SHOW_PLAIN}, {"state", "state", SHOW_PLAIN},
-                {"recv_q", "recv-q", SHOW_PLAIN},  {"send_q", "send-q", SHOW_PLAIN},
-                {"local", "local", SHOW_PLAIN},    {"peer", "peer", SHOW_PLAIN},
-                {"cwnd", "cwnd", SHOW_BYTES},      {"rtt", "rtt us", SHOW_US},
+                {"protocol", "proto", SHOW_PLAIN},   {"state", "state", SHOW_PLAIN},
+                {"recv_q", "recv-q", SHOW_PLAIN},    {"send_q", "send-q", SHOW_PLAIN},
+                {"local", "local", SHOW_PLAIN},      {"peer", "peer", SHOW_PLAIN},
+                {"cwnd", "cwnd", SHOW_BYTES},        {"rtt", "rtt us", SHOW_US},
                 {"retransmits", "retr", SHOW_PLAIN}, {"limit", "limited by", SHOW_PLAIN},
-                {"memory", "memory", SHOW_BYTES},  {"holders", "held by", SHOW_PLAIN},
+                {"memory", "memory", SHOW_BYTES},    {"holders", "held by", SHOW_PLAIN},
         };
         struct want w = {0};
         bool json = false;
@@ -58,8 +58,10 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_ss = {
-        "ss", "[--tcp] [--udp] [--listening] [--json]",
-        "every socket of every stack of this user, root's of all: queues, cwnd, rtt, what limits the sender",
+        "ss",
+        "[--tcp] [--udp] [--listening] [--json]",
+        "every socket of every stack of this user, root's of all: queues, cwnd, rtt, what limits "
+        "the sender",
         "  --tcp        connections\n"
         "  --udp        UDP sockets\n"
         "  --listening  listeners (recv-q: waiting to be accepted, send-q: backlog)\n"

@@ -8,7 +8,7 @@
 #include "tools/stacks.h"
 
 struct want {
-        uint32_t stack;                 /* 0: the sum of all */
+        uint32_t stack; /* 0: the sum of all */
         struct counters sum;
         json_t *ids;
 };
@@ -28,7 +28,8 @@ static void add_stack(void *arg, const struct seen_stack *s, json_t *rows)
         const struct want *w = arg;
 
         if (w->stack == 0 || w->stack == s->id)
-                json_array_append_new(rows, json_pack("{si so so}", "stack", s->id, "counters", numbers(c->n, COUNT_COUNT), "drops",
+                json_array_append_new(rows, json_pack("{si so so}", "stack", s->id, "counters",
+                                                      numbers(c->n, COUNT_COUNT), "drops",
                                                       numbers(c->drop, DROP_COUNT)));
 }
 
@@ -45,7 +46,7 @@ static void sum_rows(struct want *w, const json_t *rows)
         const json_t *row;
         size_t i;
 
-        json_array_foreach(rows, i, row) {
+        json_array_foreach (rows, i, row) {
                 json_array_append(w->ids, json_object_get(row, "stack"));
                 sum_up(w->sum.n, COUNT_COUNT, row, "counters");
                 sum_up(w->sum.drop, DROP_COUNT, row, "drops");
@@ -54,22 +55,25 @@ static void sum_rows(struct want *w, const json_t *rows)
 
 static void show_table(const struct want *w, bool all)
 {
-        static const struct show_column cols[] = {
-                {"name", "counter", SHOW_PLAIN}, {"value", "value", SHOW_PLAIN}, {"text", "meaning", SHOW_PLAIN}};
+        static const struct show_column cols[] = {{"name", "counter", SHOW_PLAIN},
+                                                  {"value", "value", SHOW_PLAIN},
+                                                  {"text", "meaning", SHOW_PLAIN}};
         json_t *rows = json_array();
         char name[64];
 
         for (int i = 0; i < COUNT_COUNT; i++)
                 if (all || w->sum.n[i] != 0)
-                        json_array_append_new(rows, json_pack("{ss sI ss}", "name", count_name((enum count)i), "value",
+                        json_array_append_new(rows, json_pack("{ss sI ss}", "name",
+                                                              count_name((enum count)i), "value",
                                                               (json_int_t)w->sum.n[i], "text",
                                                               count_text((enum count)i)));
         for (int i = 1; i < DROP_COUNT; i++) {
                 if (!all && w->sum.drop[i] == 0)
                         continue;
                 snprintf(name, sizeof name, "dropped: %s", drop_name((enum drop)i));
-                json_array_append_new(rows, json_pack("{ss sI ss}", "name", name, "value", (json_int_t)w->sum.drop[i],
-                                                      "text", drop_text((enum drop)i)));
+                json_array_append_new(rows, json_pack("{ss sI ss}", "name", name, "value",
+                                                      (json_int_t)w->sum.drop[i], "text",
+                                                      drop_text((enum drop)i)));
         }
         show_rows(rows, cols, ARRAY_LEN(cols), false);
 }
@@ -80,11 +84,13 @@ static void show_as_json(struct want *w, const char *why)
         json_t *counters = json_object(), *drops = json_object();
 
         for (int i = 0; i < COUNT_COUNT; i++)
-                json_object_set_new(counters, count_name((enum count)i), json_integer((json_int_t)w->sum.n[i]));
+                json_object_set_new(counters, count_name((enum count)i),
+                                    json_integer((json_int_t)w->sum.n[i]));
         for (int i = 1; i < DROP_COUNT; i++)
-                json_object_set_new(drops, drop_name((enum drop)i), json_integer((json_int_t)w->sum.drop[i]));
-        show_json(json_pack("{so so so ss*}", "stacks", json_incref(w->ids), "counters", counters, "drops", drops,
-                            "error", why));
+                json_object_set_new(drops, drop_name((enum drop)i),
+                                    json_integer((json_int_t)w->sum.drop[i]));
+        show_json(json_pack("{so so so ss*}", "stacks", json_incref(w->ids), "counters", counters,
+                            "drops", drops, "error", why));
 }
 
 static int run(const struct command *cmd, int argc, char **argv)
@@ -124,7 +130,8 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_stat = {
-        "stat", "[--stack N] [--all] [--json]",
+        "stat",
+        "[--stack N] [--all] [--json]",
         "counters, and each reason for which packets were dropped",
         "  --stack N  of one stack (unet status has the numbers); without it the sum of all\n"
         "  --all      also those that are zero\n"

@@ -13,16 +13,16 @@
 #include "tools/screen.h"
 #include "tools/show.h"
 
-#define INTERVAL_MAX 86400.0            /* seconds */
+#define INTERVAL_MAX 86400.0 /* seconds */
 
 struct top {
         nstime interval;
-        unsigned long count;            /* ticks; 0: no bound */
+        unsigned long count; /* ticks; 0: no bound */
         bool json;
-        json_t *sample;                 /* the last one, of which the next are told apart */
-        char *text;                     /* the last tick, as a screen shows it */
-        bool seen;                      /* there was a stack */
-        const char *why;                /* there is none now */
+        json_t *sample;  /* the last one, of which the next are told apart */
+        char *text;      /* the last tick, as a screen shows it */
+        bool seen;       /* there was a stack */
+        const char *why; /* there is none now */
 };
 
 static volatile sig_atomic_t stop;
@@ -64,8 +64,9 @@ static void head(FILE *out, const struct top *t, const json_t *stacks, const jso
 
         if (localtime_r(&now, &tm))
                 strftime(text, sizeof text, "%H:%M:%S", &tm);
-        fprintf(out, "unet top  %s  every %g s  %zu stacks  %zu flows  %.0f drops/s\n", text, (double)t->interval / NS_PER_S,
-                json_array_size(stacks), json_array_size(flows), sum(stacks, "drops"));
+        fprintf(out, "unet top  %s  every %g s  %zu stacks  %zu flows  %.0f drops/s\n", text,
+                (double)t->interval / NS_PER_S, json_array_size(stacks), json_array_size(flows),
+                sum(stacks, "drops"));
         if (t->why)
                 fprintf(out, "%s\n", t->why);
 }
@@ -73,21 +74,33 @@ static void head(FILE *out, const struct top *t, const json_t *stacks, const jso
 static void write_text(FILE *out, const struct top *t, const json_t *rates)
 {
         static const struct show_column of_stacks[] = {
-                {"stack", "stack", SHOW_PLAIN},         {"program", "program", SHOW_PLAIN},
-                {"cpu", "cpu", SHOW_PERCENT},           {"rx_bytes", "in B/s", SHOW_BYTES},
-                {"tx_bytes", "out B/s", SHOW_BYTES},    {"rx_messages", "in msg/s", SHOW_COUNT},
-                {"tx_messages", "out msg/s", SHOW_COUNT}, {"retransmits", "retr/s", SHOW_COUNT},
-                {"bells", "bells/s", SHOW_COUNT},       {"drops", "drops/s", SHOW_COUNT},
+                {"stack", "stack", SHOW_PLAIN},
+                {"program", "program", SHOW_PLAIN},
+                {"cpu", "cpu", SHOW_PERCENT},
+                {"rx_bytes", "in B/s", SHOW_BYTES},
+                {"tx_bytes", "out B/s", SHOW_BYTES},
+                {"rx_messages", "in msg/s", SHOW_COUNT},
+                {"tx_messages", "out msg/s", SHOW_COUNT},
+                {"retransmits", "retr/s", SHOW_COUNT},
+                {"bells", "bells/s", SHOW_COUNT},
+                {"drops", "drops/s", SHOW_COUNT},
                 {"drop_reason", "most for", SHOW_PLAIN},
         };
         static const struct show_column of_flows[] = {
-                {"protocol", "proto", SHOW_PLAIN},      {"local", "local", SHOW_PLAIN},
-                {"peer", "peer", SHOW_PLAIN},           {"rx_bytes", "in B/s", SHOW_BYTES},
-                {"tx_bytes", "out B/s", SHOW_BYTES},    {"rx_messages", "in msg/s", SHOW_COUNT},
-                {"tx_messages", "out msg/s", SHOW_COUNT}, {"limit", "limited by", SHOW_PLAIN},
-                {"limited", "for", SHOW_PERCENT},       {"rtt", "rtt us", SHOW_US},
-                {"retransmits", "retr/s", SHOW_COUNT},  {"drops", "drops/s", SHOW_COUNT},
-                {"state", "state", SHOW_PLAIN},         {"holders", "held by", SHOW_PLAIN},
+                {"protocol", "proto", SHOW_PLAIN},
+                {"local", "local", SHOW_PLAIN},
+                {"peer", "peer", SHOW_PLAIN},
+                {"rx_bytes", "in B/s", SHOW_BYTES},
+                {"tx_bytes", "out B/s", SHOW_BYTES},
+                {"rx_messages", "in msg/s", SHOW_COUNT},
+                {"tx_messages", "out msg/s", SHOW_COUNT},
+                {"limit", "limited by", SHOW_PLAIN},
+                {"limited", "for", SHOW_PERCENT},
+                {"rtt", "rtt us", SHOW_US},
+                {"retransmits", "retr/s", SHOW_COUNT},
+                {"drops", "drops/s", SHOW_COUNT},
+                {"state", "state", SHOW_PLAIN},
+                {"holders", "held by", SHOW_PLAIN},
         };
         json_t *stacks = json_object_get(rates, "stacks"), *flows = json_object_get(rates, "flows");
 
@@ -107,7 +120,8 @@ static void write_json(const struct top *t, json_t *rates)
         struct timespec now;
 
         clock_gettime(CLOCK_REALTIME, &now);
-        json_object_set_new(rates, "time", json_real((double)now.tv_sec + (double)now.tv_nsec / NS_PER_S));
+        json_object_set_new(rates, "time",
+                            json_real((double)now.tv_sec + (double)now.tv_nsec / NS_PER_S));
         if (t->why)
                 json_object_set_new(rates, "error", json_string(t->why));
         json_dumpf(rates, stdout, JSON_COMPACT);
@@ -139,7 +153,8 @@ static void live(struct top *t)
         nstime next = clock_now();
         enum screen_event e = SCREEN_TIME;
 
-        for (unsigned long n = 0; e != SCREEN_QUIT && (t->count == 0 || n <= t->count); e = screen_wait(next)) {
+        for (unsigned long n = 0; e != SCREEN_QUIT && (t->count == 0 || n <= t->count);
+             e = screen_wait(next)) {
                 if (e == SCREEN_RESIZED) {
                         screen_draw(t->text);
                         continue;
@@ -220,7 +235,8 @@ static int run(const struct command *cmd, int argc, char **argv)
 
         while ((opt = command_option(cmd, argc, argv, extra, &t.json)) != -1) {
                 if (opt == 'i' && !read_interval(optarg, &t.interval))
-                        return command_usage(cmd, "not a number of seconds from 0.01 to %.0f: %s", INTERVAL_MAX, optarg);
+                        return command_usage(cmd, "not a number of seconds from 0.01 to %.0f: %s",
+                                             INTERVAL_MAX, optarg);
                 if (opt == 'c' && !read_count(optarg, &t.count))
                         return command_usage(cmd, "not a number above 0: %s", optarg);
         }
@@ -236,11 +252,13 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_top = {
-        "top", "[--interval SECONDS] [--count N] [--json]",
+        "top",
+        "[--interval SECONDS] [--count N] [--json]",
         "stacks and flows as they work: rates, what limits each, drops",
         "  --interval SECONDS  between two looks (1)\n"
         "  --count N           ends after N of them; ^C, and q on a terminal, end it at any time\n"
-        "  --json              a JSON object a line, for each look: rates a second, times in nanoseconds\n"
+        "  --json              a JSON object a line, for each look: rates a second, times in "
+        "nanoseconds\n"
         "\n"
         "Where standard output is no terminal, a table is written for each look.\n"
         "Exit status 1: there was no stack.\n",

@@ -22,17 +22,17 @@ struct watched {
         struct stack_state *st;
         size_t bytes;
         struct trace *trace;
-        uint64_t next;                  /* the record to read */
-        uint64_t missed;                /* written over before they were read */
+        uint64_t next;   /* the record to read */
+        uint64_t missed; /* written over before they were read */
 };
 
 struct session {
         struct unetd_client unetd;
         struct watched stack[STACKS_MAX];
         uint32_t n;
-        uint32_t only;                  /* 0: all of this user */
-        uint64_t events;                /* mask */
-        uint64_t shown, most;           /* 0: no bound */
+        uint32_t only;        /* 0: all of this user */
+        uint64_t events;      /* mask */
+        uint64_t shown, most; /* 0: no bound */
         nstime until;
         bool json;
 };
@@ -56,7 +56,8 @@ static bool map_stack(struct session *s, struct watched *w)
                 return false;
         w->st = MAP_FAILED;
         if (fstat(fds.state, &info) == 0)
-                w->st = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fds.state, 0);
+                w->st = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                             fds.state, 0);
         unetd_stack_fds_close(&fds);
         if (w->st == MAP_FAILED)
                 return false;
@@ -112,8 +113,9 @@ static void show_line(const struct watched *w, const struct trace_rec *rec)
 
 static void show_object(const struct watched *w, const struct trace_rec *rec)
 {
-        json_t *o = json_pack("{sI sI ss sI}", "stack", (json_int_t)w->id, "ns", (json_int_t)rec->at, "event",
-                              trace_name((enum trace_event)rec->event), "object", (json_int_t)rec->obj);
+        json_t *o = json_pack(
+                "{sI sI ss sI}", "stack", (json_int_t)w->id, "ns", (json_int_t)rec->at, "event",
+                trace_name((enum trace_event)rec->event), "object", (json_int_t)rec->obj);
         char value[32];
 
         for (unsigned i = 0; i < TRACE_FIELDS; i++) {
@@ -131,7 +133,8 @@ static bool is_enough(const struct session *s)
         return s->most != 0 && s->shown >= s->most;
 }
 
-/* At most as many of each stack as its ring holds: what it says of that may be a lie without end. */
+/* At most as many of each stack as its ring holds: what it says of that may be a lie
+ * without end. */
 static bool drain(struct session *s)
 {
         bool any = false;
@@ -199,7 +202,8 @@ static bool parse_events(const struct command *cmd, char *list, uint64_t *mask)
         char *save = NULL;
 
         *mask = 0;
-        for (char *name = strtok_r(list, ",", &save); name != NULL; name = strtok_r(NULL, ",", &save)) {
+        for (char *name = strtok_r(list, ",", &save); name != NULL;
+             name = strtok_r(NULL, ",", &save)) {
                 uint64_t bit = trace_lookup(name);
                 if (bit == 0) {
                         command_usage(cmd, "no such event: %s", name);
@@ -212,10 +216,11 @@ static bool parse_events(const struct command *cmd, char *list, uint64_t *mask)
 
 static bool options(const struct command *cmd, int argc, char **argv, struct session *s)
 {
-        static const struct option extra[] = {
-                {"stack", required_argument, NULL, 's'}, {"events", required_argument, NULL, 'e'},
-                {"count", required_argument, NULL, 'c'}, {"seconds", required_argument, NULL, 't'},
-                {NULL, 0, NULL, 0}};
+        static const struct option extra[] = {{"stack", required_argument, NULL, 's'},
+                                              {"events", required_argument, NULL, 'e'},
+                                              {"count", required_argument, NULL, 'c'},
+                                              {"seconds", required_argument, NULL, 't'},
+                                              {NULL, 0, NULL, 0}};
         int opt;
 
         while ((opt = command_option(cmd, argc, argv, extra, &s->json)) != -1) {
@@ -258,11 +263,14 @@ static int run(const struct command *cmd, int argc, char **argv)
 }
 
 const struct command cmd_trace = {
-        "trace", "[OPTION...]",
+        "trace",
+        "[OPTION...]",
         "shows events of live stacks as they happen",
         "  --stack N         of one stack; without it of all\n"
-        "  --events A,B      only these: DROP, TCP_STATE, TCP_IN, TCP_OUT, TCP_RETRANSMIT, TCP_RECOVERY, TCP_TLP,\n"
-        "                    TCP_RTO, TCP_WINDOW, TCP_PROBE, UDP_IN, UDP_OUT, ICMP_IN, RING, WAKE, STACK_RECOVER\n"
+        "  --events A,B      only these: DROP, TCP_STATE, TCP_IN, TCP_OUT, TCP_RETRANSMIT, "
+        "TCP_RECOVERY, TCP_TLP,\n"
+        "                    TCP_RTO, TCP_WINDOW, TCP_PROBE, UDP_IN, UDP_OUT, ICMP_IN, RING, WAKE, "
+        "STACK_RECOVER\n"
         "  --count N         ends after N events\n"
         "  --seconds N       ends after N seconds; ^C ends it at any time\n"
         "  --json            each event as an object on a line of its own\n"

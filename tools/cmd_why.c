@@ -1,6 +1,7 @@
 /*
- * unet why: which sockets are accelerated, which are not, and why. Two ways to ask: run a program and listen to what the
- * shim says about each decision (cmd_why.c), or look at a process that runs (why_pid.c).
+ * unet why: which sockets are accelerated, which are not, and why. Two ways to ask: run a program
+ * and listen to what the shim says about each decision (cmd_why.c), or look at a process that runs
+ * (why_pid.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,27 +18,32 @@
 #define LINE_MAX_ 4096
 
 static const struct show_column columns[] = {
-        {"pid", "pid", SHOW_PLAIN},       {"fd", "fd", SHOW_PLAIN},       {"protocol", "proto", SHOW_PLAIN},
-        {"local", "local", SHOW_PLAIN},   {"peer", "peer", SHOW_PLAIN},   {"carried", "carried by", SHOW_PLAIN},
+        {"pid", "pid", SHOW_PLAIN},        {"fd", "fd", SHOW_PLAIN},
+        {"protocol", "proto", SHOW_PLAIN}, {"local", "local", SHOW_PLAIN},
+        {"peer", "peer", SHOW_PLAIN},      {"carried", "carried by", SHOW_PLAIN},
         {"why", "why", SHOW_PLAIN},
 };
 /* What the shim says has no addresses. */
 static const struct show_column columns_run[] = {
-        {"pid", "pid", SHOW_PLAIN},           {"fd", "fd", SHOW_PLAIN},   {"protocol", "proto", SHOW_PLAIN},
-        {"carried", "carried by", SHOW_PLAIN}, {"why", "why", SHOW_PLAIN},
+        {"pid", "pid", SHOW_PLAIN},        {"fd", "fd", SHOW_PLAIN},
+        {"protocol", "proto", SHOW_PLAIN}, {"carried", "carried by", SHOW_PLAIN},
+        {"why", "why", SHOW_PLAIN},
 };
 
-/* "unet: pid 12 fd 5 tcp: ours: reason" of UNET_LOG (sock/shim/log.c) becomes a row; anything else is the program's. */
+/* "unet: pid 12 fd 5 tcp: ours: reason" of UNET_LOG (sock/shim/log.c) becomes a row; anything else
+ * is the program's. */
 static bool decision_row(const char *line, json_t *rows)
 {
         char proto[8], carried[16], why[256];
         int pid, fd;
 
-        if (sscanf(line, "unet: pid %d fd %d %7[a-z]: %15[a-z]: %255[^\n]", &pid, &fd, proto, carried, why) != 5)
+        if (sscanf(line, "unet: pid %d fd %d %7[a-z]: %15[a-z]: %255[^\n]", &pid, &fd, proto,
+                   carried, why) != 5)
                 return false;
-        json_array_append_new(rows, json_pack("{si si ss ss so}", "pid", pid, "fd", fd, "protocol", proto, "carried",
-                                              strcmp(carried, "ours") == 0 ? "u-net" : carried, "why",
-                                              strcmp(why, "-") == 0 ? json_null() : show_text(why, sizeof why)));
+        json_array_append_new(
+                rows, json_pack("{si si ss ss so}", "pid", pid, "fd", fd, "protocol", proto,
+                                "carried", strcmp(carried, "ours") == 0 ? "u-net" : carried, "why",
+                                strcmp(why, "-") == 0 ? json_null() : show_text(why, sizeof why)));
         return true;
 }
 
@@ -46,7 +52,7 @@ static bool any_carried_by_us(const json_t *rows)
         json_t *row;
         size_t i;
 
-        json_array_foreach((json_t *)(uintptr_t)rows, i, row) {
+        json_array_foreach ((json_t *)(uintptr_t)rows, i, row) {
                 const char *c = json_string_value(json_object_get(row, "carried"));
 
                 if (c && (strcmp(c, "u-net") == 0 || strcmp(c, "both") == 0))
@@ -89,7 +95,8 @@ static int ask_program(char **argv, bool json)
         waitpid(pid, &status, 0);
         ours = any_carried_by_us(rows);
         if (json_array_size(rows) == 0 && !json)
-                fprintf(stderr, "unet: the program opened no TCP or UDP socket (or is linked statically)\n");
+                fprintf(stderr, "unet: the program opened no TCP or UDP socket (or is linked "
+                                "statically)\n");
         show_rows(rows, columns_run, ARRAY_LEN(columns_run), json);
         return ours ? EXIT_DONE : EXIT_NOTHING;
 }
@@ -115,7 +122,8 @@ static int ask_process(const struct command *cmd, const char *text, bool json)
 
 static int run(const struct command *cmd, int argc, char **argv)
 {
-        static const struct option extra[] = {{"pid", required_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
+        static const struct option extra[] = {{"pid", required_argument, NULL, 'p'},
+                                              {NULL, 0, NULL, 0}};
         const char *pid = NULL;
         bool json = false;
         int opt;
@@ -124,12 +132,14 @@ static int run(const struct command *cmd, int argc, char **argv)
                 if (opt == 'p')
                         pid = optarg;
         if ((pid != NULL) == (optind < argc))
-                return command_usage(cmd, pid ? "--pid or a program, not both" : "which program or process?");
+                return command_usage(cmd, pid ? "--pid or a program, not both"
+                                              : "which program or process?");
         return pid ? ask_process(cmd, pid, json) : ask_program(argv + optind, json);
 }
 
 const struct command cmd_why = {
-        "why", "[--json] PROGRAM [ARGUMENT...] | [--json] --pid PID",
+        "why",
+        "[--json] PROGRAM [ARGUMENT...] | [--json] --pid PID",
         "which sockets are accelerated, which are not, and why",
         "  PROGRAM    runs it, and shows what was decided for each socket when it has ended\n"
         "  --pid PID  looks at a process that runs\n"

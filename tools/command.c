@@ -10,9 +10,10 @@
 
 #define OPTIONS_MAX 16
 
-static bool json_wanted;                /* --json was given: what goes wrong is said there too */
+static bool json_wanted; /* --json was given: what goes wrong is said there too */
 
-int command_option(const struct command *cmd, int argc, char **argv, const struct option *extra, bool *json)
+int command_option(const struct command *cmd, int argc, char **argv, const struct option *extra,
+                   bool *json)
 {
         struct option opts[OPTIONS_MAX] = {{"help", no_argument, NULL, 'h'}};
         int n = 1, opt;

@@ -1,4 +1,5 @@
-/* See metrics.h. What comes from other users' processes may be anything: only numbers, and what is escaped, go into the text. */
+/* See metrics.h. What comes from other users' processes may be anything: only numbers, and what is
+ * escaped, go into the text. */
 #include "tools/metrics.h"
 
 #include <ctype.h>
@@ -23,7 +24,8 @@ struct page {
 
 /* ---- the format ---- */
 
-static void family(struct page *p, const char *name, const char *type, const char *unit, const char *help)
+static void family(struct page *p, const char *name, const char *type, const char *unit,
+                   const char *help)
 {
         fprintf(p->out, "# TYPE %s %s\n", name, type);
         if (unit)
@@ -52,7 +54,8 @@ static void gauge(struct page *p, const char *name, const char *help, uint64_t v
 /* A sample's name and the labels that say which stack it is; more may follow, and "} VALUE". */
 static void of_stack(struct page *p, const char *name, const struct shown *s)
 {
-        fprintf(p->out, "%s{stack=\"%lld\",uid=\"%lld\"", name, (long long)s->stack, (long long)s->uid);
+        fprintf(p->out, "%s{stack=\"%lld\",uid=\"%lld\"", name, (long long)s->stack,
+                (long long)s->uid);
 }
 
 /* ---- which stacks ---- */
@@ -63,7 +66,7 @@ static bool is_wanted(const struct page *p, const struct shown *s, unsigned most
 
         for (size_t i = 0; i < p->n; i++) {
                 if (p->stack[i].uid == s->uid && p->stack[i].stack == s->stack)
-                        return false;   /* no series may be there twice */
+                        return false; /* no series may be there twice */
                 of_user += p->stack[i].uid == s->uid;
         }
         return of_user < most;
@@ -76,7 +79,8 @@ static void choose(struct page *p, const json_t *sample, unsigned most)
         p->stack = calloc(n + 1, sizeof *p->stack);
         for (size_t i = 0; p->stack && i < n; i++) {
                 const json_t *row = json_array_get(sample, i);
-                struct shown s = {row, json_integer_value(json_object_get(row, "stack")), json_integer_value(json_object_get(row, "uid"))};
+                struct shown s = {row, json_integer_value(json_object_get(row, "stack")),
+                                  json_integer_value(json_object_get(row, "uid"))};
 
                 if (is_wanted(p, &s, most))
                         p->stack[p->n++] = s;
@@ -93,7 +97,8 @@ static void write_daemon(struct page *p, const struct metrics_daemon *d)
         gauge(p, "unet_daemon_clients", "Processes that are connected to unetd.", d->clients);
         gauge(p, "unet_daemon_stacks", "Stacks that unetd knows.", d->stacks);
         gauge(p, "unet_daemon_channels", "Channels between stacks.", d->channels);
-        gauge(p, "unet_daemon_listeners", "Listening sockets that are known to unetd.", d->listeners);
+        gauge(p, "unet_daemon_listeners", "Listening sockets that are known to unetd.",
+              d->listeners);
         gauge(p, "unet_stacks_left_out", "Stacks that have no series here.", p->left_out);
 }
 
@@ -101,7 +106,8 @@ static void write_info(struct page *p)
 {
         family(p, "unet_stack", "info", NULL, "The program that made a stack.");
         for (size_t i = 0; i < p->n; i++) {
-                const char *program = json_string_value(json_object_get(p->stack[i].row, "program"));
+                const char *program =
+                        json_string_value(json_object_get(p->stack[i].row, "program"));
 
                 of_stack(p, "unet_stack_info", &p->stack[i]);
                 fputs(",program=", p->out);
@@ -112,7 +118,8 @@ static void write_info(struct page *p)
 
 static uint64_t element(const struct shown *s, const char *array, int i)
 {
-        return (uint64_t)json_integer_value(json_array_get(json_object_get(s->row, array), (size_t)i));
+        return (uint64_t)json_integer_value(
+                json_array_get(json_object_get(s->row, array), (size_t)i));
 }
 
 /* "unet_tcp_retrans" */
@@ -137,17 +144,20 @@ static void write_counters(struct page *p)
 
                 counter_name(name, (enum count)c);
                 snprintf(total, sizeof total, "%s_total", name);
-                family(p, name, "counter", ends_with(name, "_bytes") ? "bytes" : NULL, count_text((enum count)c));
+                family(p, name, "counter", ends_with(name, "_bytes") ? "bytes" : NULL,
+                       count_text((enum count)c));
                 for (size_t i = 0; i < p->n; i++) {
                         of_stack(p, total, &p->stack[i]);
-                        fprintf(p->out, "} %llu\n", (unsigned long long)element(&p->stack[i], "counters", c));
+                        fprintf(p->out, "} %llu\n",
+                                (unsigned long long)element(&p->stack[i], "counters", c));
                 }
         }
 }
 
 static void write_drops(struct page *p)
 {
-        family(p, "unet_drops", "counter", NULL, "Packets that were dropped, by reason (unet stat --all says what each means).");
+        family(p, "unet_drops", "counter", NULL,
+               "Packets that were dropped, by reason (unet stat --all says what each means).");
         for (size_t i = 0; i < p->n; i++)
                 for (int d = 1; d < DROP_COUNT; d++) {
                         of_stack(p, "unet_drops_total", &p->stack[i]);
@@ -164,7 +174,8 @@ static bool has(const json_t *socket, const char *key, const char *value)
 }
 
 /* `state` NULL: in any. */
-static void write_sockets(struct page *p, const struct shown *s, const char *protocol, const char *state)
+static void write_sockets(struct page *p, const struct shown *s, const char *protocol,
+                          const char *state)
 {
         const json_t *sockets = json_object_get(s->row, "sockets");
         unsigned n = 0;
@@ -180,10 +191,12 @@ static void write_sockets(struct page *p, const struct shown *s, const char *pro
 
 static void write_states(struct page *p)
 {
-        family(p, "unet_sockets", "gauge", NULL, "Sockets, connections by their state; listeners are not among them.");
+        family(p, "unet_sockets", "gauge", NULL,
+               "Sockets, connections by their state; listeners are not among them.");
         for (size_t i = 0; i < p->n; i++) {
                 for (int state = TCPS_SYN_SENT; state <= TCPS_TIME_WAIT; state++)
-                        write_sockets(p, &p->stack[i], "tcp", tcp_state_name((enum tcp_state)state));
+                        write_sockets(p, &p->stack[i], "tcp",
+                                      tcp_state_name((enum tcp_state)state));
                 write_sockets(p, &p->stack[i], "udp", NULL);
         }
 }

@@ -1,6 +1,7 @@
 /*
- * OpenMetrics 1.0 text of a sample of all stacks. There is a series for each stack that lives and each counter: a sum over stacks would
- * go back whenever one ends, and who reads it takes that for a restart. Of each user there are so many stacks at most.
+ * OpenMetrics 1.0 text of a sample of all stacks. There is a series for each stack that lives and
+ * each counter: a sum over stacks would go back whenever one ends, and who reads it takes that for
+ * a restart. Of each user there are so many stacks at most.
  */
 #ifndef TOOLS_METRICS_H
 #define TOOLS_METRICS_H

@@ -99,7 +99,8 @@ static const char *reason(int err)
 int net_changed(const char *what, int r, bool json)
 {
         if (json)
-                show_json(json_pack("{sb ss?}", "done", r == 0, "error", r == 0 ? NULL : reason(r)));
+                show_json(
+                        json_pack("{sb ss?}", "done", r == 0, "error", r == 0 ? NULL : reason(r)));
         return r == 0 ? EXIT_DONE : command_fail("%s: %s", what, reason(r));
 }
 

@@ -1,11 +1,13 @@
-/* What `unet route`, `unet arp` and `unet if` have in common: a verb, words behind it, and a change that unetd makes. */
+/* What `unet route`, `unet arp` and `unet if` have in common: a verb, words behind it, and a change
+ * that unetd makes. */
 #ifndef TOOLS_NET_CHANGE_H
 #define TOOLS_NET_CHANGE_H
 
 #include "tools/command.h"
 #include "unetd/client/client.h"
 
-/* Options, a verb, options and words: optind is at the first word then. The verb; "show" when there is none. */
+/* Options, a verb, options and words: optind is at the first word then. The verb; "show" when there
+ * is none. */
 const char *net_verb(const struct command *cmd, int argc, char **argv, bool *json);
 /* A command whose verbs are show, add and remove. An exit status. */
 int net_table(const struct command *cmd, int argc, char **argv, int (*show)(bool json),

@@ -1,4 +1,5 @@
-/* See rates.h. Samples come from other users' processes too: every value may be missing, or of another kind. */
+/* See rates.h. Samples come from other users' processes too: every value may be missing, or of
+ * another kind. */
 #include "tools/rates.h"
 
 #include <stdlib.h>
@@ -40,7 +41,8 @@ static const json_t *find(const json_t *rows, const json_t *like, const char *co
 
 /* ---- flows ---- */
 
-static void add_rate(json_t *flow, const char *name, const json_t *was, const json_t *is, const char *total, double seconds)
+static void add_rate(json_t *flow, const char *name, const json_t *was, const json_t *is,
+                     const char *total, double seconds)
 {
         json_t *rate = json_null();
 
@@ -59,7 +61,7 @@ static void add_limit(json_t *flow, const json_t *was, const json_t *is, double 
         json_t *v;
 
         if (seconds > 0)
-                json_object_foreach(now, name, v) {
+                json_object_foreach (now, name, v) {
                         json_int_t ns = grown(get(then, name), json_integer_value(v));
 
                         if (ns > longest) {
@@ -68,7 +70,9 @@ static void add_limit(json_t *flow, const json_t *was, const json_t *is, double 
                         }
                 }
         json_object_set_new(flow, "limit", most ? json_string(most) : json_null());
-        json_object_set_new(flow, "limited", most ? json_real(MIN((double)longest / NS_PER_S / seconds, 1.0)) : json_null());
+        json_object_set_new(flow, "limited",
+                            most ? json_real(MIN((double)longest / NS_PER_S / seconds, 1.0))
+                                 : json_null());
 }
 
 static void copy(json_t *to, const json_t *from, const char *const *keys)
@@ -83,8 +87,9 @@ static void copy(json_t *to, const json_t *from, const char *const *keys)
 /* `seconds` 0: not known. */
 static json_t *flow_rates(const json_t *was, const json_t *is, double seconds)
 {
-        static const char *const same[] = {"stack", "protocol", "state", "local", "peer", "holders",
-                                            "rtt", "cwnd", "recv_q", "send_q", NULL};
+        static const char *const same[] = {"stack",  "protocol", "state", "local",
+                                           "peer",   "holders",  "rtt",   "cwnd",
+                                           "recv_q", "send_q",   NULL};
         const char *protocol = json_string_value(json_object_get(is, "protocol"));
         bool udp = protocol && strcmp(protocol, "udp") == 0;
         json_t *flow = json_object();
@@ -147,8 +152,10 @@ static void add_flows(json_t *flows, const json_t *was, const json_t *is, double
 
 static double activity(const json_t *flow)
 {
-        return json_number_value(json_object_get(flow, "rx_bytes")) + json_number_value(json_object_get(flow, "tx_bytes")) +
-               json_number_value(json_object_get(flow, "rx_messages")) + json_number_value(json_object_get(flow, "tx_messages"));
+        return json_number_value(json_object_get(flow, "rx_bytes")) +
+               json_number_value(json_object_get(flow, "tx_bytes")) +
+               json_number_value(json_object_get(flow, "rx_messages")) +
+               json_number_value(json_object_get(flow, "tx_messages"));
 }
 
 static int by_activity(const void *a, const void *b)
@@ -186,13 +193,15 @@ static void add_counters(json_t *stack, const json_t *was, const json_t *is, dou
         static const struct {
                 const char *name;
                 enum count what;
-        } shown[] = {{"rx_bytes", COUNT_NI_RX_BYTES}, {"tx_bytes", COUNT_NI_TX_BYTES}, {"rx_messages", COUNT_NI_RX_MSGS},
-                     {"tx_messages", COUNT_NI_TX_MSGS}, {"retransmits", COUNT_TCP_RETRANS}, {"bells", COUNT_NI_BELLS}};
+        } shown[] = {{"rx_bytes", COUNT_NI_RX_BYTES},    {"tx_bytes", COUNT_NI_TX_BYTES},
+                     {"rx_messages", COUNT_NI_RX_MSGS},  {"tx_messages", COUNT_NI_TX_MSGS},
+                     {"retransmits", COUNT_TCP_RETRANS}, {"bells", COUNT_NI_BELLS}};
 
         for (size_t i = 0; i < ARRAY_LEN(shown); i++) {
                 json_int_t n = element_grown(was, is, "counters", shown[i].what);
 
-                json_object_set_new(stack, shown[i].name, seconds > 0 ? per_second(n, seconds) : json_null());
+                json_object_set_new(stack, shown[i].name,
+                                    seconds > 0 ? per_second(n, seconds) : json_null());
         }
 }
 
@@ -211,7 +220,9 @@ static void add_drops(json_t *stack, const json_t *was, const json_t *is, double
                 }
         }
         json_object_set_new(stack, "drops", seconds > 0 ? per_second(sum, seconds) : json_null());
-        json_object_set_new(stack, "drop_reason", seconds > 0 && most > 0 ? json_string(drop_name((enum drop)reason)) : json_null());
+        json_object_set_new(stack, "drop_reason",
+                            seconds > 0 && most > 0 ? json_string(drop_name((enum drop)reason))
+                                                    : json_null());
 }
 
 /* Of processes that are in both samples. */
@@ -223,13 +234,14 @@ static void add_cpu(json_t *stack, const json_t *was, const json_t *is, double s
         const char *pid;
         bool any = false;
 
-        json_object_foreach(now, pid, v) {
+        json_object_foreach (now, pid, v) {
                 if (!json_object_get(then, pid))
                         continue;
                 ns += grown(get(then, pid), json_integer_value(v));
                 any = true;
         }
-        json_object_set_new(stack, "cpu", any && seconds > 0 ? per_second(ns, seconds * NS_PER_S) : json_null());
+        json_object_set_new(stack, "cpu",
+                            any && seconds > 0 ? per_second(ns, seconds * NS_PER_S) : json_null());
 }
 
 static json_t *stack_rates(const json_t *was, const json_t *is, double seconds)

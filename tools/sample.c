@@ -16,7 +16,8 @@ static json_t *numbers(const uint64_t *n, int count)
         return a;
 }
 
-/* proc(5): what follows the name, which may hold anything but ends with the last ")". -1: the process is gone. */
+/* proc(5): what follows the name, which may hold anything but ends with the last ")". -1: the
+ * process is gone. */
 static json_int_t cpu_of(uint32_t pid)
 {
         unsigned long user, system;
@@ -34,7 +35,8 @@ static json_int_t cpu_of(uint32_t pid)
         fclose(f);
         text[n] = '\0';
         p = strrchr(text, ')');
-        if (p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2)
+        if (p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                        &system) == 2)
                 ns = (json_int_t)(user + system) * (NS_PER_S / sysconf(_SC_CLK_TCK));
         return ns;
 }
@@ -62,8 +64,10 @@ void sample_add(void *arg, const struct seen_stack *s, json_t *rows)
 
         sockets_connections(s, sockets);
         sockets_udp(s, sockets);
-        json_array_append_new(rows, json_pack("{si si si so sI so so so so}", "stack", s->id, "uid", s->uid, "pid", s->pid, "program",
-                                              stacks_program(s->pid), "ns", (json_int_t)s->now, "counters",
-                                              numbers(c->n, COUNT_COUNT), "drops", numbers(c->drop, DROP_COUNT), "sockets", sockets,
+        json_array_append_new(rows, json_pack("{si si si so sI so so so so}", "stack", s->id, "uid",
+                                              s->uid, "pid", s->pid, "program",
+                                              stacks_program(s->pid), "ns", (json_int_t)s->now,
+                                              "counters", numbers(c->n, COUNT_COUNT), "drops",
+                                              numbers(c->drop, DROP_COUNT), "sockets", sockets,
                                               "cpu", cpu_json(s->view.st)));
 }

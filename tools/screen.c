@@ -12,7 +12,7 @@
 #include "base/clock.h"
 
 static SCREEN *screen;
-static sigset_t outside;                /* the signals that were blocked before: while it waits */
+static sigset_t outside; /* the signals that were blocked before: while it waits */
 static volatile sig_atomic_t stop;
 
 static void on_signal(int sig)
@@ -77,7 +77,8 @@ static enum screen_event read_keys(void)
                 if (key == 'q' || key == 'Q')
                         return SCREEN_QUIT;
                 if (key == KEY_RESIZE) {
-                        clearok(curscr, TRUE);  /* who knows what the terminal made of the old picture */
+                        /* Who knows what the terminal made of the old picture. */
+                        clearok(curscr, TRUE);
                         e = SCREEN_RESIZED;
                 }
         }
@@ -91,7 +92,8 @@ enum screen_event screen_wait(nstime until)
         while (e == SCREEN_TIME && !stop) {
                 nstime left = until - clock_now();
                 struct timespec ts = {left / NS_PER_S, left % NS_PER_S};
-                struct pollfd keys = {.fd = isatty(STDIN_FILENO) ? STDIN_FILENO : -1, .events = POLLIN};
+                struct pollfd keys = {.fd = isatty(STDIN_FILENO) ? STDIN_FILENO : -1,
+                                      .events = POLLIN};
 
                 if (left <= 0)
                         return SCREEN_TIME;

@@ -1,6 +1,6 @@
 /*
- * A terminal that is drawn anew whenever there is news or its size changes. Built without ncurses, or where standard output is no
- * terminal, there is none.
+ * A terminal that is drawn anew whenever there is news or its size changes. Built without ncurses,
+ * or where standard output is no terminal, there is none.
  */
 #ifndef TOOLS_SCREEN_H
 #define TOOLS_SCREEN_H

@@ -40,7 +40,8 @@ static const char *listen_path(const char *path, int *fd)
         if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
                 unlink(path);
         *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (*fd < 0 || bind(*fd, (struct sockaddr *)&sun, sizeof sun) < 0 || listen(*fd, CHILDREN_MAX) < 0)
+        if (*fd < 0 || bind(*fd, (struct sockaddr *)&sun, sizeof sun) < 0 ||
+            listen(*fd, CHILDREN_MAX) < 0)
                 return strerror(errno);
         fprintf(stderr, "unet: serves at %s\n", path);
         return NULL;
@@ -53,8 +54,10 @@ static void tell_address(int fd)
         char host[64], port[16];
 
         if (getsockname(fd, (struct sockaddr *)&ss, &len) == 0 &&
-            getnameinfo((struct sockaddr *)&ss, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-                fprintf(stderr, "unet: serves at http://%s%s%s:%s/metrics\n", ss.ss_family == AF_INET6 ? "[" : "", host,
+            getnameinfo((struct sockaddr *)&ss, len, host, sizeof host, port, sizeof port,
+                        NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+                fprintf(stderr, "unet: serves at http://%s%s%s:%s/metrics\n",
+                        ss.ss_family == AF_INET6 ? "[" : "", host,
                         ss.ss_family == AF_INET6 ? "]" : "", port);
 }
 
@@ -63,8 +66,8 @@ static const char *listen_at(const struct addrinfo *a, int *fd)
         int one = 1;
 
         *fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (*fd < 0 || setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 || bind(*fd, a->ai_addr, a->ai_addrlen) < 0 ||
-            listen(*fd, CHILDREN_MAX) < 0)
+        if (*fd < 0 || setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
+            bind(*fd, a->ai_addr, a->ai_addrlen) < 0 || listen(*fd, CHILDREN_MAX) < 0)
                 return strerror(errno);
         tell_address(*fd);
         return NULL;
@@ -82,7 +85,8 @@ static bool is_port(const char *text)
 /* "ADDRESS:PORT", "[ADDRESS]:PORT" or "PORT". */
 static const char *listen_inet(const char *where, int *fd)
 {
-        static const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+        static const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                              .ai_socktype = SOCK_STREAM};
         char host[64] = "127.0.0.1";
         const char *colon = strrchr(where, ':'), *port = colon ? colon + 1 : where, *why;
         struct addrinfo *found;
@@ -90,7 +94,8 @@ static const char *listen_inet(const char *where, int *fd)
         if (colon) {
                 bool brackets = where[0] == '[' && colon > where + 1 && colon[-1] == ']';
 
-                snprintf(host, sizeof host, "%.*s", (int)(colon - where) - 2 * brackets, where + brackets);
+                snprintf(host, sizeof host, "%.*s", (int)(colon - where) - 2 * brackets,
+                         where + brackets);
         }
         if (!is_port(port) || getaddrinfo(host, port, &hints, &found) != 0)
                 return "neither a port, an address and a port, nor a path";
@@ -147,7 +152,10 @@ static void answer(int fd, const char *type, void (*page)(FILE *out))
         if (strcmp(status, "200 OK") == 0)
                 page(body);
         fclose(body);
-        fprintf(out, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n", status, type, n);
+        fprintf(out,
+                "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: "
+                "close\r\n\r\n",
+                status, type, n);
         fwrite(text, 1, n, out);
         fclose(out);
 }
@@ -200,7 +208,8 @@ static void serve_until_stopped(int listening, const char *type, void (*page)(FI
         sigaction(SIGTERM, &sa, NULL);
         sigaction(SIGCHLD, &sa, NULL);
         while (!stop) {
-                struct pollfd p = {.fd = children < CHILDREN_MAX ? listening : -1, .events = POLLIN};
+                struct pollfd p = {.fd = children < CHILDREN_MAX ? listening : -1,
+                                   .events = POLLIN};
 
                 if (ppoll(&p, 1, NULL, &outside) > 0)
                         children += take(listening, type, page);

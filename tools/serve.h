@@ -5,8 +5,9 @@
 #include <stdio.h>
 
 /*
- * Serves at "ADDRESS:PORT", "PORT" (of 127.0.0.1), or the path of a Unix socket, which has a "/", until SIGINT or SIGTERM. Each page is
- * made and sent by a child, which has ten seconds for it. Returns NULL, or why it cannot serve.
+ * Serves at "ADDRESS:PORT", "PORT" (of 127.0.0.1), or the path of a Unix socket, which has a "/",
+ * until SIGINT or SIGTERM. Each page is made and sent by a child, which has ten seconds for it.
+ * Returns NULL, or why it cannot serve.
  */
 const char *serve_page(const char *where, const char *type, void (*page)(FILE *out));
 

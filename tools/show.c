@@ -81,7 +81,7 @@ static void measure(json_t *rows, const struct show_column *col, int *width, boo
 
         *width = (int)strlen(col->head);
         *right = false;
-        json_array_foreach(rows, i, row) {
+        json_array_foreach (rows, i, row) {
                 const json_t *v = json_object_get(row, col->key);
                 char cell[CELL];
 
@@ -103,7 +103,7 @@ void show_rows_to(FILE *out, json_t *rows, const struct show_column *cols, size_
                 measure(rows, &cols[c], &width[c], &right[c]);
                 print_cell(out, cols[c].head, width[c], right[c], c + 1 == n);
         }
-        json_array_foreach(rows, i, row) {
+        json_array_foreach (rows, i, row) {
                 for (size_t c = 0; c < n; c++) {
                         char cell[CELL];
 

@@ -1,6 +1,6 @@
 /*
- * Rows of results: a JSON array of objects that is printed as it is, or as a table for people. Both come from the same
- * objects, so that a person and a program read the same thing.
+ * Rows of results: a JSON array of objects that is printed as it is, or as a table for people. Both
+ * come from the same objects, so that a person and a program read the same thing.
  */
 #ifndef TOOLS_SHOW_H
 #define TOOLS_SHOW_H
@@ -11,11 +11,11 @@
 #include <stdio.h>
 
 enum show_as {
-        SHOW_PLAIN,                     /* strings and numbers as they are */
-        SHOW_BYTES,                     /* 128K, 4.0M */
-        SHOW_COUNT,                     /* 128K of 1000, 4.0M */
-        SHOW_PERCENT,                   /* of a fraction */
-        SHOW_US,                        /* nanoseconds, shown as microseconds */
+        SHOW_PLAIN,   /* strings and numbers as they are */
+        SHOW_BYTES,   /* 128K, 4.0M */
+        SHOW_COUNT,   /* 128K of 1000, 4.0M */
+        SHOW_PERCENT, /* of a fraction */
+        SHOW_US,      /* nanoseconds, shown as microseconds */
 };
 
 struct show_column {
@@ -23,7 +23,8 @@ struct show_column {
         enum show_as as;
 };
 
-/* Prints the rows and gives up the reference. Numbers are set right, text left; a missing or null value is "-". */
+/* Prints the rows and gives up the reference. Numbers are set right, text left; a missing or null
+ * value is "-". */
 void show_rows(json_t *rows, const struct show_column *cols, size_t n, bool as_json);
 /* The table alone; the rows stay the caller's. */
 void show_rows_to(FILE *out, json_t *rows, const struct show_column *cols, size_t n);

@@ -5,8 +5,8 @@
 
 static const char *limit_name(enum tcp_limit l)
 {
-        static const char *const names[] = {"-", "application", "receiver", "cwnd", "queue", "buffer", "pacing", "peer",
-                                            "clamp"};
+        static const char *const names[] = {"-",      "application", "receiver", "cwnd", "queue",
+                                            "buffer", "pacing",      "peer",     "clamp"};
 
         return (size_t)l < ARRAY_LEN(names) ? names[l] : "?";
 }
@@ -28,27 +28,31 @@ static json_t *limited_json(const struct tcp_report *r)
 
 static json_t *tcp_row(const struct seen_stack *s, uint32_t conn, const struct tcp_report *r)
 {
-        json_t *row = json_pack("{ss si si ss so so so}", "protocol", "tcp", "stack", s->id, "object", conn, "state",
-                                tcp_state_name(r->state), "local", address_port_json(r->tuple.laddr, r->tuple.lport),
-                                "peer", address_port_json(r->tuple.raddr, r->tuple.rport), "holders",
+        json_t *row = json_pack("{ss si si ss so so so}", "protocol", "tcp", "stack", s->id,
+                                "object", conn, "state", tcp_state_name(r->state), "local",
+                                address_port_json(r->tuple.laddr, r->tuple.lport), "peer",
+                                address_port_json(r->tuple.raddr, r->tuple.rport), "holders",
                                 stacks_holders(s, r->sock));
         json_t *sender = json_pack(
-                "{sI sI sI sI sI so so so so so si si ss ss sI sI so}", "recv_q", (json_int_t)r->unread, "send_q",
-                (json_int_t)r->unacked + r->unsent, "unsent", (json_int_t)r->unsent, "cwnd", (json_int_t)r->cwnd,
-                "ssthresh", (json_int_t)r->ssthresh, "rtt", time_json(r->srtt), "rttvar", time_json(r->rttvar),
-                "min_rtt", time_json(r->min_rtt), "rto", time_json(r->rto), "limited", limited_json(r), "backoff",
-                r->backoff, "probes", r->probes, "congestion", tcp_cc_name(r->cc), "limit", limit_name(r->limit),
-                "delivery_rate", (json_int_t)r->delivery_rate, "pacing_rate", (json_int_t)r->pacing_rate,
-                "orphan", json_boolean(r->sock == 0));
+                "{sI sI sI sI sI so so so so so si si ss ss sI sI so}", "recv_q",
+                (json_int_t)r->unread, "send_q", (json_int_t)r->unacked + r->unsent, "unsent",
+                (json_int_t)r->unsent, "cwnd", (json_int_t)r->cwnd, "ssthresh",
+                (json_int_t)r->ssthresh, "rtt", time_json(r->srtt), "rttvar", time_json(r->rttvar),
+                "min_rtt", time_json(r->min_rtt), "rto", time_json(r->rto), "limited",
+                limited_json(r), "backoff", r->backoff, "probes", r->probes, "congestion",
+                tcp_cc_name(r->cc), "limit", limit_name(r->limit), "delivery_rate",
+                (json_int_t)r->delivery_rate, "pacing_rate", (json_int_t)r->pacing_rate, "orphan",
+                json_boolean(r->sock == 0));
         json_t *totals = json_pack(
-                "{sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "retransmits", (json_int_t)r->retrans,
-                "bytes_retransmitted", (json_int_t)r->bytes_retrans, "bytes_sent", (json_int_t)r->bytes_sent,
-                "bytes_acked", (json_int_t)r->bytes_acked, "bytes_received", (json_int_t)r->bytes_received,
-                "segments_out", (json_int_t)r->segs_out, "segments_in", (json_int_t)r->segs_in, "memory",
-                (json_int_t)r->memory, "send_buffer", (json_int_t)r->sndbuf, "receive_buffer", (json_int_t)r->rcvbuf,
-                "send_window", (json_int_t)r->snd_wnd, "receive_window", (json_int_t)r->rcv_wnd, "mss",
-                (json_int_t)r->mss, "reordering", (json_int_t)r->reordering, "dsack_duplicates",
-                (json_int_t)r->dsack_dups);
+                "{sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "retransmits",
+                (json_int_t)r->retrans, "bytes_retransmitted", (json_int_t)r->bytes_retrans,
+                "bytes_sent", (json_int_t)r->bytes_sent, "bytes_acked", (json_int_t)r->bytes_acked,
+                "bytes_received", (json_int_t)r->bytes_received, "segments_out",
+                (json_int_t)r->segs_out, "segments_in", (json_int_t)r->segs_in, "memory",
+                (json_int_t)r->memory, "send_buffer", (json_int_t)r->sndbuf, "receive_buffer",
+                (json_int_t)r->rcvbuf, "send_window", (json_int_t)r->snd_wnd, "receive_window",
+                (json_int_t)r->rcv_wnd, "mss", (json_int_t)r->mss, "reordering",
+                (json_int_t)r->reordering, "dsack_duplicates", (json_int_t)r->dsack_dups);
 
         if (r->credit)
                 json_object_set_new(row, "granted", json_integer(r->rcv_wnd));
@@ -82,10 +86,11 @@ void sockets_listeners(const struct seen_stack *s, json_t *rows)
                 if (!l->live)
                         continue;
                 json_array_append_new(
-                        rows, json_pack("{ss si ss so ss so sI sI}", "protocol", "tcp", "stack", s->id, "state",
-                                           "LISTEN", "local", address_port_json(l->addr, l->port), "peer", "*:*",
-                                           "holders", stacks_holders(s, l->sock), "recv_q", (json_int_t)l->queued,
-                                           "send_q", (json_int_t)l->backlog));
+                        rows,
+                        json_pack("{ss si ss so ss so sI sI}", "protocol", "tcp", "stack", s->id,
+                                  "state", "LISTEN", "local", address_port_json(l->addr, l->port),
+                                  "peer", "*:*", "holders", stacks_holders(s, l->sock), "recv_q",
+                                  (json_int_t)l->queued, "send_q", (json_int_t)l->backlog));
         }
 }
 
@@ -99,13 +104,14 @@ void sockets_udp(const struct seen_stack *s, json_t *rows)
                 if (!udp_get_report(u, i, &r))
                         continue;
                 json_array_append_new(
-                        rows,
-                        json_pack("{ss si si ss so so so sI si sI sI sI sI}", "protocol", "udp", "stack", s->id, "object", i, "state",
-                                  r.connected ? "CONNECTED" : "-", "local",
-                                  address_port_json(r.tuple.laddr, r.tuple.lport), "peer",
-                                  address_port_json(r.tuple.raddr, r.tuple.rport), "holders",
-                                  stacks_holders(s, r.sock), "recv_q", (json_int_t)r.queued, "send_q", 0, "memory",
-                                  (json_int_t)r.memory, "datagrams_in", (json_int_t)r.in, "datagrams_out",
-                                  (json_int_t)r.out, "dropped", (json_int_t)r.dropped));
+                        rows, json_pack("{ss si si ss so so so sI si sI sI sI sI}", "protocol",
+                                        "udp", "stack", s->id, "object", i, "state",
+                                        r.connected ? "CONNECTED" : "-", "local",
+                                        address_port_json(r.tuple.laddr, r.tuple.lport), "peer",
+                                        address_port_json(r.tuple.raddr, r.tuple.rport), "holders",
+                                        stacks_holders(s, r.sock), "recv_q", (json_int_t)r.queued,
+                                        "send_q", 0, "memory", (json_int_t)r.memory, "datagrams_in",
+                                        (json_int_t)r.in, "datagrams_out", (json_int_t)r.out,
+                                        "dropped", (json_int_t)r.dropped));
         }
 }

@@ -1,6 +1,6 @@
 /*
- * The sockets of a stack as rows, as `unet ss --json` prints them: times in nanoseconds, totals since the socket began. "object"
- * is its number in the stack, as in `unet trace`.
+ * The sockets of a stack as rows, as `unet ss --json` prints them: times in nanoseconds, totals
+ * since the socket began. "object" is its number in the stack, as in `unet trace`.
  */
 #ifndef TOOLS_SOCKETS_H
 #define TOOLS_SOCKETS_H

@@ -39,7 +39,9 @@ static nstime now(void)
 static bool see(struct unetd_client *c, const struct unetd_status_item *item,
                 bool (*each)(void *arg, const struct seen_stack *s), void *arg, bool *shown)
 {
-        struct seen_stack s = {.id = item->stack, .uid = item->uid, .pid = item->pid,
+        struct seen_stack s = {.id = item->stack,
+                               .uid = item->uid,
+                               .pid = item->pid,
                                .orphan = (item->flags & UNETD_ORPHAN) != 0};
         struct unetd_stack_fds fds;
         struct stack_state *st = MAP_FAILED;
@@ -103,7 +105,8 @@ json_t *stacks_program(int32_t pid)
 json_t *stacks_holders(const struct seen_stack *s, uint32_t sock)
 {
         const struct stack_state *st = s->view.st;
-        const struct sock_rec *rec = sock > 0 && sock < st->socks.cap ? stack_sock(&s->view, sock) : NULL;
+        const struct sock_rec *rec =
+                sock > 0 && sock < st->socks.cap ? stack_sock(&s->view, sock) : NULL;
         char text[128] = "";
 
         for (uint32_t i = 0, procs = stack_procs(st); rec && i < procs; i++) {

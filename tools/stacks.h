@@ -1,6 +1,7 @@
 /*
- * Live stacks, seen from outside: their state is mapped read-only and read while they run, without their lock. A number
- * may be a moment old or, for a multi-word value, torn; nothing here can disturb a stack.
+ * Live stacks, seen from outside: their state is mapped read-only and read while they run, without
+ * their lock. A number may be a moment old or, for a multi-word value, torn; nothing here can
+ * disturb a stack.
  */
 #ifndef TOOLS_STACKS_H
 #define TOOLS_STACKS_H
@@ -13,21 +14,22 @@
 
 struct seen_stack {
         uint32_t id, uid;
-        int32_t pid;                    /* the process that made it */
-        bool orphan;                    /* its processes are gone, the keeper finishes */
+        int32_t pid; /* the process that made it */
+        bool orphan; /* its processes are gone, the keeper finishes */
         struct stack view;
         nstime now;
 };
 
 /*
- * Calls each() for every stack of this user, until it returns false; other users' are not shown. Returns NULL, or why
- * there is none to see.
+ * Calls each() for every stack of this user, until it returns false; other users' are not shown.
+ * Returns NULL, or why there is none to see.
  */
 const char *stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg);
 
 /*
- * Calls add() for each stack of this user, and of all users where root asks, for the rows that are to be shown of it; of other users'
- * in another process, so that it can leave nothing but rows. Returns as stacks_each().
+ * Calls add() for each stack of this user, and of all users where root asks, for the rows that are
+ * to be shown of it; of other users' in another process, so that it can leave nothing but rows.
+ * Returns as stacks_each().
  */
 typedef void stacks_row_fn(void *arg, const struct seen_stack *s, json_t *rows);
 const char *stacks_rows(stacks_row_fn *add, void *arg, json_t *rows);

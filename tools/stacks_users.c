@@ -1,7 +1,8 @@
 /*
- * Stacks of all users, for root. A stack's memory is its user's, who may have written anything there; so those of other users are
- * looked at by a process that is such a user's and nobody else's, asks unetd as they would, and hands on rows of JSON. No more
- * comes of what is wrong there than wrong rows, or none.
+ * Stacks of all users, for root. A stack's memory is its user's, who may have written anything
+ * there; so those of other users are looked at by a process that is such a user's and nobody
+ * else's, asks unetd as they would, and hands on rows of JSON. No more comes of what is wrong there
+ * than wrong rows, or none.
  */
 #include <errno.h>
 #include <grp.h>
@@ -15,9 +16,9 @@
 
 #include "tools/stacks.h"
 
-#define USERS_MAX 256u
-#define PATIENCE_MS 10000               /* a user can stop processes of its own */
-#define ROWS_MAX    (64u << 20)         /* bytes */
+#define USERS_MAX   256u
+#define PATIENCE_MS 10000       /* a user can stop processes of its own */
+#define ROWS_MAX    (64u << 20) /* bytes */
 
 struct look {
         stacks_row_fn *add;
@@ -45,7 +46,8 @@ static bool become(uint32_t uid)
         const struct passwd *pw = getpwuid(uid);
         gid_t gid = pw ? pw->pw_gid : uid;
 
-        return setgroups(0, NULL) == 0 && setresgid(gid, gid, gid) == 0 && setresuid(uid, uid, uid) == 0;
+        return setgroups(0, NULL) == 0 && setresgid(gid, gid, gid) == 0 &&
+               setresuid(uid, uid, uid) == 0;
 }
 
 static void look_as(uint32_t uid, struct look *l, int out)
@@ -80,7 +82,7 @@ static void take_rows(uint32_t uid, json_t *rows, json_t *all)
         json_t *row;
         size_t i;
 
-        json_array_foreach(rows, i, row) {
+        json_array_foreach (rows, i, row) {
                 if (!json_is_object(row))
                         continue;
                 json_object_set_new(row, "uid", json_integer(uid));

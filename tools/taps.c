@@ -15,10 +15,11 @@
 #define HOLD_FOR   (100 * NS_PER_MS)
 #define HOLD_BYTES (64u << 20)
 #define TAPS_MAX   1024
-#define DRAIN_MAX  100000               /* packets of a stack at once: what it says of its ring may be a lie without end */
+/* Packets of a stack at once: what it says of its ring may be a lie without end. */
+#define DRAIN_MAX 100000
 
-/* A packet that waits for its turn: a stack may be found a little after its first packet, so each waits HOLD_FOR, if there
- * is room. */
+/* A packet that waits for its turn: a stack may be found a little after its first packet, so each
+ * waits HOLD_FOR, if there is room. */
 struct held {
         struct held *next;
         struct capture_rec rec;
@@ -31,8 +32,8 @@ struct tap {
         size_t bytes;
         struct capture *c;
         struct capture_reader reader;
-        struct held *first, *last;      /* oldest first */
-        uint64_t in, out;               /* passed on */
+        struct held *first, *last; /* oldest first */
+        uint64_t in, out;          /* passed on */
 };
 
 struct taps {
@@ -65,7 +66,8 @@ static bool map_stack(struct taps *t, struct tap *p)
                 return false;
         p->st = MAP_FAILED;
         if (fstat(fds.state, &info) == 0)
-                p->st = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fds.state, 0);
+                p->st = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                             fds.state, 0);
         unetd_stack_fds_close(&fds);
         if (p->st == MAP_FAILED)
                 return false;
@@ -86,7 +88,8 @@ static void add(struct taps *t, uint32_t id)
         *p = (struct tap){.id = id};
         if (t->n == TAPS_MAX || !map_stack(t, p))
                 return;
-        /* One that captures already was told so when it was made (UNET_CAPTURE): from its first packet on. */
+        /* One that captures already was told so when it was made (UNET_CAPTURE): from its first
+         * packet on. */
         if (atomic_load(&p->c->snap) == 0)
                 capture_reader_init(&p->reader, p->c);
         else
@@ -186,15 +189,19 @@ bool taps_drain(struct taps *t)
         for (uint32_t i = 0; i < t->n; i++) {
                 struct tap *p = &t->tap[i];
 
-                for (int n = 0; n < DRAIN_MAX && t->held_bytes < HOLD_BYTES &&
-                                capture_read(&p->reader, p->c, STACK_CAPTURE, &rec, bytes, sizeof bytes); n++) {
+                for (int n = 0;
+                     n < DRAIN_MAX && t->held_bytes < HOLD_BYTES &&
+                     capture_read(&p->reader, p->c, STACK_CAPTURE, &rec, bytes, sizeof bytes);
+                     n++) {
                         hold(t, p, &rec, bytes);
                         any = true;
                 }
                 atomic_store(&p->c->drained, p->reader.pos);
         }
         clock_gettime(CLOCK_MONOTONIC, &ts);
-        pass_on(t, t->held_bytes < HOLD_BYTES ? ts.tv_sec * NS_PER_S + ts.tv_nsec - timens.monotonic - HOLD_FOR : NSTIME_NEVER);
+        pass_on(t, t->held_bytes < HOLD_BYTES
+                           ? ts.tv_sec * NS_PER_S + ts.tv_nsec - timens.monotonic - HOLD_FOR
+                           : NSTIME_NEVER);
         return any;
 }
 
@@ -218,8 +225,10 @@ bool taps_total(const struct taps *t, uint32_t i, struct taps_total *out)
         if (i >= t->n)
                 return false;
         p = &t->tap[i];
-        *out = (struct taps_total){.stack = p->id, .in = p->in, .out = p->out, .missed = p->reader.missed};
-        /* What was written over and has no successor yet; not what nobody wanted to read any more. */
+        *out = (struct taps_total){
+                .stack = p->id, .in = p->in, .out = p->out, .missed = p->reader.missed};
+        /* What was written over and has no successor yet; not what nobody wanted to read
+         * any more. */
         if (!t->done && p->reader.started && p->c->seq > p->reader.next_seq)
                 out->missed += p->c->seq - p->reader.next_seq;
         return true;

@@ -9,8 +9,8 @@
 #include "tools/command.h"
 
 static const struct command *const commands[] = {
-        &cmd_run, &cmd_ss, &cmd_top, &cmd_why, &cmd_stat, &cmd_metrics, &cmd_status, &cmd_pcap, &cmd_trace,
-        &cmd_if, &cmd_arp, &cmd_route, &cmd_ping, &cmd_config, &cmd_am,
+        &cmd_run,   &cmd_ss, &cmd_top, &cmd_why,   &cmd_stat, &cmd_metrics, &cmd_status, &cmd_pcap,
+        &cmd_trace, &cmd_if, &cmd_arp, &cmd_route, &cmd_ping, &cmd_config,  &cmd_am,
 };
 
 static void help(FILE *out)
@@ -18,7 +18,9 @@ static void help(FILE *out)
         fputs("usage: unet COMMAND [OPTION...] [ARGUMENT...]\n\n", out);
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
                 fprintf(out, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
-        fputs("\nunet COMMAND --help says more. Exit status: 0 done, 1 failed or nothing to show, 2 usage.\n", out);
+        fputs("\nunet COMMAND --help says more. Exit status: 0 done, 1 failed or nothing to show, "
+              "2 usage.\n",
+              out);
 }
 
 static const struct command *find(const char *name)
@@ -29,8 +31,8 @@ static const struct command *find(const char *name)
         return NULL;
 }
 
-/* Who was started without one of the three streams must not get a connection of ours in its place, and print into it. What
- * stands there now fails as what is closed does. */
+/* Who was started without one of the three streams must not get a connection of ours in its place,
+ * and print into it. What stands there now fails as what is closed does. */
 static void hold_streams(void)
 {
         for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

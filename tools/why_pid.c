@@ -1,7 +1,8 @@
 /*
- * A process's sockets from outside. Those of ours are in the stacks it takes part in. The kernel's are found through a
- * copy of each descriptor (pidfd_getfd); whatever has a name there and is not the kernel's half of one of ours is
- * carried by the kernel, and the reason follows from what it is connected to.
+ * A process's sockets from outside. Those of ours are in the stacks it takes part in. The kernel's
+ * are found through a copy of each descriptor (pidfd_getfd); whatever has a name there and is not
+ * the kernel's half of one of ours is carried by the kernel, and the reason follows from what it is
+ * connected to.
  */
 #include "tools/why_pid.h"
 
@@ -22,14 +23,15 @@
 struct asked {
         int pid;
         bool shimmed, disabled;
-        char program[PATH_MAX];         /* that runs; empty: not known */
-        struct unetd_client unetd;      /* its directory says who listens */
+        char program[PATH_MAX];    /* that runs; empty: not known */
+        struct unetd_client unetd; /* its directory says who listens */
         json_t *rows;
         struct half *half;
         size_t nhalf;
 };
 
-/* How the kernel's half of one of our sockets is recognised: by its cookie when it is known, else by its port. */
+/* How the kernel's half of one of our sockets is recognised: by its cookie when it is known, else
+ * by its port. */
 struct half {
         uint64_t cookie;
         uint16_t port;
@@ -45,7 +47,8 @@ static bool is_slot_of(const struct stack_state *st, uint32_t slot, int32_t pid)
 
 static bool holds(const struct stack_state *st, const struct sock_rec *r, int32_t pid)
 {
-        for (uint32_t slot = sock_next_holder(st, r, 0); slot < STACK_PROCS; slot = sock_next_holder(st, r, slot + 1))
+        for (uint32_t slot = sock_next_holder(st, r, 0); slot < STACK_PROCS;
+             slot = sock_next_holder(st, r, slot + 1))
                 if (is_slot_of(st, slot, pid))
                         return true;
         return false;
@@ -66,19 +69,20 @@ static bool add_ours(void *arg, const struct seen_stack *s)
                 if (!holds(st, r, a->pid) || r->role == SOCK_ROLE_NONE)
                         continue;
                 json_array_append_new(
-                        a->rows, json_pack("{si sn ss so so ss ss}", "pid", a->pid, "fd", "protocol",
-                                           r->role == SOCK_ROLE_UDP ? "udp" : "tcp", "local",
-                                           address_port_json(r->laddr, r->lport), "peer",
+                        a->rows, json_pack("{si sn ss so so ss ss}", "pid", a->pid, "fd",
+                                           "protocol", r->role == SOCK_ROLE_UDP ? "udp" : "tcp",
+                                           "local", address_port_json(r->laddr, r->lport), "peer",
                                            address_port_json(r->raddr, r->rport), "carried",
                                            r->role == SOCK_ROLE_CONN ? "u-net" : "both", "why",
-                                           r->role == SOCK_ROLE_CONN ? "both ends are on the fabric"
-                                                                     : "open to the fabric and to the kernel"));
+                                           r->role == SOCK_ROLE_CONN
+                                                   ? "both ends are on the fabric"
+                                                   : "open to the fabric and to the kernel"));
                 grown = realloc(a->half, (a->nhalf + 1) * sizeof *grown);
                 if (!grown)
                         return false;
                 a->half = grown;
-                a->half[a->nhalf++] = (struct half){.cookie = r->cookie, .port = r->lport,
-                                                    .tcp = r->role != SOCK_ROLE_UDP};
+                a->half[a->nhalf++] = (struct half){
+                        .cookie = r->cookie, .port = r->lport, .tcp = r->role != SOCK_ROLE_UDP};
         }
         return true;
 }
@@ -95,7 +99,8 @@ static bool beside_ours(const struct asked *a, int fd, bool tcp, uint16_t port)
         for (size_t i = 0; i < a->nhalf; i++) {
                 const struct half *h = &a->half[i];
 
-                if ((cookie != 0 && h->cookie == cookie) || (port != 0 && h->port == port && h->tcp == tcp))
+                if ((cookie != 0 && h->cookie == cookie) ||
+                    (port != 0 && h->port == port && h->tcp == tcp))
                         return true;
         }
         return false;
@@ -119,15 +124,21 @@ static ip_addr address_of(const struct sockaddr_storage *ss, uint16_t *port)
 }
 
 /* The rule of unetd's configuration that gives a socket to the kernel; NULL: none does. */
-static const char *rule(const struct asked *a, bool tcp, enum rule_role role, ip_addr addr, uint16_t port)
+static const char *rule(const struct asked *a, bool tcp, enum rule_role role, ip_addr addr,
+                        uint16_t port)
 {
-        struct rule_asked q = {.role = role, .proto = tcp ? IPPROTO_TCP : IPPROTO_UDP, .port = port,
-                               .addr = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0, .program = {a->program, NULL}};
-        const struct rule *r = a->unetd.dir ? rule_against(a->unetd.dir->rule, a->unetd.dir->nrules, &q) : NULL;
+        struct rule_asked q = {.role = role,
+                               .proto = tcp ? IPPROTO_TCP : IPPROTO_UDP,
+                               .port = port,
+                               .addr = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0,
+                               .program = {a->program, NULL}};
+        const struct rule *r =
+                a->unetd.dir ? rule_against(a->unetd.dir->rule, a->unetd.dir->nrules, &q) : NULL;
         static char text[RULE_NAME + 32];
 
         if (r)
-                snprintf(text, sizeof text, "[rule %.*s] of the configuration", (int)sizeof r->name, r->name);
+                snprintf(text, sizeof text, "[rule %.*s] of the configuration", (int)sizeof r->name,
+                         r->name);
         return r ? text : NULL;
 }
 
@@ -139,7 +150,8 @@ struct seen {
 
 static const char *rule_of(const struct asked *a, const struct seen *s)
 {
-        const char *r = s->listening || !s->tcp ? rule(a, s->tcp, RULE_LISTENS, s->laddr, s->lport) : NULL;
+        const char *r =
+                s->listening || !s->tcp ? rule(a, s->tcp, RULE_LISTENS, s->laddr, s->lport) : NULL;
 
         return r || s->pport == 0 ? r : rule(a, s->tcp, RULE_CONNECTS, s->paddr, s->pport);
 }
@@ -164,7 +176,8 @@ static const char *reason(const struct asked *a, const struct seen *s)
                 return "no unetd runs";
         if (directory_is_local(a->unetd.dir, s->paddr) != 1)
                 return "the peer is not on this host";
-        if (directory_lookup(a->unetd.dir, s->tcp ? IPPROTO_TCP : IPPROTO_UDP, s->paddr, s->pport, 0, &hit) != 1)
+        if (directory_lookup(a->unetd.dir, s->tcp ? IPPROTO_TCP : IPPROTO_UDP, s->paddr, s->pport,
+                             0, &hit) != 1)
                 return "the peer is not on the fabric";
         return "the other side came through the kernel";
 }
@@ -179,7 +192,8 @@ static void add_kernel_socket(struct asked *a, int number, int fd)
         getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &ilen);
         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &ilen);
         getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &ilen);
-        if ((domain != AF_INET && domain != AF_INET6) || (type != SOCK_STREAM && type != SOCK_DGRAM) ||
+        if ((domain != AF_INET && domain != AF_INET6) ||
+            (type != SOCK_STREAM && type != SOCK_DGRAM) ||
             getsockname(fd, (struct sockaddr *)&local, &llen) != 0)
                 return;
         if (getpeername(fd, (struct sockaddr *)&peer, &plen) != 0)
@@ -190,9 +204,11 @@ static void add_kernel_socket(struct asked *a, int number, int fd)
         if ((s.pport == 0 && s.lport == 0) || (s.tcp && s.pport == 0 && !listening) ||
             beside_ours(a, fd, s.tcp, listening || !s.tcp ? s.lport : 0))
                 return;
-        json_array_append_new(a->rows, json_pack("{si si ss so so ss ss}", "pid", a->pid, "fd", number, "protocol",
-                                                 s.tcp ? "tcp" : "udp", "local", address_port_json(s.laddr, s.lport), "peer",
-                                                 address_port_json(s.paddr, s.pport), "carried", "kernel", "why", reason(a, &s)));
+        json_array_append_new(a->rows, json_pack("{si si ss so so ss ss}", "pid", a->pid, "fd",
+                                                 number, "protocol", s.tcp ? "tcp" : "udp", "local",
+                                                 address_port_json(s.laddr, s.lport), "peer",
+                                                 address_port_json(s.paddr, s.pport), "carried",
+                                                 "kernel", "why", reason(a, &s)));
 }
 
 /* Every descriptor of the process in turn, by a copy. */
@@ -220,7 +236,8 @@ static bool add_kernels(struct asked *a, char why[WHY_TEXT])
                         add_kernel_socket(a, number, fd);
                         close(fd);
                 } else if (errno == EPERM) {
-                        snprintf(why, WHY_TEXT, "its kernel sockets cannot be looked at: %s", strerror(errno));
+                        snprintf(why, WHY_TEXT, "its kernel sockets cannot be looked at: %s",
+                                 strerror(errno));
                         whole = false;
                 }
         }

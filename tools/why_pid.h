@@ -7,7 +7,8 @@
 
 #define WHY_TEXT 160
 
-/* Adds a row for each: ours from the stacks, the kernel's from the process. Whether it could see all; if not, why. */
+/* Adds a row for each: ours from the stacks, the kernel's from the process. Whether it could see
+ * all; if not, why. */
 bool why_pid(int pid, json_t *rows, char why[WHY_TEXT]);
 
 #endif

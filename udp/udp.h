@@ -1,9 +1,10 @@
 /*
  * UDP: what the rest of the stack may call. Same shape as tcp/tcp.h.
  *
- * A socket is a pcb, a record of a pool in one shared block (struct udp_shared), named by its index; 0 is
- * none. The processes of a stack map the block at different addresses and there is no pointer in it. struct
- * udp is one process's view. Nothing here reads a clock, sends, locks, blocks or allocates from the heap.
+ * A socket is a pcb, a record of a pool in one shared block (struct udp_shared), named by its
+ * index; 0 is none. The processes of a stack map the block at different addresses and there is no
+ * pointer in it. struct udp is one process's view. Nothing here reads a clock, sends, locks, blocks
+ * or allocates from the heap.
  *
  *   in:   udp_hdr_parse() -> udp_rx() -> the pcb's queue
  *         udp_recv_look() -> copy -> udp_recv_take(), all without the lock; now and then
@@ -11,13 +12,14 @@
  *   out:  copy into a frame or descriptor without the lock -> udp_output_prepare() -> the stack
  *         posts it
  *
- * The receive queue is a chain of blocks, frames of the private region 0, in which datagrams lie one after
- * another: a small header and the bytes that came in the descriptor. A 64-byte datagram costs no allocation,
- * eight thousand fill a megabyte. Bytes that came in a lent frame stay there until the datagram is consumed,
- * unless the pcb holds too many such frames already; then they are copied and the frame is given back.
+ * The receive queue is a chain of blocks, frames of the private region 0, in which datagrams lie
+ * one after another: a small header and the bytes that came in the descriptor. A 64-byte datagram
+ * costs no allocation, eight thousand fill a megabyte. Bytes that came in a lent frame stay there
+ * until the datagram is consumed, unless the pcb holds too many such frames already; then they are
+ * copied and the frame is given back.
  *
- * Primary records are pcbs and the blocks they own. Hash chains, the lookup cache, free lists and frame
- * references are derived, see udp_recover().
+ * Primary records are pcbs and the blocks they own. Hash chains, the lookup cache, free lists and
+ * frame references are derived, see udp_recover().
  *
  * Read first: RFC 768; RFC 1122 §4.1, RFC 8085.
  */
@@ -41,7 +43,7 @@
 struct udp_tuple {
         ip_addr laddr, raddr;
         uint16_t lport, rport;
-        uint16_t chan; /* channel it came by; not part of the key, nor is what follows */
+        uint16_t chan;    /* channel it came by; not part of the key, nor is what follows */
         uint8_t ttl, tos; /* of one that arrived */
 };
 static_assert(sizeof(struct udp_tuple) == 40, "no more is copied than there was");
@@ -52,7 +54,8 @@ struct udp_dgram {
         const uint8_t *inl; /* valid for the call */
         uint32_t inl_len;
         struct buf data; /* id 0: none */
-        const struct ip_optbuf *opts; /* the IP header's, with us in them; NULL: none. Valid for the call */
+        /* The IP header's, with us in them; NULL: none. Valid for the call. */
+        const struct ip_optbuf *opts;
 };
 static inline uint32_t udp_dgram_len(const struct udp_dgram *d)
 {
@@ -61,8 +64,9 @@ static inline uint32_t udp_dgram_len(const struct udp_dgram *d)
 
 struct udp_limits {
         uint32_t pcbs;
-        uint32_t errors;   /* kept of all pcbs (IP_RECVERR); 0: UDP_ERRORS */
-        uint32_t lend_max; /* bytes of peers' frames that one pcb keeps; beyond, it copies; 0: UDP_LEND_MAX */
+        uint32_t errors; /* kept of all pcbs (IP_RECVERR); 0: UDP_ERRORS */
+        /* Bytes of peers' frames that one pcb keeps; beyond, it copies; 0: UDP_LEND_MAX. */
+        uint32_t lend_max;
 };
 #define UDP_LEND_MAX UDP_RCVBUF
 #define UDP_ERRORS   128u
@@ -88,8 +92,8 @@ struct udp {
         struct udp_shared *sh;
         struct frames *frames;
         struct counters *cnt;
-        /* A pcb has events for the socket layer (pcb->events). May be called several times; the stack keeps
-         * one link. */
+        /* A pcb has events for the socket layer (pcb->events). May be called several times; the
+         * stack keeps one link. */
         void (*touched)(void *arg, uint32_t pcb);
         void *arg;
 };
@@ -122,7 +126,8 @@ void udp_get_tuple(const struct udp *u, uint32_t pcb, struct udp_tuple *t);
 uint32_t udp_get_sock(const struct udp *u, uint32_t pcb);
 /* Takes and clears the events. */
 uint32_t udp_take_events(struct udp *u, uint32_t pcb);
-/* Whether so much is queued that the stack had better leave the rest where it is for a moment, if the reader is at it. */
+/* Whether so much is queued that the stack had better leave the rest where it is for a moment, if
+ * the reader is at it. */
 bool udp_crowded(struct udp *u, uint32_t pcb);
 /* Datagrams that nobody has read. */
 uint32_t udp_count_unread(struct udp *u, uint32_t pcb);
@@ -130,20 +135,22 @@ uint32_t udp_count_unread(struct udp *u, uint32_t pcb);
 uint64_t udp_consumed(const struct udp *u, uint32_t pcb);
 
 /*
- * Binds to an address of ours or any, and a port that is not 0. -EINVAL when bound already; -EADDRINUSE by
- * Linux's rules: an overlapping address (any overlaps all) on the port, unless both have SO_REUSEADDR or both
- * SO_REUSEPORT.
+ * Binds to an address of ours or any, and a port that is not 0. -EINVAL when bound already;
+ * -EADDRINUSE by Linux's rules: an overlapping address (any overlaps all) on the port, unless both
+ * have SO_REUSEADDR or both SO_REUSEPORT.
  */
 int udp_bind(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
-/* The same for the address of a group or a broadcast: what is sent has another source, which the caller names. */
+/* The same for the address of a group or a broadcast: what is sent has another source, which the
+ * caller names. */
 int udp_bind_many(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
 /* The same with a free port of lo .. hi, begun at a random one (RFC 6056 §3.3.1). Returns the port;
  * -EADDRINUSE when there is none, -EINVAL when bound already. */
-int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi, struct prng *rnd);
+int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi,
+                      struct prng *rnd);
 /* Whether a pcb with the options of `pcb` (0: none) could bind there. */
 bool udp_port_free(const struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
-/* Only datagrams from there, and that is where they go. `laddr` is our address towards it; it replaces any.
- * Connecting again is allowed. -EINVAL when not bound to a port. */
+/* Only datagrams from there, and that is where they go. `laddr` is our address towards it; it
+ * replaces any. Connecting again is allowed. -EINVAL when not bound to a port. */
 int udp_connect(struct udp *u, uint32_t pcb, ip_addr laddr, ip_addr raddr, uint16_t rport);
 /* connect(AF_UNSPEC): the peer is forgotten, and the local address if connect had chosen it. */
 void udp_disconnect(struct udp *u, uint32_t pcb);
@@ -164,13 +171,16 @@ bool udp_pcb_readable(const struct udp_pcb *p);
 
 /* ---- wire ---- */
 
-/* Parses and verifies the header of a packet for UDP. Returns DROP_NONE or the reason. The checksum is
- * verified as `csum` says when the sender gave one. */
-enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan, enum csum_check csum,
-                        struct udp_dgram *d);
-/* Of one that was parsed with CSUM_UNCHECKED: whether its checksum is right, when csum_partial() of its payload is known. */
-bool udp_hdr_sum_right(const struct ip_pkt *pkt, const struct udp_dgram *d, uint32_t payload_sum, enum csum_check csum);
-/* Writes the header of a datagram with `len` bytes of payload; checksum field as given, zero for none. */
+/* Parses and verifies the header of a packet for UDP. Returns DROP_NONE or the reason. The checksum
+ * is verified as `csum` says when the sender gave one. */
+enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan,
+                        enum csum_check csum, struct udp_dgram *d);
+/* Of one that was parsed with CSUM_UNCHECKED: whether its checksum is right, when csum_partial() of
+ * its payload is known. */
+bool udp_hdr_sum_right(const struct ip_pkt *pkt, const struct udp_dgram *d, uint32_t payload_sum,
+                       enum csum_check csum);
+/* Writes the header of a datagram with `len` bytes of payload; checksum field as given, zero
+ * for none. */
 void udp_hdr_write(uint8_t p[UDP_HDR], uint16_t sport, uint16_t dport, uint32_t len, be16 sum);
 /* The checksum field: `payload_sum` is csum_partial() over the payload. Never zero (RFC 768). */
 be16 udp_checksum(const struct udp_tuple *t, uint32_t len, uint32_t payload_sum);
@@ -184,26 +194,29 @@ enum udp_verdict {
 };
 enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now);
 /*
- * The same for a datagram to a group or to everybody: each pcb that it matches (RFC 1122 §4.1.3.5) and whose socket wants it
- * gets a copy. Returns how many matched. The frame stays the caller's, and may be one of ours.
+ * The same for a datagram to a group or to everybody: each pcb that it matches (RFC 1122 §4.1.3.5)
+ * and whose socket wants it gets a copy. Returns how many matched. The frame stays the caller's,
+ * and may be one of ours.
  */
-unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d, bool (*wants)(void *arg, uint32_t sock), void *arg,
-                     nstime now);
+unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d,
+                     bool (*wants)(void *arg, uint32_t sock), void *arg, nstime now);
 /* The same for one whose pcb is known. */
 enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *d, nstime now);
-/* The same of n bytes that came in a descriptor, by the shortest way. False: it is not for this way, and nothing was done. */
-bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const uint8_t *bytes, uint32_t n, nstime now);
+/* The same of n bytes that came in a descriptor, by the shortest way. False: it is not for this
+ * way, and nothing was done. */
+bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const uint8_t *bytes,
+                  uint32_t n, nstime now);
 /* Whether one that came now would be the first that is read: its reader may have it at once. */
 bool udp_goes_straight(const struct udp *u, uint32_t pcb);
 /* ... and has it. */
 void udp_went_straight(struct udp *u, uint32_t pcb);
-/* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to any; among
- * equals with SO_REUSEPORT chosen by hash, else the one bound last. 0: none. */
+/* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to
+ * any; among equals with SO_REUSEPORT chosen by hash, else the one bound last. 0: none. */
 uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t);
 /* Changes whenever a look-up may have another result than before. */
 uint64_t udp_keys(const struct udp *u);
-/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, and to one with IP_RECVERR, as Linux does.
- * False: none of our pcbs can have sent it. */
+/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, and to one with
+ * IP_RECVERR, as Linux does. False: none of our pcbs can have sent it. */
 bool udp_icmp(struct udp *u, const struct icmp_err *e);
 
 /* ---- errors that are kept (udp_error.c) ---- */
@@ -220,7 +233,7 @@ struct udp_error {
         uint8_t ttl, tos;   /* of the packet that brought it */
         uint16_t chan, dport;
         int32_t err;
-        uint32_t info; /* MTU; a parameter problem's pointer */
+        uint32_t info;          /* MTU; a parameter problem's pointer */
         ip_addr from, src, dst; /* who said so; the datagram's ends */
         nstime at;
         uint32_t len; /* bytes of its payload that are known */
@@ -230,7 +243,8 @@ struct udp_error {
 uint32_t udp_error_wanted(struct udp *u, const struct icmp_err *e);
 /* Keeps one; where there is no room it is counted (UDP_ERROR_LOST). */
 void udp_error_add(struct udp *u, uint32_t pcb, const struct udp_error *what);
-/* The oldest one is handed over; what is pending (SO_ERROR) is that of the next, as in Linux. False: there is none. */
+/* The oldest one is handed over; what is pending (SO_ERROR) is that of the next, as in Linux.
+ * False: there is none. */
 bool udp_error_take(struct udp *u, uint32_t pcb, struct udp_error *out);
 bool udp_has_errors(const struct udp *u, uint32_t pcb);
 void udp_errors_drop(struct udp *u, uint32_t pcb);
@@ -242,17 +256,18 @@ struct udp_out {
         uint8_t hdr[UDP_HDR];
         uint8_t tos, ttl;
         uint8_t pmtu_mode; /* enum pmtu_mode */
-        const struct ip_optbuf *opts; /* for the IP header, as an application has them; NULL, as prepared: none */
+        /* For the IP header, as an application has them; NULL, as prepared: none. */
+        const struct ip_optbuf *opts;
 };
 /*
- * Prepares a datagram of `len` bytes. `to` names address and port, NULL: the connected peer; to->laddr is our
- * address towards it, used when the pcb has none, or when to->lport is the pcb's own port (IP_PKTINFO). With `csum`,
- * payload_sum is the payload's csum_partial(). Counts it as sent. 0, or: the pending error (taken);
- * -EPIPE after shutdown; -EDESTADDRREQ; -EMSGSIZE;
+ * Prepares a datagram of `len` bytes. `to` names address and port, NULL: the connected peer;
+ * to->laddr is our address towards it, used when the pcb has none, or when to->lport is the pcb's
+ * own port (IP_PKTINFO). With `csum`, payload_sum is the payload's csum_partial(). Counts it as
+ * sent. 0, or: the pending error (taken); -EPIPE after shutdown; -EDESTADDRREQ; -EMSGSIZE;
  * -EINVAL when not bound to a port or the destination's port is 0.
  */
-int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len, bool csum,
-                       uint32_t payload_sum, struct udp_out *out);
+int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len,
+                       bool csum, uint32_t payload_sum, struct udp_out *out);
 /* What was prepared did not leave after all: the NI's queue is full. It is not counted. */
 void udp_output_cancel(struct udp *u, uint32_t pcb);
 
@@ -275,20 +290,21 @@ struct udp_sight {
         struct udp_msg msg;
         uint64_t head, next; /* the queue's, while this is the first, and when it is read */
         bool last;           /* nothing was behind it then */
-        struct span ahead;   /* the next one's bytes in a peer's frame; len 0: not known. Only for prefetches */
+        /* The next one's bytes in a peer's frame; len 0: not known. Only for prefetches. */
+        struct span ahead;
 };
 /*
- * Receiving is look, copy, take, and needs no lock. look shows the first datagram; false: there is none, or an error
- * to be told of first. take says that it was read; false: somebody else was quicker, and the copy is worth nothing. Any
- * number of readers may try. Spans may be read until take, whatever others do; their bytes are the datagram's if take
- * succeeds.
+ * Receiving is look, copy, take, and needs no lock. look shows the first datagram; false: there is
+ * none, or an error to be told of first. take says that it was read; false: somebody else was
+ * quicker, and the copy is worth nothing. Any number of readers may try. Spans may be read until
+ * take, whatever others do; their bytes are the datagram's if take succeeds.
  *
- * What was read keeps its memory until someone settles, under the lock: a reader does that now and then, and when it
- * has read the last one (udp_unread() is false).
+ * What was read keeps its memory until someone settles, under the lock: a reader does that now and
+ * then, and when it has read the last one (udp_unread() is false).
  */
 bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s);
-/* The same for one whose bytes all lie in the queue, as short ones' do, and of `msg` only len and span[0] are shown: false for
- * any other. */
+/* The same for one whose bytes all lie in the queue, as short ones' do, and of `msg` only len and
+ * span[0] are shown: false for any other. */
 bool udp_recv_look_short(const struct udp *u, const struct udp_pcb *p, struct udp_sight *s);
 /* alone: nobody but this thread can read here. */
 bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s, bool alone);
@@ -296,9 +312,9 @@ bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s);
 bool udp_unread(const struct udp *u, uint32_t pcb);
 void udp_settle(struct udp *u, uint32_t pcb);
 /*
- * Under the lock, and for the only reader: peek shows up to n datagrams in order, leaving out the first `skip`; returns
- * how many. 0 after shutdown of the reading side with an empty queue, -EAGAIN when there is none, or the pending error
- * (taken, as Linux does). Spans stay valid until consumed.
+ * Under the lock, and for the only reader: peek shows up to n datagrams in order, leaving out the
+ * first `skip`; returns how many. 0 after shutdown of the reading side with an empty queue, -EAGAIN
+ * when there is none, or the pending error (taken, as Linux does). Spans stay valid until consumed.
  */
 int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *msg, int n);
 /* Removes the first n datagrams, which must have been seen. */
@@ -325,10 +341,10 @@ uint32_t udp_pcb_cap(const struct udp *u);
 /* Asserts every invariant of a pcb that can be spelled; tests call it after each step. */
 void udp_pcb_check(const struct udp *u, uint32_t pcb);
 /*
- * After a process died inside, at any store: rebuilds all that is derived, and adds the references of the
- * queues to frame records (the caller has zeroed refs and will call frame_pool_rebuild). No queued datagram
- * is lost; a pcb whose bind or connect was under way may have half of its new ends. Touches every pcb and
- * datagram.
+ * After a process died inside, at any store: rebuilds all that is derived, and adds the references
+ * of the queues to frame records (the caller has zeroed refs and will call frame_pool_rebuild). No
+ * queued datagram is lost; a pcb whose bind or connect was under way may have half of its new ends.
+ * Touches every pcb and datagram.
  */
 void udp_recover(struct udp *u);
 

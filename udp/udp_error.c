@@ -1,8 +1,10 @@
 /*
- * Errors kept for who asked for them (IP_RECVERR): each with what it is about, until recvmsg(MSG_ERRQUEUE) takes it.
+ * Errors kept for who asked for them (IP_RECVERR): each with what it is about, until
+ * recvmsg(MSG_ERRQUEUE) takes it.
  *
- * One table for all pcbs: errors are few, and a flood of them must not take memory from anything else. An entry's pcb is
- * written last and cleared first, so that none is believed half written after a death.
+ * One table for all pcbs: errors are few, and a flood of them must not take memory from anything
+ * else. An entry's pcb is written last and cleared first, so that none is believed half written
+ * after a death.
  */
 #include "udp/udp_pcb.h"
 
@@ -35,7 +37,8 @@ static struct udp_error *free_slot(const struct udp *u)
 
 uint32_t udp_error_wanted(struct udp *u, const struct icmp_err *e)
 {
-        struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
+        struct udp_tuple t = {
+                .laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
         uint32_t pcb = e->err != 0 ? udp_lookup(u, &t) : 0;
 
         return pcb != 0 && pcb_at(u, pcb)->opts.recverr ? pcb : 0;
@@ -104,7 +107,8 @@ void udp_errors_recover(struct udp *u)
                 uint32_t pcb = table[i].pcb;
                 if (pcb == 0)
                         continue;
-                if (pcb >= u->sh->pcbs.fresh || !pcb_at(u, pcb)->live || pcb_at(u, pcb)->nerrs == UDP_ERRORS_EACH)
+                if (pcb >= u->sh->pcbs.fresh || !pcb_at(u, pcb)->live ||
+                    pcb_at(u, pcb)->nerrs == UDP_ERRORS_EACH)
                         table[i].pcb = 0;
                 else
                         pcb_at(u, pcb)->nerrs++;

@@ -9,16 +9,17 @@ struct udp_hdr {
 static_assert(sizeof(struct udp_hdr) == UDP_HDR, "RFC 768");
 
 /* The sum of pseudo header, header and payload; the frame's bytes follow the descriptor's. */
-static bool sum_is_right(const struct frames *f, const struct ip_pkt *pkt, const struct udp_dgram *d, be16 field,
-                         enum csum_check how)
+static bool sum_is_right(const struct frames *f, const struct ip_pkt *pkt,
+                         const struct udp_dgram *d, be16 field, enum csum_check how)
 {
         uint32_t inl_len = d->inl_len + UDP_HDR;
         uint32_t pseudo = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_UDP, inl_len + d->data.len);
         uint32_t sum = csum_partial(pkt->inl, inl_len, pseudo);
 
         if (d->data.id != 0)
-                sum = csum_append(sum, inl_len,
-                                  csum_partial(frame_addr(f, d->data.id) + d->data.off, d->data.len, 0));
+                sum = csum_append(
+                        sum, inl_len,
+                        csum_partial(frame_addr(f, d->data.id) + d->data.off, d->data.len, 0));
         return csum_right(sum, field, pseudo, how);
 }
 
@@ -32,8 +33,8 @@ static void place_payload(const struct ip_pkt *pkt, uint32_t len, struct udp_dgr
                 d->data = (struct buf){pkt->data.id, pkt->data.off, len - d->inl_len};
 }
 
-enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan, enum csum_check csum,
-                        struct udp_dgram *d)
+enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan,
+                        enum csum_check csum, struct udp_dgram *d)
 {
         struct udp_hdr h;
         uint32_t len;
@@ -59,27 +60,31 @@ enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16
         return DROP_NONE;
 }
 
-bool udp_hdr_sum_right(const struct ip_pkt *pkt, const struct udp_dgram *d, uint32_t payload_sum, enum csum_check csum)
+bool udp_hdr_sum_right(const struct ip_pkt *pkt, const struct udp_dgram *d, uint32_t payload_sum,
+                       enum csum_check csum)
 {
         uint32_t pseudo = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_UDP, UDP_HDR + udp_dgram_len(d));
         struct udp_hdr h;
 
         memcpy(&h, pkt->inl, sizeof h);
         return csum == CSUM_UNCHECKED || h.sum.raw == 0 ||
-               csum_right(csum_add(csum_partial(&h, sizeof h, pseudo), payload_sum), h.sum, pseudo, csum);
+               csum_right(csum_add(csum_partial(&h, sizeof h, pseudo), payload_sum), h.sum, pseudo,
+                          csum);
 }
 
 void udp_hdr_write(uint8_t p[UDP_HDR], uint16_t sport, uint16_t dport, uint32_t len, be16 sum)
 {
-        struct udp_hdr h = {be16_of(sport), be16_of(dport), be16_of((uint16_t)(UDP_HDR + len)), sum};
+        struct udp_hdr h = {be16_of(sport), be16_of(dport), be16_of((uint16_t)(UDP_HDR + len)),
+                            sum};
 
         memcpy(p, &h, sizeof h);
 }
 
 be16 udp_checksum(const struct udp_tuple *t, uint32_t len, uint32_t payload_sum)
 {
-        uint64_t sum = (uint64_t)csum_pseudo(t->laddr, t->raddr, IP_PROTO_UDP, UDP_HDR + len) + payload_sum +
-                       be16_of(t->lport).raw + be16_of(t->rport).raw + be16_of((uint16_t)(UDP_HDR + len)).raw;
+        uint64_t sum = (uint64_t)csum_pseudo(t->laddr, t->raddr, IP_PROTO_UDP, UDP_HDR + len) +
+                       payload_sum + be16_of(t->lport).raw + be16_of(t->rport).raw +
+                       be16_of((uint16_t)(UDP_HDR + len)).raw;
         be16 field = csum_finish(csum_add((uint32_t)sum, (uint32_t)(sum >> 32)));
 
         return field.raw != 0 ? field : (be16){0xffff};

@@ -41,7 +41,8 @@ enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *
         return put == UDP_PUT_TOOK ? UDP_TOOK : UDP_DONE;
 }
 
-bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const uint8_t *bytes, uint32_t n, nstime now)
+bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const uint8_t *bytes,
+                  uint32_t n, nstime now)
 {
         struct udp_pcb *p = pcb_at(u, pcb);
 
@@ -70,7 +71,8 @@ void udp_went_straight(struct udp *u, uint32_t pcb)
 /* Linux's __udp_is_mcast_sock(). */
 static bool matches(const struct udp_pcb *p, const struct udp_tuple *t)
 {
-        return p->lport == t->lport && (ip_addr_is_any(p->laddr) || ip_addr_eq(p->laddr, t->laddr)) &&
+        return p->lport == t->lport &&
+               (ip_addr_is_any(p->laddr) || ip_addr_eq(p->laddr, t->laddr)) &&
                (p->rport == 0 || (p->rport == t->rport && ip_addr_eq(p->raddr, t->raddr)));
 }
 
@@ -94,12 +96,13 @@ static void rx_copy(struct udp *u, uint32_t pcb, const struct udp_dgram *d, nsti
         pcb_raise(u, pcb, UDP_EV_READABLE);
 }
 
-unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d, bool (*wants)(void *arg, uint32_t sock), void *arg,
-                     nstime now)
+unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d,
+                     bool (*wants)(void *arg, uint32_t sock), void *arg, nstime now)
 {
         unsigned n = 0;
 
-        for (uint32_t i = udp_port_chain(u->sh, d->tuple.lport); i != 0; i = pcb_at(u, i)->port_next) {
+        for (uint32_t i = udp_port_chain(u->sh, d->tuple.lport); i != 0;
+             i = pcb_at(u, i)->port_next) {
                 if (!matches(pcb_at(u, i), &d->tuple) || !wants(arg, pcb_at(u, i)->sock))
                         continue;
                 rx_copy(u, i, d, now);
@@ -110,14 +113,17 @@ unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d, bool (*wants)(voi
         return n;
 }
 
-/* RFC 1122 §4.1.3.3. Without IP_RECVERR only who is connected is told, and only of hard errors: Linux's __udp4_lib_err().
- * The tuple quoted must be exactly ours, so that a stranger has to guess it. */
+/* RFC 1122 §4.1.3.3. Without IP_RECVERR only who is connected is told, and only of hard errors:
+ * Linux's __udp4_lib_err(). The tuple quoted must be exactly ours, so that a stranger has to
+ * guess it. */
 bool udp_icmp(struct udp *u, const struct icmp_err *e)
 {
-        struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
+        struct udp_tuple t = {
+                .laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
         uint32_t pcb = udp_lookup(u, &t);
 
-        if (pcb == 0 || e->err == 0 || (!pcb_at(u, pcb)->opts.recverr && (!udp_connected(u, pcb) || !e->hard)))
+        if (pcb == 0 || e->err == 0 ||
+            (!pcb_at(u, pcb)->opts.recverr && (!udp_connected(u, pcb) || !e->hard)))
                 return pcb != 0;
         WRITE_ONCE(pcb_at(u, pcb)->err, e->err);
         pcb_raise(u, pcb, UDP_EV_ERROR);

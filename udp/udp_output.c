@@ -1,4 +1,5 @@
-/* Datagrams out: where to, whether at all, and the header. RFC 768, RFC 1122 §4.1.3.5 and .6, §4.1.4. */
+/* Datagrams out: where to, whether at all, and the header. RFC 768, RFC 1122 §4.1.3.5 and
+ * .6, §4.1.4. */
 #include <errno.h>
 
 #include "udp/udp_pcb.h"
@@ -23,8 +24,8 @@ static int choose_ends(const struct udp_pcb *p, const struct udp_tuple *to, stru
         return t->rport == 0 ? -EINVAL : 0;
 }
 
-int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len, bool csum,
-                       uint32_t payload_sum, struct udp_out *out)
+int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len,
+                       bool csum, uint32_t payload_sum, struct udp_out *out)
 {
         struct udp_pcb *p = pcb_at(u, pcb);
         struct udp_tuple t;

@@ -1,8 +1,8 @@
 /*
  * Pcbs: made, bound, connected, found and given up.
  *
- * udp_bind() -> udp_port_free() -> set_ends();  udp_connect() -> set_ends();  udp_lookup() -> find_key() up
- * to three times
+ * udp_bind() -> udp_port_free() -> set_ends();  udp_connect() -> set_ends();  udp_lookup()
+ * -> find_key() up to three times
  */
 #include "ip/frag.h"
 #include "udp/udp_pcb.h"
@@ -77,7 +77,8 @@ bool udp_shared_is(const struct udp_shared *sh, const struct udp_limits *l)
 {
         struct layout at = layout_of(l);
 
-        return sh->mask == heads_for(l) - 1 && sh->keys_off == at.keys && sh->ports_off == at.ports && sh->live_off == at.live &&
+        return sh->mask == heads_for(l) - 1 && sh->keys_off == at.keys &&
+               sh->ports_off == at.ports && sh->live_off == at.live &&
                sh->errors_off == at.errors && sh->limits.errors == errors_of(l) &&
                pool_is(&sh->pcbs, (const char *)sh + at.pcbs, sizeof(struct udp_pcb), l->pcbs + 1);
 }
@@ -178,7 +179,8 @@ static void set_ends(struct udp *u, uint32_t pcb, const struct udp_tuple *t)
 
 void udp_opts_default(struct udp_opts *o)
 {
-        *o = (struct udp_opts){.rcvbuf = UDP_RCVBUF, .sndbuf = UDP_SNDBUF, .ttl = UDP_TTL, .pmtu_mode = PMTU_WANT};
+        *o = (struct udp_opts){
+                .rcvbuf = UDP_RCVBUF, .sndbuf = UDP_SNDBUF, .ttl = UDP_TTL, .pmtu_mode = PMTU_WANT};
 }
 
 /* In this place of the program, whatever the compiler thinks: a process may die before or after. */
@@ -250,7 +252,8 @@ void udp_get_tuple(const struct udp *u, uint32_t pcb, struct udp_tuple *t)
 {
         const struct udp_pcb *p = pcb_at(u, pcb);
 
-        *t = (struct udp_tuple){.laddr = p->laddr, .raddr = p->raddr, .lport = p->lport, .rport = p->rport};
+        *t = (struct udp_tuple){
+                .laddr = p->laddr, .raddr = p->raddr, .lport = p->lport, .rport = p->rport};
 }
 
 /* ---- bind and connect ---- */
@@ -305,7 +308,8 @@ int udp_bind_many(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port)
         return err;
 }
 
-int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi, struct prng *rnd)
+int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi,
+                      struct prng *rnd)
 {
         uint32_t n = (uint32_t)hi - lo + 1, first = prng_below(rnd, n);
 
@@ -322,8 +326,10 @@ int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, ui
 int udp_connect(struct udp *u, uint32_t pcb, ip_addr laddr, ip_addr raddr, uint16_t rport)
 {
         struct udp_pcb *p = pcb_at(u, pcb);
-        struct udp_tuple t = {
-                .laddr = p->bound_addr ? p->laddr : laddr, .raddr = raddr, .lport = p->lport, .rport = rport};
+        struct udp_tuple t = {.laddr = p->bound_addr ? p->laddr : laddr,
+                              .raddr = raddr,
+                              .lport = p->lport,
+                              .rport = rport};
 
         if (p->lport == 0 || rport == 0)
                 return -EINVAL;
@@ -407,7 +413,8 @@ bool udp_readable(const struct udp *u, uint32_t pcb)
 
 bool udp_pcb_readable(const struct udp_pcb *p)
 {
-        return READ_ONCE(p->err) != 0 || READ_ONCE(p->shut) & UDP_SHUT_RD || udp_queue_unread(&p->q);
+        return READ_ONCE(p->err) != 0 || READ_ONCE(p->shut) & UDP_SHUT_RD ||
+               udp_queue_unread(&p->q);
 }
 
 /* ---- lookup ---- */
@@ -417,7 +424,8 @@ static uint32_t choose(const struct udp *u, uint32_t head, const struct key *k, 
                        const struct udp_tuple *t)
 {
         struct key sender = {t->laddr, t->raddr, t->lport, t->rport, 0};
-        uint32_t skip = (uint32_t)((siphash13(&u->sh->key, &sender, sizeof sender) >> 32) * n >> 32);
+        uint32_t skip =
+                (uint32_t)((siphash13(&u->sh->key, &sender, sizeof sender) >> 32) * n >> 32);
 
         for (uint32_t i = head;; i = pcb_at(u, i)->key_next)
                 if (key_eq(pcb_at(u, i), k) && pcb_at(u, i)->opts.reuseport && skip-- == 0)
@@ -457,7 +465,8 @@ static uint32_t find(const struct udp *u, const struct udp_tuple *t)
 
 static struct udp_cached *cache_slot(struct udp_shared *sh, const struct udp_tuple *t)
 {
-        uint64_t h = (t->raddr.w[0] ^ t->raddr.w[1] ^ t->laddr.w[1]) + ((uint64_t)t->rport << 16 | t->lport);
+        uint64_t h = (t->raddr.w[0] ^ t->raddr.w[1] ^ t->laddr.w[1]) +
+                     ((uint64_t)t->rport << 16 | t->lport);
 
         return &sh->cache[h * 0x9e3779b97f4a7c15 >> 58];
 }

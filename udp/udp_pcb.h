@@ -1,10 +1,10 @@
 /*
  * The records behind udp.h; for udp/ and its tests.
  *
- * A pcb that is bound is in two chains: one of its key (both addresses and ports, zero where it has none),
- * for input, and one of its local port, for bind's conflicts. Both are derived from the pcbs. In front of the
- * key chains is a small cache of what was found last, direct-mapped by the sender; it is emptied, by a new
- * generation, when any key changes.
+ * A pcb that is bound is in two chains: one of its key (both addresses and ports, zero where it has
+ * none), for input, and one of its local port, for bind's conflicts. Both are derived from the
+ * pcbs. In front of the key chains is a small cache of what was found last, direct-mapped by the
+ * sender; it is emptied, by a new generation, when any key changes.
  */
 #ifndef UDP_UDP_PCB_H
 #define UDP_UDP_PCB_H
@@ -23,9 +23,9 @@ struct udp_pcb {
         uint16_t nerrs;     /* derived: errors kept */
         uint8_t live;       /* in use; written last when made */
         uint8_t shut;
-        uint8_t bound_addr; /* the local address was named by bind, not by connect */
-        uint8_t bound_many; /* it is a group or a broadcast address, and no source of datagrams */
-        ip_addr laddr, raddr;  /* zero: any, not connected */
+        uint8_t bound_addr;   /* the local address was named by bind, not by connect */
+        uint8_t bound_many;   /* it is a group or a broadcast address, and no source of datagrams */
+        ip_addr laddr, raddr; /* zero: any, not connected */
         uint16_t lport, rport; /* 0: not bound, not connected */
         int32_t err;           /* SO_ERROR */
         struct udp_opts opts;
@@ -51,11 +51,13 @@ struct udp_shared {
         uint32_t mask;             /* both tables have mask + 1 heads */
         uint32_t connected, bound; /* derived: pcbs with a peer; with a local address only */
         uint32_t pad;
-        uint64_t keys_off, ports_off, live_off; /* from this header: heads, heads, a bit for each pcb */
-        uint64_t errors_off, error_order;       /* limits.errors of struct udp_error */
+        /* From this header: heads, heads, a bit for each pcb. */
+        uint64_t keys_off, ports_off, live_off;
+        uint64_t errors_off, error_order; /* limits.errors of struct udp_error */
         struct pool pcbs;
         struct udp_cached cache[UDP_CACHE];
-        uint32_t kept[FRAME_REGIONS / 2][FRAME_CLASSES]; /* derived: frames of each channel in queues */
+        /* derived: frames of each channel in queues. */
+        uint32_t kept[FRAME_REGIONS / 2][FRAME_CLASSES];
 };
 
 static inline struct udp_pcb *pcb_at(const struct udp *u, uint32_t pcb)

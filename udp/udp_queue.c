@@ -27,14 +27,16 @@ struct cursor {
         uint8_t *base;
 };
 
-/* A place as it lies in memory, made in a register: two stores of its halves and a load of the whole would have to wait for
- * the cache (some 15 cycles). */
+/* A place as it lies in memory, made in a register: two stores of its halves and a load of the
+ * whole would have to wait for the cache (some 15 cycles). */
 static inline uint64_t place_word(uint32_t block, uint32_t off)
 {
-        return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? (uint64_t)off << 32 | block : (uint64_t)block << 32 | off;
+        return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? (uint64_t)off << 32 | block
+                                                         : (uint64_t)block << 32 | off;
 }
 
-/* One store, after all that stand before it in the program; readers look at the tail without the lock. */
+/* One store, after all that stand before it in the program; readers look at the tail without
+ * the lock. */
 static void move_place(struct udp_place *p, uint32_t block, uint32_t off)
 {
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -185,7 +187,8 @@ static void account(struct udp_queue *q, const struct udp *u, const struct rec *
 
 /* ---- blocks ---- */
 
-/* The queue is empty and has no block, or one that it gives up: it begins at the start of this one. */
+/* The queue is empty and has no block, or one that it gives up: it begins at the start of
+ * this one. */
 static void begin_at(struct udp_queue *q, const struct udp *u, uint32_t id)
 {
         uint64_t gen = head_gen(load_head(q)) + 1;
@@ -257,9 +260,10 @@ static inline uint8_t opts_len(const struct udp_dgram *d)
         return unlikely(d->opts != NULL) ? d->opts->len : 0;
 }
 
-/* The bytes behind the record are in place, and IP options follow; now the record, and then it counts. */
-static void commit(struct udp_queue *q, const struct udp *u, struct rec *r, const struct udp_dgram *d,
-                   uint32_t inl_len, struct buf data, nstime now)
+/* The bytes behind the record are in place, and IP options follow; now the record, and then
+ * it counts. */
+static void commit(struct udp_queue *q, const struct udp *u, struct rec *r,
+                   const struct udp_dgram *d, uint32_t inl_len, struct buf data, nstime now)
 {
         uint8_t nopts = opts_len(d);
 
@@ -287,7 +291,8 @@ static bool over(struct udp_queue *q, struct udp *u, uint32_t rcvbuf, uint32_t m
         return q->count != 0 && more > rcvbuf - MIN(rcvbuf, q->charged);
 }
 
-/* A descriptor's bytes are few. A packet that lies in one piece is shown as if all of it was in the descriptor. */
+/* A descriptor's bytes are few. A packet that lies in one piece is shown as if all of it was in
+ * the descriptor. */
 static void copy_shown(void *to, const struct udp_dgram *d)
 {
         if (likely(d->inl_len <= UNET_INLINE_MAX))
@@ -297,8 +302,8 @@ static void copy_shown(void *to, const struct udp_dgram *d)
 }
 
 /* The descriptor's bytes into the block; the frame stays where it is and is kept. */
-static enum udp_put put_lent(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
-                             nstime now)
+static enum udp_put put_lent(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
+                             uint32_t rcvbuf, nstime now)
 {
         struct rec *r;
 
@@ -313,8 +318,8 @@ static enum udp_put put_lent(struct udp_queue *q, struct udp *u, const struct ud
 }
 
 /* Everything into the block. */
-static enum udp_put put_flat(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
-                             nstime now)
+static enum udp_put put_flat(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
+                             uint32_t rcvbuf, nstime now)
 {
         uint32_t len = udp_dgram_len(d);
         struct rec *r;
@@ -325,14 +330,15 @@ static enum udp_put put_flat(struct udp_queue *q, struct udp *u, const struct ud
         if (r == NULL)
                 return UDP_PUT_NO_MEMORY;
         copy_shown(r + 1, d);
-        memcpy((uint8_t *)(r + 1) + d->inl_len, frame_addr(u->frames, d->data.id) + d->data.off, d->data.len);
+        memcpy((uint8_t *)(r + 1) + d->inl_len, frame_addr(u->frames, d->data.id) + d->data.off,
+               d->data.len);
         commit(q, u, r, d, len, (struct buf){0}, now);
         return UDP_PUT_COPIED;
 }
 
 /* The descriptor's bytes into the block, the frame's into a frame of ours. */
-static enum udp_put put_own(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
-                            nstime now)
+static enum udp_put put_own(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
+                            uint32_t rcvbuf, nstime now)
 {
         struct buf own = {.len = d->data.len};
         struct rec *r;
@@ -347,14 +353,15 @@ static enum udp_put put_own(struct udp_queue *q, struct udp *u, const struct udp
                 frame_drop(u->frames, own.id);
                 return UDP_PUT_NO_MEMORY;
         }
-        memcpy(frame_addr(u->frames, own.id), frame_addr(u->frames, d->data.id) + d->data.off, d->data.len);
+        memcpy(frame_addr(u->frames, own.id), frame_addr(u->frames, d->data.id) + d->data.off,
+               d->data.len);
         copy_shown(r + 1, d);
         commit(q, u, r, d, d->inl_len, own, now);
         return UDP_PUT_COPIED;
 }
 
-/* A peer's frames are for all that it sends us: one pcb keeps lend_max bytes of them, all pcbs together half
- * of what it has of a class, and FRAME_LOANS_UDP of all. */
+/* A peer's frames are for all that it sends us: one pcb keeps lend_max bytes of them, all pcbs
+ * together half of what it has of a class, and FRAME_LOANS_UDP of all. */
 static bool may_keep(const struct udp_queue *q, const struct udp *u, const struct buf *data)
 {
         struct frame_geom g = u->frames->region[frame_id_region(data->id)].geom;
@@ -362,11 +369,12 @@ static bool may_keep(const struct udp_queue *q, const struct udp *u, const struc
         uint32_t lend_max = u->sh->limits.lend_max, *kept = kept_of(u, data->id);
 
         return frame_class_bytes(c) <= lend_max - MIN(lend_max, q->lent) &&
-               kept[c] < MAX(g.count[c] / 2, 1) && kept[FRAME_SMALL] + kept[FRAME_LARGE] < FRAME_LOANS_UDP;
+               kept[c] < MAX(g.count[c] / 2, 1) &&
+               kept[FRAME_SMALL] + kept[FRAME_LARGE] < FRAME_LOANS_UDP;
 }
 
-enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
-                           nstime now)
+enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
+                           uint32_t rcvbuf, nstime now)
 {
         if (likely(!lent(&d->data) || may_keep(q, u, &d->data)))
                 return put_lent(q, u, d, rcvbuf, now);
@@ -379,8 +387,8 @@ enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_
 }
 
 /* As put_lent(), for bytes that came in the descriptor and need no more than there is. */
-bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct udp_tuple *t, const uint8_t *p, uint32_t n,
-                         uint32_t rcvbuf, nstime now)
+bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct udp_tuple *t,
+                         const uint8_t *p, uint32_t n, uint32_t rcvbuf, nstime now)
 {
         uint32_t need = rec_bytes(n);
         struct rec *r;
@@ -389,20 +397,27 @@ bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct 
                 return false;
         r = (struct rec *)(frame_addr(u->frames, q->tail.block) + q->tail.off);
         copy_short(r + 1, p, n);
-        *r = (struct rec){.src = t->raddr, .dst = t->laddr, .at = now, .sport = t->rport, .chan = t->chan, .inl_len = n,
-                          .ttl = t->ttl, .tos = t->tos};
+        *r = (struct rec){.src = t->raddr,
+                          .dst = t->laddr,
+                          .at = now,
+                          .sport = t->rport,
+                          .chan = t->chan,
+                          .inl_len = n,
+                          .ttl = t->ttl,
+                          .tos = t->tos};
         move_place(&q->tail, q->tail.block, q->tail.off + need);
         q->count++;
         q->charged += need;
         return true;
 }
 
-enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
-                                nstime now)
+enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
+                                uint32_t rcvbuf, nstime now)
 {
         if (d->data.id == 0)
                 return put_lent(q, u, d, rcvbuf, now);
-        return udp_dgram_len(d) <= UDP_COPY_MAX ? put_flat(q, u, d, rcvbuf, now) : put_own(q, u, d, rcvbuf, now);
+        return udp_dgram_len(d) <= UDP_COPY_MAX ? put_flat(q, u, d, rcvbuf, now)
+                                                : put_own(q, u, d, rcvbuf, now);
 }
 
 /* ---- looking and taking ---- */
@@ -438,7 +453,8 @@ bool udp_queue_unread(const struct udp_queue *q)
         }
 }
 
-/* Of a block that may be another queue's by now: what it says is believed when the head has not moved. */
+/* Of a block that may be another queue's by now: what it says is believed when the head has
+ * not moved. */
 static inline READS_TORN uint32_t used_of(const uint8_t *base)
 {
         return ((const volatile struct block *)base)->used;
@@ -449,9 +465,11 @@ static inline READS_TORN uint32_t next_of(const uint8_t *base)
         return ((const volatile struct block *)base)->next;
 }
 
-/* The first unread record as of `head`. False: none, or head has moved meanwhile, and nothing that was read is to be
- * believed. What is read before that is checked may be anything, so no address is made of it. */
-static inline bool find_first(const struct udp_queue *q, const struct udp *u, uint64_t head, struct cursor *c, uint64_t *gen)
+/* The first unread record as of `head`. False: none, or head has moved meanwhile, and nothing that
+ * was read is to be believed. What is read before that is checked may be anything, so no address is
+ * made of it. */
+static inline bool find_first(const struct udp_queue *q, const struct udp *u, uint64_t head,
+                              struct cursor *c, uint64_t *gen)
 {
         struct udp_place tail = load_tail(q), next;
 
@@ -472,8 +490,8 @@ static inline bool find_first(const struct udp_queue *q, const struct udp *u, ui
         return !same_place(next, tail);
 }
 
-/* Where the bytes of the datagram at `c` are, if in a frame. What is read here may be anything, if the queue moves on
- * meanwhile; nothing but a prefetch is made of it. */
+/* Where the bytes of the datagram at `c` are, if in a frame. What is read here may be anything, if
+ * the queue moves on meanwhile; nothing but a prefetch is made of it. */
 static READS_TORN struct span bytes_of(const struct udp *u, struct cursor c)
 {
         struct buf data = rec_at(c)->data;
@@ -506,7 +524,8 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
                         c.at.off += rec_len(&r);
                         s->last = same_place(c.at, load_tail(q));
                         s->ahead = (struct span){NULL, 0};
-                        if (r.data.id != 0 && !s->last && c.at.off < frame_size(u->frames, c.at.block))
+                        if (r.data.id != 0 && !s->last &&
+                            c.at.off < frame_size(u->frames, c.at.block))
                                 s->ahead = bytes_of(u, c);
                         s->head = head;
                         s->next = head_of(c.at, gen);
@@ -517,11 +536,12 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
         }
 }
 
-/* As udp_queue_look(), for a record that is not the first of a new block and has no options, in registers alone: see
- * place_word(). */
+/* As udp_queue_look(), for a record that is not the first of a new block and has no options, in
+ * registers alone: see place_word(). */
 bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct udp_sight *s)
 {
-        uint64_t head = load_head(q), tail = __atomic_load_n((const uint64_t *)&q->tail, __ATOMIC_ACQUIRE), next;
+        uint64_t head = load_head(q),
+                 tail = __atomic_load_n((const uint64_t *)&q->tail, __ATOMIC_ACQUIRE), next;
         uint32_t block = head_place(head).block, off = head_place(head).off, frame, len;
         const uint8_t *base;
 
@@ -531,7 +551,8 @@ bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct
         if (place_word(block, 0) != (tail & place_word(~0u, 0)) && off == used_of(base))
                 return false;
         len = ((const struct rec *)(base + off))->inl_len;
-        frame = ((const struct rec *)(base + off))->data.id | ((const struct rec *)(base + off))->nopts;
+        frame = ((const struct rec *)(base + off))->data.id |
+                ((const struct rec *)(base + off))->nopts;
         atomic_thread_fence(memory_order_acquire);
         if (unlikely(load_head(q) != head || frame != 0))
                 return false;
@@ -548,31 +569,37 @@ bool udp_queue_take(struct udp_queue *q, const struct udp_sight *s)
 {
         uint64_t head = s->head;
 
-        return atomic_compare_exchange_strong_explicit(&q->head, &head, s->next, memory_order_acq_rel,
-                                                       memory_order_relaxed);
+        return atomic_compare_exchange_strong_explicit(&q->head, &head, s->next,
+                                                       memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* Compare-and-swap against this thread's own interruptions: an instruction is whole, and keeps no other processor out. */
+/* Compare-and-swap against this thread's own interruptions: an instruction is whole, and keeps no
+ * other processor out. */
 static inline bool swap_alone(_Atomic uint64_t *word, uint64_t from, uint64_t to)
 {
 #if defined(__x86_64__)
         bool done;
 
-        __asm__ volatile("cmpxchgq %3, %1" : "=@ccz"(done), "+m"(*word), "+a"(from) : "r"(to) : "memory");
+        __asm__ volatile("cmpxchgq %3, %1"
+                         : "=@ccz"(done), "+m"(*word), "+a"(from)
+                         : "r"(to)
+                         : "memory");
         return done;
 #else
-        return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_acq_rel, memory_order_relaxed);
+        return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_acq_rel,
+                                                       memory_order_relaxed);
 #endif
 }
 
-/* The lock's holder leaves a head with a record behind it where it is: it only takes one on that stands at a block's end
- * (pull_head()), or that has reached the tail. */
+/* The lock's holder leaves a head with a record behind it where it is: it only takes one on that
+ * stands at a block's end (pull_head()), or that has reached the tail. */
 bool udp_queue_take_alone(struct udp_queue *q, const struct udp_sight *s)
 {
         return swap_alone(&q->head, s->head, s->next);
 }
 
-int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip, struct udp_msg *msg, int n)
+int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip,
+                   struct udp_msg *msg, int n)
 {
         struct cursor c = first_unread(q, u);
         int shown = 0;
@@ -586,8 +613,8 @@ int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip
         return shown;
 }
 
-/* Gives up the record at `c`, the first one held; returns the next. Its references go when it is no longer in the
- * queue. */
+/* Gives up the record at `c`, the first one held; returns the next. Its references go when it is no
+ * longer in the queue. */
 static struct cursor give_up(struct udp_queue *q, struct udp *u, struct cursor c)
 {
         const struct rec *r = rec_at(c);
@@ -611,7 +638,8 @@ static struct udp_place pull_head(struct udp_queue *q, const struct udp *u)
                 struct udp_place at = head_place(head), to = hop(u, q->tail, cursor_at(u, at)).at;
 
                 if (likely(same_place(at, to)) ||
-                    atomic_compare_exchange_strong(&q->head, &head, head_of(to, head_gen(head) + 1)))
+                    atomic_compare_exchange_strong(&q->head, &head,
+                                                   head_of(to, head_gen(head) + 1)))
                         return to;
         }
 }

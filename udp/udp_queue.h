@@ -7,21 +7,25 @@
  *      +------+-----+-------+-----+-------+---------+    +------+-----+-------+- - - -+
  *             ^ base        ^ head          ^ used                              ^ tail
  *
- * A record is followed by the bytes that came in the descriptor, and by IP options if there were any; the datagram may
- * go on in a range of a frame. That frame is lent by the peer, or one of ours, when the queue held too many lent ones;
- * either way the record is one reference to it. The first block is a small frame, further ones are large. An empty queue
- * rewinds its block if that is a small one, and has none otherwise.
+ * A record is followed by the bytes that came in the descriptor, and by IP options if there were
+ * any; the datagram may go on in a range of a frame. That frame is lent by the peer, or one of
+ * ours, when the queue held too many lent ones; either way the record is one reference to it. The
+ * first block is a small frame, further ones are large. An empty queue rewinds its block if that is
+ * a small one, and has none otherwise.
  *
- * Memory is charged by what is really held, as Linux does: the record, its bytes, and the whole of its frame.
+ * Memory is charged by what is really held, as Linux does: the record, its bytes, and the whole of
+ * its frame.
  *
- * Reading takes no lock. Whoever moves `head` over a record, by compare-and-swap, has read it; before that he may copy
- * its bytes, which are worth something if the swap succeeds. The lock's holder alone appends, at `tail`, and gives the
- * memory of what was read back, between `base` and `head`: udp_queue_settle(). `head` carries a generation, which grows
- * whenever it enters a block, so that it never comes back to a value that a slow reader may still hold.
+ * Reading takes no lock. Whoever moves `head` over a record, by compare-and-swap, has read it;
+ * before that he may copy its bytes, which are worth something if the swap succeeds. The lock's
+ * holder alone appends, at `tail`, and gives the memory of what was read back, between `base` and
+ * `head`: udp_queue_settle(). `head` carries a generation, which grows whenever it enters a block,
+ * so that it never comes back to a value that a slow reader may still hold.
  *
- * A process may die at any store. Unread is what lies between `head` and `tail`, held what lies between `base` and
- * `tail`, and each of them changes by one store of 8 bytes, when everything it uncovers is in place. All else is
- * derived: udp_queue_recover() counts it anew, and nothing that was queued is lost.
+ * A process may die at any store. Unread is what lies between `head` and `tail`, held what lies
+ * between `base` and `tail`, and each of them changes by one store of 8 bytes, when everything it
+ * uncovers is in place. All else is derived: udp_queue_recover() counts it anew, and nothing that
+ * was queued is lost.
  */
 #ifndef UDP_UDP_QUEUE_H
 #define UDP_UDP_QUEUE_H
@@ -36,31 +40,35 @@ struct udp_place {
 };
 
 struct udp_queue {
-        _Atomic uint64_t head; /* the first unread record, see udp_queue.c; block 0: the queue has no block */
+        /* The first unread record, see udp_queue.c; block 0: the queue has no block. */
+        _Atomic uint64_t head;
         struct udp_place base; /* the first record that is held */
         struct udp_place tail; /* where the next record goes; all read: the same as head */
-        uint32_t tail_end;     /* end of the tail block; derived, as all that follows is of what is held */
-        uint32_t count;        /* datagrams */
-        uint32_t charged;      /* bytes */
-        uint32_t lent;         /* bytes of it that are frames of peers */
+        /* End of the tail block; derived, as all that follows is of what is held. */
+        uint32_t tail_end;
+        uint32_t count;   /* datagrams */
+        uint32_t charged; /* bytes */
+        uint32_t lent;    /* bytes of it that are frames of peers */
 };
 
-/* A longer datagram than this is not copied into a block but, if at all, its frame into a frame of its own.
+/* A longer datagram than this is not copied into a block but, if at all, its frame into a frame of
+ * its own.
  */
 #define UDP_COPY_MAX 4096u
 
 enum udp_put { UDP_PUT_COPIED, UDP_PUT_TOOK, UDP_PUT_FULL, UDP_PUT_NO_MEMORY };
 
-/* Appends a datagram. TOOK: its frame now belongs to the queue; else it remains the caller's. FULL: it would
- * be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. */
-enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
-                           nstime now);
-/* The same of n bytes that came in a descriptor, where the tail block has room for them. False: nothing was done. */
-bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct udp_tuple *t, const uint8_t *p, uint32_t n,
-                         uint32_t rcvbuf, nstime now);
+/* Appends a datagram. TOOK: its frame now belongs to the queue; else it remains the caller's. FULL:
+ * it would be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. */
+enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
+                           uint32_t rcvbuf, nstime now);
+/* The same of n bytes that came in a descriptor, where the tail block has room for them. False:
+ * nothing was done. */
+bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct udp_tuple *t,
+                         const uint8_t *p, uint32_t n, uint32_t rcvbuf, nstime now);
 /* The same, and the datagram's frame stays the caller's whatever it is. */
-enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
-                                nstime now);
+enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
+                                uint32_t rcvbuf, nstime now);
 /* Whether there is something to read. Needs no lock. */
 bool udp_queue_unread(const struct udp_queue *q);
 /* Shows the first unread datagram, all of it but dport. False: there is none. Needs no lock. */
@@ -68,18 +76,21 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
 /* What was shown is read. False: somebody else has read it meanwhile. Needs no lock. */
 bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct udp_sight *s);
 bool udp_queue_take(struct udp_queue *q, const struct udp_sight *s);
-/* The same, for the only thread that can read it: without keeping other processors out (a lock prefix, 5 ns). */
+/* The same, for the only thread that can read it: without keeping other processors out (a lock
+ * prefix, 5 ns). */
 bool udp_queue_take_alone(struct udp_queue *q, const struct udp_sight *s);
 /* Gives back the memory of what was read. */
 void udp_queue_settle(struct udp_queue *q, struct udp *u);
-/* Shows up to n unread datagrams after the first `skip`; fills all of msg but dport. Returns how many. */
-int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip, struct udp_msg *msg, int n);
+/* Shows up to n unread datagrams after the first `skip`; fills all of msg but dport. Returns
+ * how many. */
+int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip,
+                   struct udp_msg *msg, int n);
 /* Reads the first n, for a lock's holder who is the only reader. */
 void udp_queue_drop(struct udp_queue *q, struct udp *u, uint32_t n);
 /* Removes everything, its block too. */
 void udp_queue_clear(struct udp_queue *q, struct udp *u);
-/* After a death: makes anew what is derived, and adds the queue's references to the frame records, which are
- * zero. */
+/* After a death: makes anew what is derived, and adds the queue's references to the frame records,
+ * which are zero. */
 void udp_queue_recover(struct udp_queue *q, struct udp *u);
 /* Asserts what must be true. */
 void udp_queue_check(const struct udp_queue *q, const struct udp *u);

@@ -11,14 +11,14 @@
 #include "base/sys.h"
 
 #ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71              /* Linux 5.14 */
+#define SO_NETNS_COOKIE 71 /* Linux 5.14 */
 #endif
 #ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83                /* Linux 6.16 */
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
 
 #define FAMILY_BYTES offsetof(struct sockaddr_un, sun_path)
-#define RIGHTS_MAX   253                /* SCM_MAX_FD */
+#define RIGHTS_MAX   253 /* SCM_MAX_FD */
 #define DRAIN_MAX    16
 
 int bell_hold(int page)
@@ -54,7 +54,7 @@ int bell_make(void)
 
         if (fd < 0)
                 return fd;
-        err = (int)sys3(SYS_bind, fd, &un, FAMILY_BYTES);       /* the kernel chooses a name */
+        err = (int)sys3(SYS_bind, fd, &un, FAMILY_BYTES); /* the kernel chooses a name */
         if (err != 0) {
                 sys1(SYS_close, fd);
                 return err;
@@ -87,7 +87,8 @@ static uint64_t net_of(int fd)
         uint64_t cookie = 0;
         socklen_t len = sizeof cookie;
 
-        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) == 0 ? cookie : 0;
+        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) == 0 ? cookie
+                                                                                         : 0;
 }
 
 /* A path would be looked up, in a file system of anybody's. */
@@ -104,11 +105,13 @@ bool bell_is_ringer(int fd, int bell)
         struct sockaddr_un un, peer;
         socklen_t len, n = sizeof peer;
 
-        return bell_is_sock(fd) && name_of(bell, &un, &len) == 0 && sys3(SYS_getpeername, fd, &peer, &n) == 0 && n == len &&
+        return bell_is_sock(fd) && name_of(bell, &un, &len) == 0 &&
+               sys3(SYS_getpeername, fd, &peer, &n) == 0 && n == len &&
                memcmp(&peer, &un, len) == 0;
 }
 
-/* A name of this network namespace is its holder's alone. Nothing can be sent to who has shut himself. */
+/* A name of this network namespace is its holder's alone. Nothing can be sent to who has
+ * shut himself. */
 static int ringer_connect(int fd, int bell, const struct sockaddr_un *un, socklen_t len)
 {
         int err;
@@ -146,7 +149,8 @@ static bool take_one(int bell, void (*closes)(const int *fds, unsigned n))
 {
         char byte, ctl[CMSG_SPACE(RIGHTS_MAX * sizeof(int))];
         struct iovec iov = {&byte, 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
         int fds[RIGHTS_MAX];
 
         if (sys3(SYS_recvmsg, bell, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0)

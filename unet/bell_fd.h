@@ -1,5 +1,6 @@
 /*
- * The bell's descriptors: by what others ring a stack that sleeps (bell.h says when), and see that it is no more.
+ * The bell's descriptors: by what others ring a stack that sleeps (bell.h says when), and see that
+ * it is no more.
  *
  *   the page     a memory file, read-only for peers. Its owner's descriptor is locked: while any
  *                process has a copy of that, unetd too, a peer's F_OFD_GETLK finds the lock. A peer
@@ -8,15 +9,18 @@
  *                or its keeper, sleeps on it.
  *   ringer       a socket that is connected to it. A ring is a write() of a byte.
  *
- * Everybody who rings has a ringer of his own, which unetd makes for him: no two users share an open file description, so that nobody
- * else can take its O_NONBLOCK away. What the owner of a bell does to it keeps no write() waiting. A pipe does: its lock is
- * held by whoever writes to it from memory that FUSE gives, or by splice() from a socket in which nothing comes. An eventfd could be
+ * Everybody who rings has a ringer of his own, which unetd makes for him: no two users share an
+ * open file description, so that nobody else can take its O_NONBLOCK away. What the owner of a bell
+ * does to it keeps no write() waiting. A pipe does: its lock is held by whoever writes to it from
+ * memory that FUSE gives, or by splice() from a socket in which nothing comes. An eventfd could be
  * read, and the ring be stolen, by who holds it.
  *
- * A queue that is full (EAGAIN) has rung already. A dead bell is ECONNREFUSED, one that its owner has shut is EPIPE: no signal comes
- * with either. Once connected, a ringer goes on in whatever network namespace and Landlock domain its holder is.
+ * A queue that is full (EAGAIN) has rung already. A dead bell is ECONNREFUSED, one that its owner
+ * has shut is EPIPE: no signal comes with either. Once connected, a ringer goes on in whatever
+ * network namespace and Landlock domain its holder is.
  *
- * A ring could carry descriptors, which close in the context of who reads it: a bell refuses them (SO_PASSRIGHTS, Linux 6.16).
+ * A ring could carry descriptors, which close in the context of who reads it: a bell refuses them
+ * (SO_PASSRIGHTS, Linux 6.16).
  */
 #ifndef UNET_BELL_FD_H
 #define UNET_BELL_FD_H
@@ -25,7 +29,8 @@
 
 /* Locks the page's descriptor, which nobody else has yet. 0 or a negative errno. */
 int bell_hold(int page);
-/* Returns true if somebody has the descriptor that bell_hold() was called with; `page` is a peer's. */
+/* Returns true if somebody has the descriptor that bell_hold() was called with; `page` is
+ * a peer's. */
 bool bell_is_held(int page);
 
 /* A bell socket: non-blocking, close-on-exec; or a negative errno. */
@@ -33,8 +38,8 @@ int bell_make(void);
 /* It takes no descriptors from now on, where the kernel can be told so. */
 void bell_refuse_rights(int sock);
 /*
- * A ringer for that bell, of which nothing is believed; only the kernel is asked. -EINVAL: it is none; -EXDEV: it is of another
- * network namespace, where its name says nothing of the names here.
+ * A ringer for that bell, of which nothing is believed; only the kernel is asked. -EINVAL: it is
+ * none; -EXDEV: it is of another network namespace, where its name says nothing of the names here.
  */
 int bell_ringer(int bell);
 /* Returns true if it is a non-blocking Unix datagram socket. */
@@ -43,11 +48,13 @@ bool bell_is_sock(int fd);
 bool bell_is_ringer(int fd, int bell);
 
 void bell_ring(int ringer);
-/* Takes one ring; what was rung. Returns true if there was one. What is left is seen at the next sleep. Processes of the owner share
- * the descriptor, and one of them may have made it wait: these do not. */
+/* Takes one ring; what was rung. Returns true if there was one. What is left is seen at the next
+ * sleep. Processes of the owner share the descriptor, and one of them may have made it wait: these
+ * do not. */
 bool bell_take(int bell);
 bool bell_drain(int bell);
-/* The same for who must not wait for what closes: descriptors that came all the same are for closes(). */
+/* The same for who must not wait for what closes: descriptors that came all the same are
+ * for closes(). */
 bool bell_drain_rights(int bell, void (*closes)(const int *fds, unsigned n));
 /* Closes a bell that nobody else has: nothing is left in it. */
 void bell_close(int bell, void (*closes)(const int *fds, unsigned n));

@@ -18,7 +18,8 @@ static int address(const char *name, struct sockaddr_un *sa, socklen_t *len)
         if (n == 0 || n > NAME_MAX_BYTES)
                 return -ENAMETOOLONG;
         *sa = (struct sockaddr_un){.sun_family = AF_UNIX};
-        k = snprintf(sa->sun_path + 1, sizeof sa->sun_path - 1, "unet-chan/%u/%s", (unsigned)geteuid(), name);
+        k = snprintf(sa->sun_path + 1, sizeof sa->sun_path - 1, "unet-chan/%u/%s",
+                     (unsigned)geteuid(), name);
         *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)k);
         return 0;
 }

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-
 #define DEFAULT_PART_BYTES (4u << 20)
 #define MOST_PART_BYTES    (2ull << 30)
 #define DEFAULT_RX_SLOTS   256u
@@ -27,8 +26,8 @@ static size_t whole_pages(size_t n)
 static int fill_opts(const struct unet_ep_opts *given, struct unet_ep_opts *o)
 {
         *o = given != NULL ? *given : (struct unet_ep_opts){0};
-        if (o->tx_bytes > MOST_PART_BYTES || o->rx_bytes > MOST_PART_BYTES || o->rx_slots > MOST_SLOTS ||
-            o->free_slots > MOST_SLOTS)
+        if (o->tx_bytes > MOST_PART_BYTES || o->rx_bytes > MOST_PART_BYTES ||
+            o->rx_slots > MOST_SLOTS || o->free_slots > MOST_SLOTS)
                 return -EINVAL;
         o->tx_bytes = whole_pages(o->tx_bytes ? o->tx_bytes : DEFAULT_PART_BYTES);
         o->rx_bytes = whole_pages(o->rx_bytes ? o->rx_bytes : DEFAULT_PART_BYTES);
@@ -80,7 +79,8 @@ fail:
 
 struct unet_segment unet_ep_segment(const struct unet_ep *ep)
 {
-        return (struct unet_segment){station_segment(&ep->st), ep->opts.tx_bytes, ep->opts.rx_bytes};
+        return (struct unet_segment){station_segment(&ep->st), ep->opts.tx_bytes,
+                                     ep->opts.rx_bytes};
 }
 
 static void detach(struct unet_ep *ep, struct ep_link *l, bool forget)
@@ -108,7 +108,8 @@ void unet_ep_close(struct unet_ep *ep)
         leave(ep, false);
 }
 
-/* The epoll set is one with the other process's: closing our descriptors takes nothing out of it. */
+/* The epoll set is one with the other process's: closing our descriptors takes nothing out
+ * of it. */
 void unet_ep_forget(struct unet_ep *ep)
 {
         leave(ep, true);
@@ -144,7 +145,8 @@ static int new_chan(struct unet_ep *ep, struct ep_chan c, uint32_t *chan)
         return 0;
 }
 
-static void fill_link(struct unet_ep *ep, struct ep_link *p, const struct link *l, struct send_rec *sends)
+static void fill_link(struct unet_ep *ep, struct ep_link *p, const struct link *l,
+                      struct send_rec *sends)
 {
         *p = (struct ep_link){.l = *l, .sends = sends};
         if (l->tagged && l->shared_bytes >= sizeof *p->board)
@@ -173,7 +175,8 @@ int ep_attach(struct unet_ep *ep, const struct link *l, uint32_t *chan)
         if (l->sock >= 0)
                 err = station_watch(&ep->st, l->sock, at);
         if (err == 0 && !l->tagged)
-                err = new_chan(ep, (struct ep_chan){.open = true, .link = at}, &ep->chan_of_link[at]);
+                err = new_chan(ep, (struct ep_chan){.open = true, .link = at},
+                               &ep->chan_of_link[at]);
         if (err != 0) {
                 free(sends);
                 return err;
@@ -258,10 +261,12 @@ void ep_tell_endings(struct unet_ep *ep, struct ep_link *l)
         }
 }
 
-int unet_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag, uint32_t *chan)
+int unet_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag,
+                     uint32_t *chan)
 {
         uint32_t *head = &ep->by_tag[tag_hash(link, rx_tag)];
-        struct ep_chan c = {.open = true, .link = link, .tx_tag = tx_tag, .rx_tag = rx_tag, .next = *head};
+        struct ep_chan c = {
+                .open = true, .link = link, .tx_tag = tx_tag, .rx_tag = rx_tag, .next = *head};
         int err;
 
         if (link >= ep->nlinks || ep->link[link].serial == 0 || !ep->link[link].l.tagged)
@@ -332,7 +337,8 @@ static bool peer_left(const struct ep_link *l)
 
         if (l->l.ops->gone != NULL && l->l.ops->gone(l->l.ch))
                 return true;
-        return l->l.sock >= 0 && poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+        return l->l.sock >= 0 && poll(&p, 1, 0) == 1 &&
+               (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 int unet_chan_info(struct unet_ep *ep, uint32_t chan, struct unet_chan_info *info)
@@ -374,10 +380,12 @@ int unet_ep_stats(const struct unet_ep *ep, struct unet_stat *stat, int n)
 
         for (enum count c = 0; c < COUNT_COUNT; c++)
                 if (of_ni(count_name(c)) && k++ < n)
-                        stat[k - 1] = (struct unet_stat){count_name(c), count_text(c), ep->cnt.n[c], false};
+                        stat[k - 1] = (struct unet_stat){count_name(c), count_text(c), ep->cnt.n[c],
+                                                         false};
         for (enum drop d = DROP_NONE + 1; d < DROP_COUNT; d++)
                 if (of_ni(drop_name(d)) && k++ < n)
-                        stat[k - 1] = (struct unet_stat){drop_name(d), drop_text(d), ep->cnt.drop[d], true};
+                        stat[k - 1] = (struct unet_stat){drop_name(d), drop_text(d),
+                                                         ep->cnt.drop[d], true};
         return k;
 }
 

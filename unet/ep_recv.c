@@ -5,8 +5,8 @@
  *           -> receive
  *   queue or caller
  *
- * unet_ep_recv() empties the receive queue and then takes messages straight from the links into the caller's
- * descriptors; unet_ep_poll() takes them into the receive queue.
+ * unet_ep_recv() empties the receive queue and then takes messages straight from the links into the
+ * caller's descriptors; unet_ep_poll() takes them into the receive queue.
  */
 #include <errno.h>
 
@@ -30,7 +30,8 @@ int unet_ep_provide(struct unet_ep *ep, const struct unet_frag *buf, int n)
         return i != 0 || n == 0 ? i : -EAGAIN;
 }
 
-/* Buffers for `len` bytes become the message's pieces, in order. False: not enough; none is taken. */
+/* Buffers for `len` bytes become the message's pieces, in order. False: not enough; none
+ * is taken. */
 static bool take_buffers(struct unet_ep *ep, uint32_t len, struct unet_recv *m)
 {
         const uint8_t *base = station_segment(&ep->st);
@@ -40,7 +41,8 @@ static bool take_buffers(struct unet_ep *ep, uint32_t len, struct unet_recv *m)
                 const struct free_buf *b = &ep->freeq[(ep->free_head + k) % ep->opts.free_slots];
                 if (k == ep->free_count || k == UNET_EP_FRAGS)
                         return false;
-                m->frag[k] = (struct unet_recv_frag){base + b->off, MIN(len, b->len), b->off, b->len};
+                m->frag[k] =
+                        (struct unet_recv_frag){base + b->off, MIN(len, b->len), b->off, b->len};
                 len -= m->frag[k].len;
         }
         m->nfrags = (uint16_t)k;
@@ -51,7 +53,7 @@ static bool take_buffers(struct unet_ep *ep, uint32_t len, struct unet_recv *m)
 
 /* ---- one message ---- */
 
-struct pieces {                         /* of the peer's memory; each was checked by the provider */
+struct pieces { /* of the peer's memory; each was checked by the provider */
         const uint8_t *ptr[UNET_RANGES_MAX];
         uint32_t len[UNET_RANGES_MAX];
         int n;
@@ -95,7 +97,8 @@ static void copy_in(const struct pieces *p, struct unet_recv *m)
         }
 }
 
-static void lend(const struct ep_link *l, uint32_t frame, const struct pieces *p, struct unet_recv *m)
+static void lend(const struct ep_link *l, uint32_t frame, const struct pieces *p,
+                 struct unet_recv *m)
 {
         m->loan = (uint64_t)l->serial << 32 | frame;
         m->nfrags = (uint16_t)p->n;
@@ -146,10 +149,10 @@ static enum drop deliver_inline(struct unet_ep *ep, struct ep_link *l, const str
         return DROP_NONE;
 }
 
-/* Makes a descriptor of what a provider received. False: dropped and counted. *back gets the frame to return,
- * or 0. */
-static bool deliver(struct unet_ep *ep, struct ep_link *l, const struct unet_rx *rx, struct unet_recv *m,
-                    uint32_t *back)
+/* Makes a descriptor of what a provider received. False: dropped and counted. *back gets the frame
+ * to return, or 0. */
+static bool deliver(struct unet_ep *ep, struct ep_link *l, const struct unet_rx *rx,
+                    struct unet_recv *m, uint32_t *back)
 {
         enum drop why = deliver_inline(ep, l, rx, m);
 
@@ -166,7 +169,8 @@ static bool deliver(struct unet_ep *ep, struct ep_link *l, const struct unet_rx 
 
 /* ---- many messages ---- */
 
-/* Takes at most n messages off a link, those dropped included; *kept gets how many of them are in m[]. */
+/* Takes at most n messages off a link, those dropped included; *kept gets how many of them are
+ * in m[]. */
 static int pull_link(struct unet_ep *ep, struct ep_link *l, struct unet_recv *m, int n, int *kept)
 {
         const struct unet_ni_ops *ops = l->l.ch->ops;

@@ -19,7 +19,8 @@ static uint32_t name_take(struct ep_link *l, const struct unet_send *m)
                 return 0;
         l->free_send = r->next;
         l->under_way++;
-        *r = (struct send_rec){.cookie = m->cookie, .injected = m->injected, .state = SEND_UNDER_WAY};
+        *r = (struct send_rec){
+                .cookie = m->cookie, .injected = m->injected, .state = SEND_UNDER_WAY};
         return name;
 }
 
@@ -145,7 +146,7 @@ static void describe_inline(struct batch *b, const struct ep_chan *c, const stru
         struct unet_tx *tx = &b->tx[b->n];
         struct link_tag tag = {c->tx_tag};
 
-        tx->inl = m->inl_len != 0 ? m->inl : "";        /* never NULL: memcpy minds */
+        tx->inl = m->inl_len != 0 ? m->inl : ""; /* never NULL: memcpy minds */
         tx->inl_len = m->inl_len;
         if (likely(!b->l->l.tagged))
                 return;

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "unet/ep.h"
 
-#define SPIN_LOOKS 32                   /* looks between two readings of the clock */
+#define SPIN_LOOKS 32 /* looks between two readings of the clock */
 
 /* ---- what is true ---- */
 
@@ -38,7 +38,7 @@ static int true_of_link(struct unet_ep *ep, struct ep_link *l)
 {
         int is = 0;
 
-        note_gone(ep, l);               /* first: what was sent before leaving is seen after this */
+        note_gone(ep, l); /* first: what was sent before leaving is seen after this */
         if (unlikely(l->nending != 0))
                 ep_tell_endings(ep, l);
         if (link_readable(ep, l))
@@ -129,7 +129,8 @@ static int spin(struct unet_ep *ep, int what, int64_t until)
         return 0;
 }
 
-/* Spinning is for a peer that runs at the same time: one that last waited on our processor cannot. */
+/* Spinning is for a peer that runs at the same time: one that last waited on our
+ * processor cannot. */
 static bool worth_spinning(struct unet_ep *ep)
 {
         uint32_t here = station_note_cpu(&ep->st);
@@ -175,7 +176,8 @@ int unet_ep_wait(struct unet_ep *ep, int what, int64_t timeout)
         deadline = timeout < 0 || timeout > INT64_MAX - now ? -1 : now + timeout;
         if (worth_spinning(ep))
                 is = spin(ep, what,
-                          deadline < 0 ? now + ep->opts.spin_ns : MIN(deadline, now + ep->opts.spin_ns));
+                          deadline < 0 ? now + ep->opts.spin_ns
+                                       : MIN(deadline, now + ep->opts.spin_ns));
         if (is == 0) {
                 want_room(ep, what);
                 is = sleep_until(ep, what, deadline);

@@ -24,7 +24,8 @@ bool unet_mem_gather(const struct unet_mem *m, const struct unet_tx *tx, uint8_t
         return true;
 }
 
-/* What of a piece of n bytes, which is the next of the message, is in the part that is still to come. */
+/* What of a piece of n bytes, which is the next of the message, is in the part that is still
+ * to come. */
 static void take(const uint8_t *piece, uint32_t n, uint32_t *from, uint32_t *len, uint8_t **to)
 {
         uint32_t skip = MIN(*from, n), got = MIN(n - skip, *len);
@@ -35,7 +36,8 @@ static void take(const uint8_t *piece, uint32_t n, uint32_t *from, uint32_t *len
         *len -= got;
 }
 
-bool unet_mem_gather_part(const struct unet_mem *m, const struct unet_tx *tx, uint32_t from, uint32_t len, uint8_t *to)
+bool unet_mem_gather_part(const struct unet_mem *m, const struct unet_tx *tx, uint32_t from,
+                          uint32_t len, uint8_t *to)
 {
         const uint8_t *piece;
 

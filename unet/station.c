@@ -12,7 +12,8 @@
 
 #define EVENTS_MAX 16
 
-/* Maps a new memfd over the reserved addresses; *reader gets its twin when it is to be passed on. */
+/* Maps a new memfd over the reserved addresses; *reader gets its twin when it is to be
+ * passed on. */
 static int place(const char *name, size_t bytes, uint8_t *at, int *reader)
 {
         int fd, err = 0;
@@ -37,14 +38,17 @@ static int place(const char *name, size_t bytes, uint8_t *at, int *reader)
 int station_open(struct station *s, size_t tx_bytes, size_t rx_bytes)
 {
         size_t shared = BELL_BYTES + tx_bytes;
-        uint8_t *map =
-                mmap(NULL, shared + rx_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        uint8_t *map = mmap(NULL, shared + rx_bytes, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         int err;
 
         if (map == MAP_FAILED)
                 return -ENOMEM;
-        *s = (struct station){.bell = (struct bell *)map, .shared_bytes = shared, .private_bytes = rx_bytes,
-                              .reader_fd = -1, .epoll_fd = -1};
+        *s = (struct station){.bell = (struct bell *)map,
+                              .shared_bytes = shared,
+                              .private_bytes = rx_bytes,
+                              .reader_fd = -1,
+                              .epoll_fd = -1};
         err = place("unet-tx", shared, map, &s->reader_fd);
         if (err == 0)
                 err = place("unet-rx", rx_bytes, map + shared, NULL);
@@ -97,7 +101,8 @@ static void swallow_rings(int sock)
         recv(sock, rings, sizeof rings, MSG_DONTWAIT);
 }
 
-static int collect(struct station *s, const struct station_waiter *w, const struct timespec *timeout)
+static int collect(struct station *s, const struct station_waiter *w,
+                   const struct timespec *timeout)
 {
         struct epoll_event ev[EVENTS_MAX];
         int n = epoll_pwait2(s->epoll_fd, ev, EVENTS_MAX, timeout, NULL);
@@ -134,9 +139,9 @@ void station_wake(struct station *s, const struct station_waiter *w)
 }
 
 /*
- * No wake-up is lost. Write A for the store that arms (1), L for our look at the queues (3), M for a sender's
- * store of its message (a), W for its load of the bell word (c); a full fence stands between A and L, and
- * between M and W.
+ * No wake-up is lost. Write A for the store that arms (1), L for our look at the queues (3), M for
+ * a sender's store of its message (a), W for its load of the bell word (c); a full fence stands
+ * between A and L, and between M and W.
  *
  *   - If L saw M, we do not sleep.
  *   - If L did not see M, then our fence came before the sender's in the one order of all such
@@ -148,17 +153,17 @@ void station_wake(struct station *s, const struct station_waiter *w)
  *     tells rounds apart): then its byte was written after A, and we have not read from the socket
  *     since A, so epoll finds it.
  *
- * Rings are read only after epoll has returned, that is when the caller is about to look again. A full socket
- * loses a ring, not a wake-up: it holds others. A load in L and the message's bytes behind it are ordered by
- * the acquire load of the slot's sequence word.
+ * Rings are read only after epoll has returned, that is when the caller is about to look again. A
+ * full socket loses a ring, not a wake-up: it holds others. A load in L and the message's bytes
+ * behind it are ordered by the acquire load of the slot's sequence word.
  */
 int station_sleep(struct station *s, const struct station_waiter *w, nstime timeout)
 {
         struct timespec ts = {timeout / NS_PER_S, timeout % NS_PER_S};
         int err = 0;
 
-        station_arm(s);                                                         /* A, fence */
-        if (!w->ready(w->arg))                                                  /* L */
+        station_arm(s);        /* A, fence */
+        if (!w->ready(w->arg)) /* L */
                 err = collect(s, w, timeout < 0 ? NULL : &ts);
         bell_disarm(s->bell);
         return err;

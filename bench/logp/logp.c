@@ -1,12 +1,15 @@
 /*
- * LogP and LogGP of active messages (Culler, Liu, Martin, Yoshikawa 1996; Hoefler, Lichei, Rehm 2007), two ranks of a job:
+ * LogP and LogGP of active messages (Culler, Liu, Martin, Yoshikawa 1996; Hoefler, Lichei, Rehm
+ * 2007), two ranks of a job:
  *
  *      unet am run -n 2 logp [--json] [REPEATS]
  *
- * Rank 0 measures, rank 1 answers from its poll loop. Method A: o_s is the time to issue one request; g the time a message of a window
- * sent back to back; o_r what a think time longer than the round trip leaves of a message's time; L what is left of half a round
- * trip. Method B: PRTT(n, d, s), n messages of s bytes, d between them, one answer to the last; gap(s) is a line g + G s by
- * least squares. A negative L says that the receiver's work overlaps the sender's; it is printed as it is.
+ * Rank 0 measures, rank 1 answers from its poll loop. Method A: o_s is the time to issue one
+ * request; g the time a message of a window sent back to back; o_r what a think time longer than
+ * the round trip leaves of a message's time; L what is left of half a round trip. Method B: PRTT(n,
+ * d, s), n messages of s bytes, d between them, one answer to the last; gap(s) is a line g + G s by
+ * least squares. A negative L says that the receiver's work overlaps the sender's; it is printed as
+ * it is.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -20,7 +23,7 @@
 #include <unet/am.h>
 
 #define REPEATS_MOST 20001
-#define WINDOW  16
+#define WINDOW       16
 
 enum { ASK, ANSWER, TAKE, STOP };
 
@@ -37,24 +40,28 @@ static double now(void)
         return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
-static void on_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                   void *ctx)
 {
         uam_reply_short(t, ANSWER, arg, nargs);
 }
 
-static void on_answer(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_answer(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                      void *ctx)
 {
         answers++;
 }
 
 /* Data without an answer, but for the last (argument 1). */
-static void on_take(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_take(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                    void *ctx)
 {
         if (arg[0] != 0)
                 uam_reply_short(t, ANSWER, arg, 0);
 }
 
-static void on_stop(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_stop(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                    void *ctx)
 {
         stopped = 1;
 }
@@ -69,7 +76,7 @@ static int by_value(const void *a, const void *b)
 }
 
 static double clock_cost;
-static int repeats = 2001;              /* of each measurement, after a tenth as many to warm up */
+static int repeats = 2001; /* of each measurement, after a tenth as many to warm up */
 
 /* The median of the measurements, less what reading the clock takes. */
 static double median(double (*measure)(void *), void *arg)
@@ -121,7 +128,7 @@ static double send_one(void *arg)
         uint64_t until = answers + 1;
         double start, took;
 
-        uam_poll(am);                   /* the request does not poll again */
+        uam_poll(am); /* the request does not poll again */
         start = now();
         ask();
         took = now() - start;
@@ -139,7 +146,7 @@ static double empty_poll(void *arg)
 
 struct burst {
         int messages;
-        double think;                   /* ns between two */
+        double think; /* ns between two */
 };
 
 static double burst(void *arg)
@@ -172,13 +179,15 @@ static double per_message(int messages, double think)
 
 static struct logp method_a(void)
 {
-        struct logp r = {.rtt = median(round_trip, NULL), .poll = median(empty_poll, NULL), .os = median(send_one, NULL)};
+        struct logp r = {.rtt = median(round_trip, NULL),
+                         .poll = median(empty_poll, NULL),
+                         .os = median(send_one, NULL)};
         double think;
 
         r.g = per_message(WINDOW, 0);
         think = 3 * r.rtt + 1000;
         r.or = per_message(WINDOW, think) - think - r.os;
-        r.l = r.rtt / 2 - r.os - r.or;
+        r.l = r.rtt / 2 - r.os - r.or ;
         return r;
 }
 
@@ -245,12 +254,15 @@ static struct line fit(const double *gap)
 
 static void report_json(const struct logp *a, const struct line *l)
 {
-        printf("{\"rtt_ns\": %.0f, \"poll_ns\": %.0f, \"os_ns\": %.0f, \"or_ns\": %.0f, \"g_ns\": %.0f, \"l_ns\": %.0f,"
-               " \"fit_g_ns\": %.0f, \"fit_G_ns_per_byte\": %.4f, \"fit_error_ns\": %.0f, \"signature\": [",
+        printf("{\"rtt_ns\": %.0f, \"poll_ns\": %.0f, \"os_ns\": %.0f, \"or_ns\": %.0f, \"g_ns\": "
+               "%.0f, \"l_ns\": %.0f,"
+               " \"fit_g_ns\": %.0f, \"fit_G_ns_per_byte\": %.4f, \"fit_error_ns\": %.0f, "
+               "\"signature\": [",
                a->rtt, a->poll, a->os, a->or, a->g, a->l, l->g, l->big_g, l->error);
         for (int m = 1; m <= WINDOW; m *= 2)
                 for (double d = 0; d <= 4 * a->rtt; d += a->rtt / 2)
-                        printf("%s[%d, %.0f, %.0f]", m > 1 || d > 0 ? ", " : "", m, d, per_message(m, d));
+                        printf("%s[%d, %.0f, %.0f]", m > 1 || d > 0 ? ", " : "", m, d,
+                               per_message(m, d));
         printf("]}\n");
 }
 
@@ -267,8 +279,10 @@ static void report(bool json)
                 report_json(&a, &l);
                 return;
         }
-        printf("round trip %.0f ns (2L + 4o = %.0f), an empty poll %.0f\n", a.rtt, 2 * a.l + 2 * (a.os + a.or), a.poll);
-        printf("o_s %.0f  o_r %.0f  g %.0f  L %.0f%s\n", a.os, a.or, a.g, a.l, a.l <= 0 ? " (overlapped)" : "");
+        printf("round trip %.0f ns (2L + 4o = %.0f), an empty poll %.0f\n", a.rtt,
+               2 * a.l + 2 * (a.os + a.or), a.poll);
+        printf("o_s %.0f  o_r %.0f  g %.0f  L %.0f%s\n", a.os, a.or, a.g, a.l,
+               a.l <= 0 ? " (overlapped)" : "");
         printf("signature, ns a message with think time D:\n");
         for (int m = 1; m <= WINDOW; m *= 2) {
                 printf("  %2d messages", m);
@@ -279,7 +293,8 @@ static void report(bool json)
         printf("gap by size:");
         for (size_t i = 0; i < SIZES; i++)
                 printf("  %zu:%.0f", sizes[i], gap[i]);
-        printf("\nby least squares g %.0f ns, G %.4f ns/byte, error %.0f ns\n", l.g, l.big_g, l.error);
+        printf("\nby least squares g %.0f ns, G %.4f ns/byte, error %.0f ns\n", l.g, l.big_g,
+               l.error);
 }
 
 /* A processor for each rank: two on one measure the scheduler. */
@@ -303,8 +318,10 @@ int main(int argc, char **argv)
 
         if (argc > 1 + json)
                 repeats = atoi(argv[1 + json]);
-        if (repeats < 1 || repeats > REPEATS_MOST || uam_job_open(NULL, &am) != 0 || uam_ranks(am) != 2 || !own_processor(uam_rank(am))) {
-                fprintf(stderr, "usage: unet am run -n 2 logp [--json] [REPEATS], with two processors\n");
+        if (repeats < 1 || repeats > REPEATS_MOST || uam_job_open(NULL, &am) != 0 ||
+            uam_ranks(am) != 2 || !own_processor(uam_rank(am))) {
+                fprintf(stderr,
+                        "usage: unet am run -n 2 logp [--json] [REPEATS], with two processors\n");
                 return 2;
         }
         memory = uam_memory(am, &bytes);

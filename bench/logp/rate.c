@@ -1,10 +1,12 @@
 /*
- * Active messages against their size, two ranks of a job: the time of a request and its reply that carry so many bytes each, and the
- * bandwidth of stores from the sender's segment, of stores from other memory, and of requests with a buffer.
+ * Active messages against their size, two ranks of a job: the time of a request and its reply that
+ * carry so many bytes each, and the bandwidth of stores from the sender's segment, of stores from
+ * other memory, and of requests with a buffer.
  *
  *      unet am run -n 2 am_rate [--json] [SECONDS]     for each size and kind
  *
- * Up to 64 bytes are arguments, then a buffer; what is longer than a buffer is a long message there, and one back.
+ * Up to 64 bytes are arguments, then a buffer; what is longer than a buffer is a long message
+ * there, and one back.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,18 +16,18 @@
 
 #include <unet/am.h>
 
-#define BATCH  64                       /* stores between two looks at the clock */
-#define MOST   (1u << 20)
-#define TRIPS  16                       /* in a sample */
+#define BATCH   64 /* stores between two looks at the clock */
+#define MOST    (1u << 20)
+#define TRIPS   16 /* in a sample */
 #define SAMPLES 20000
 
 enum { ASK, ANSWER, ASK_LONG, ANSWER_LONG, TAKE, STOP };
 
 static struct uam *am;
-static uint8_t *memory;                 /* the first MOST bytes are sent from, the next received into */
+static uint8_t *memory; /* the first MOST bytes are sent from, the next received into */
 static uint8_t other[MOST];
 static volatile uint64_t answers;
-static volatile uint64_t asked_long;    /* bytes of a long message that is to be answered */
+static volatile uint64_t asked_long; /* bytes of a long message that is to be answered */
 static volatile bool stopped;
 static double least = 0.2;
 
@@ -47,7 +49,8 @@ static void must(int err, const char *what)
 
 /* ---- handlers ---- */
 
-static void on_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                   void *ctx)
 {
         if (len != 0)
                 uam_reply_medium(t, ANSWER, memory, len, NULL, 0);
@@ -55,22 +58,26 @@ static void on_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *dat
                 uam_reply_short(t, ANSWER, arg, nargs);
 }
 
-static void on_answer(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_answer(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                      void *ctx)
 {
         answers++;
 }
 
 /* A handler sends no request: the loop of rank 1 does. */
-static void on_ask_long(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_ask_long(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                        void *ctx)
 {
         asked_long = len;
 }
 
-static void on_take(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_take(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                    void *ctx)
 {
 }
 
-static void on_stop(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_stop(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                    void *ctx)
 {
         stopped = true;
 }
@@ -80,7 +87,9 @@ static void serve(void)
         while (!stopped) {
                 uam_pause(am);
                 if (asked_long != 0) {
-                        must(uam_request_long(am, 0, ANSWER_LONG, 0, memory, asked_long, MOST, NULL, NULL, 0), "answer");
+                        must(uam_request_long(am, 0, ANSWER_LONG, 0, memory, asked_long, MOST, NULL,
+                                              NULL, 0),
+                             "answer");
                         asked_long = 0;
                 }
         }
@@ -168,9 +177,11 @@ static double buffers(size_t size)
 
 static void measure(size_t size, bool json)
 {
-        double rtt = round_trip(size), lent = stores(memory, size), copied = stores(other, size), buffered = buffers(size);
+        double rtt = round_trip(size), lent = stores(memory, size), copied = stores(other, size),
+               buffered = buffers(size);
 
-        printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"segment_mb_s\": %.1f, \"copied_mb_s\": %.1f, \"buffer_mb_s\": %.1f}\n"
+        printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"segment_mb_s\": %.1f, \"copied_mb_s\": "
+                      "%.1f, \"buffer_mb_s\": %.1f}\n"
                     : "%8zu bytes %10.3f us %12.1f %12.1f %12.1f MB/s\n",
                size, rtt, lent, copied, buffered);
 }
@@ -187,7 +198,8 @@ static void handlers(void)
 
 int main(int argc, char **argv)
 {
-        static const size_t sizes[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 262144, 1048576};
+        static const size_t sizes[] = {8,    16,   32,   64,    128,   256,   512,    1024,
+                                       2048, 4096, 8192, 16384, 32768, 65536, 262144, 1048576};
         bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
         size_t bytes;
 

@@ -9,13 +9,13 @@
 
 #include <unet/splitc.h>
 
-#define MOST  (1u << 20)
-#define BATCH 64
-#define TRIPS 16                        /* in a sample */
+#define MOST    (1u << 20)
+#define BATCH   64
+#define TRIPS   16 /* in a sample */
 #define SAMPLES 20000
 
 static double least = 0.2;
-static sc_gptr there;                   /* the other's memory */
+static sc_gptr there; /* the other's memory */
 static uint8_t *from;
 
 /* Both go on while processor 0 says so, in rounds of a batch. */
@@ -73,7 +73,8 @@ static double rate(size_t size)
 
 int main(int argc, char **argv)
 {
-        static const size_t sizes[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 262144, 1048576};
+        static const size_t sizes[] = {8,    16,   32,   64,    128,   256,   512,    1024,
+                                       2048, 4096, 8192, 16384, 32768, 65536, 262144, 1048576};
         int json = argc > 1 && strcmp(argv[1], "--json") == 0;
 
         if (argc > 1 + json)
@@ -89,7 +90,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
                 double rtt = round_trip(sizes[i]), mb = rate(sizes[i]);
                 if (sc_me() == 0)
-                        printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"mb_s\": %.1f}\n" : "%8zu bytes %10.3f us %12.1f MB/s\n",
+                        printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"mb_s\": %.1f}\n"
+                                    : "%8zu bytes %10.3f us %12.1f MB/s\n",
                                sizes[i], rtt, mb);
         }
         fflush(stdout);

@@ -1,7 +1,8 @@
 /*
- * Connected components (§6 of the paper) of a probabilistic mesh (Krishnamurthy, Lumetta, Culler, Yelick, DIMACS 1994): a square grid,
- * each edge there with probability 60 %. Every processor has a strip of rows. It finds the components of its strip alone; then
- * components that an edge between strips joins take the smaller label, until no label changes.
+ * Connected components (§6 of the paper) of a probabilistic mesh (Krishnamurthy, Lumetta, Culler,
+ * Yelick, DIMACS 1994): a square grid, each edge there with probability 60 %. Every processor has a
+ * strip of rows. It finds the components of its strip alone; then components that an edge between
+ * strips joins take the smaller label, until no label changes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,12 @@
 #include "prog.h"
 
 struct cc {
-        uint64_t n, first, rows;        /* the grid is n x n; our rows */
+        uint64_t n, first, rows; /* the grid is n x n; our rows */
         uint64_t seed;
-        uint64_t labels;                /* of our vertices, in the heap: the same place for each strip */
-        uint64_t *parent;               /* union-find of our vertices */
-        int64_t *label;                 /* of each root */
-        int64_t *above, *below;         /* the neighbours' rows next to ours */
+        uint64_t labels;        /* of our vertices, in the heap: the same place for each strip */
+        uint64_t *parent;       /* union-find of our vertices */
+        int64_t *label;         /* of each root */
+        int64_t *above, *below; /* the neighbours' rows next to ours */
 };
 
 static bool has_edge(uint64_t seed, uint64_t from, uint64_t to)
@@ -79,7 +80,8 @@ static bool hook_row(struct cc *c, const int64_t *theirs, uint64_t row, bool abo
 
         for (uint64_t i = 0; i < c->n; i++) {
                 uint64_t v = row * c->n + i, all = c->first * c->n + v, r = root(c->parent, v);
-                bool edge = above ? has_edge(c->seed, all - c->n, all) : has_edge(c->seed, all, all + c->n);
+                bool edge = above ? has_edge(c->seed, all - c->n, all)
+                                  : has_edge(c->seed, all, all + c->n);
                 if (edge && theirs[i] < c->label[r]) {
                         c->label[r] = theirs[i];
                         changed = true;
@@ -99,7 +101,7 @@ static bool one_round(struct cc *c, struct prog *p)
         if (me < last)
                 fetch_row(c, c->below, me + 1, 0);
         sc_sync();
-        sc_barrier();                   /* nobody changes labels that others still fetch */
+        sc_barrier(); /* nobody changes labels that others still fetch */
         prog_go(p);
         if (me > 0)
                 changed |= hook_row(c, c->above, 0, true);

@@ -1,6 +1,7 @@
 /*
- * Conjugate gradient (§6 of the paper) on the five-point Laplacian of a square grid; every processor has a strip of rows and fetches
- * the neighbours' rows next to it. Sums are added row by row in one order, so that any number of processors computes the same bits.
+ * Conjugate gradient (§6 of the paper) on the five-point Laplacian of a square grid; every
+ * processor has a strip of rows and fetches the neighbours' rows next to it. Sums are added row by
+ * row in one order, so that any number of processors computes the same bits.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,14 +10,14 @@
 
 #include "prog.h"
 
-#define SMALL 1e-8                      /* of the first residual */
+#define SMALL 1e-8 /* of the first residual */
 
 struct cg {
         uint64_t n, first, rows;
         uint32_t procs, me;
-        double *x, *r, *q, *halo;       /* halo: the row above and the row below */
-        uint64_t p_off, sums_off;       /* in the heap: p is what neighbours read */
-        bool alone;                     /* the serial run that the other is compared with */
+        double *x, *r, *q, *halo; /* halo: the row above and the row below */
+        uint64_t p_off, sums_off; /* in the heap: p is what neighbours read */
+        bool alone;               /* the serial run that the other is compared with */
         double *p_alone, *sums_alone;
         struct prog *prog;
         double waited;
@@ -47,7 +48,8 @@ static double add_up(const struct cg *c, double *mine)
         } else {
                 prog_wait(c->prog);
                 for (uint32_t r = 0; r < c->procs; r++)
-                        sc_bulk_store(sc_global(r, c->sums_off + c->first * sizeof *mine), mine, c->rows * sizeof *mine);
+                        sc_bulk_store(sc_global(r, c->sums_off + c->first * sizeof *mine), mine,
+                                      c->rows * sizeof *mine);
                 sc_all_store_sync();
                 prog_go(c->prog);
         }
@@ -55,7 +57,7 @@ static double add_up(const struct cg *c, double *mine)
                 sum += all[i];
         if (!c->alone) {
                 prog_wait(c->prog);
-                sc_barrier();           /* before the next sums come */
+                sc_barrier(); /* before the next sums come */
                 prog_go(c->prog);
         }
         return sum;
@@ -83,9 +85,12 @@ static void fetch_halo(const struct cg *c)
         if (c->alone)
                 return;
         prog_wait(c->prog);
-        sc_barrier();                   /* p is new everywhere */
+        sc_barrier(); /* p is new everywhere */
         if (c->me > 0)
-                sc_bulk_get(c->halo, sc_global(c->me - 1, c->p_off + (c->first - strip(c, c->me - 1) - 1) * bytes), bytes);
+                sc_bulk_get(c->halo,
+                            sc_global(c->me - 1,
+                                      c->p_off + (c->first - strip(c, c->me - 1) - 1) * bytes),
+                            bytes);
         if (c->me + 1 < c->procs)
                 sc_bulk_get(c->halo + c->n, sc_global(c->me + 1, c->p_off), bytes);
         sc_sync();
@@ -103,7 +108,8 @@ static void apply(const struct cg *c)
                 for (uint64_t j = 0; j < n; j++) {
                         double up = i > 0 ? p[(i - 1) * n + j] : c->halo[j];
                         double down = i + 1 < c->rows ? p[(i + 1) * n + j] : c->halo[n + j];
-                        double left = j > 0 ? p[i * n + j - 1] : 0, right = j + 1 < n ? p[i * n + j + 1] : 0;
+                        double left = j > 0 ? p[i * n + j - 1] : 0,
+                               right = j + 1 < n ? p[i * n + j + 1] : 0;
                         c->q[i * n + j] = 4 * p[i * n + j] - up - down - left - right;
                 }
 }
@@ -164,7 +170,8 @@ int main(int argc, char **argv)
 {
         static const char *const variants[] = {"grid", NULL};
         struct prog p = prog_start(argc, argv, "cg", 64, variants, 16, 0);
-        struct cg c = {.n = p.size < sc_procs() ? sc_procs() : p.size, .prog = &p}, serial = {.n = c.n};
+        struct cg c = {.n = p.size < sc_procs() ? sc_procs() : p.size, .prog = &p},
+                  serial = {.n = c.n};
         uint64_t steps;
         bool right;
 

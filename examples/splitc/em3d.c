@@ -1,7 +1,8 @@
 /*
- * EM3D (Split-C paper, 1993; not among the U-Net paper's programs): electromagnetic waves on a bipartite graph. A node of E is a weighted
- * sum of nodes of H and the other way round. Part of the edges lead to other processors. Variants: get fetches each remote value
- * when it is needed; store sends each value to who will need it.
+ * EM3D (Split-C paper, 1993; not among the U-Net paper's programs): electromagnetic waves on a
+ * bipartite graph. A node of E is a weighted sum of nodes of H and the other way round. Part of the
+ * edges lead to other processors. Variants: get fetches each remote value when it is needed; store
+ * sends each value to who will need it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,21 +11,24 @@
 #include "prog.h"
 
 #define DEGREE 10u
-#define REMOTE 20u                      /* per cent */
+#define REMOTE 20u /* per cent */
 #define STEPS  5u
 
 struct em {
-        uint64_t n;                     /* nodes of each kind on a processor */
+        uint64_t n; /* nodes of each kind on a processor */
         uint64_t seed;
-        uint64_t val[2];                /* values of E and H nodes, in the heap */
-        uint64_t ghost[2];              /* a place for each edge's remote value */
+        uint64_t val[2];   /* values of E and H nodes, in the heap */
+        uint64_t ghost[2]; /* a place for each edge's remote value */
 };
 
 /* Edge k of node i of processor p: the neighbour of the other kind, and the weight. */
-static void edge(const struct em *e, int kind, uint64_t node, uint64_t k, uint64_t *to, double *weight)
+static void edge(const struct em *e, int kind, uint64_t node, uint64_t k, uint64_t *to,
+                 double *weight)
 {
-        uint64_t procs = sc_procs(), p = node / e->n, r = prog_random(e->seed + (uint64_t)kind, node * DEGREE + k);
-        uint64_t other = r % 100 < REMOTE ? (p + 1 + r / 100 % (procs > 1 ? procs - 1 : 1)) % procs : p;
+        uint64_t procs = sc_procs(), p = node / e->n,
+                 r = prog_random(e->seed + (uint64_t)kind, node * DEGREE + k);
+        uint64_t other =
+                r % 100 < REMOTE ? (p + 1 + r / 100 % (procs > 1 ? procs - 1 : 1)) % procs : p;
 
         *to = other * e->n + (r >> 32) % e->n;
         *weight = (double)(r >> 40 & 255) / (256 * DEGREE);
@@ -37,7 +41,8 @@ static double first_value(const struct em *e, int kind, uint64_t node)
 
 static double ghost_sum(const struct em *e, int kind, uint64_t i)
 {
-        const double *ghost = (const double *)sc_at(e->ghost[kind]) + i * DEGREE, *near = sc_at(e->val[!kind]);
+        const double *ghost = (const double *)sc_at(e->ghost[kind]) + i * DEGREE,
+                     *near = sc_at(e->val[!kind]);
         uint64_t me = sc_me();
         double sum = 0, w;
 
@@ -59,7 +64,8 @@ static void get_ghosts(const struct em *e, int kind)
                         edge(e, kind, sc_me() * e->n + i, k, &to, &w);
                         if (to / e->n != sc_me())
                                 sc_get_f64(&ghost[i * DEGREE + k],
-                                           sc_global((uint32_t)(to / e->n), e->val[!kind] + to % e->n * sizeof(double)));
+                                           sc_global((uint32_t)(to / e->n),
+                                                     e->val[!kind] + to % e->n * sizeof(double)));
                 }
         sc_sync();
         sc_barrier();
@@ -76,7 +82,9 @@ static void store_ghosts(const struct em *e, int kind)
                         double w;
                         edge(e, kind, node, k, &to, &w);
                         if (to / e->n == sc_me())
-                                sc_store_f64(sc_global((uint32_t)(node / e->n), e->ghost[kind] + at), mine[to % e->n]);
+                                sc_store_f64(
+                                        sc_global((uint32_t)(node / e->n), e->ghost[kind] + at),
+                                        mine[to % e->n]);
                 }
         sc_all_store_sync();
 }
@@ -119,7 +127,8 @@ static bool is_right(const struct em *e)
                         val[s % 2][i] -= sum;
                 }
         for (int kind = 0; kind < 2; kind++) {
-                right &= memcmp(sc_at(e->val[kind]), val[kind] + sc_me() * e->n, e->n * sizeof(double)) == 0;
+                right &= memcmp(sc_at(e->val[kind]), val[kind] + sc_me() * e->n,
+                                e->n * sizeof(double)) == 0;
                 free(val[kind]);
         }
         return right;

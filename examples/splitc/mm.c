@@ -1,6 +1,6 @@
 /*
- * Blocked matrix multiply (§6 of the paper): blocks are dealt to the processors, each computes its blocks of C, and fetches the
- * next two blocks of A and B while it multiplies two.
+ * Blocked matrix multiply (§6 of the paper): blocks are dealt to the processors, each computes its
+ * blocks of C, and fetches the next two blocks of A and B while it multiplies two.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static double b_at(uint64_t i, uint64_t j)
 struct mm {
         uint64_t n, b, nb;
         sc_sptr a, bm, c;
-        double *buf[2][2];              /* two pairs of blocks: in use, on the way */
+        double *buf[2][2]; /* two pairs of blocks: in use, on the way */
 };
 
 static uint64_t block_bytes(const struct mm *m)
@@ -91,7 +91,8 @@ static bool is_right(const struct mm *m)
         for (uint64_t at = sc_me(); at < m->nb * m->nb; at += sc_procs()) {
                 const double *c = sc_at(sc_spread(m->c, at).off);
                 for (uint64_t i = 0; i < m->b * m->b; i++)
-                        if (c[i] != serial(m, at / m->nb * m->b + i / m->b, at % m->nb * m->b + i % m->b))
+                        if (c[i] !=
+                            serial(m, at / m->nb * m->b + i / m->b, at % m->nb * m->b + i % m->b))
                                 return false;
         }
         return true;

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const distributions[] = {"uniform", "gauss", "zero", "bucket", "stagger", "same", NULL};
+static const char *const distributions[] = {"uniform", "gauss", "zero", "bucket",
+                                            "stagger", "same",  NULL};
 
 static bool among(const char *word, const char *const *words)
 {
@@ -18,22 +19,26 @@ static bool among(const char *word, const char *const *words)
 
 static void usage(const char *name, const char *const *variants)
 {
-        fprintf(stderr, "usage: %s [--size N] [--seed S] [--keys uniform|gauss|zero|bucket|stagger|same] [--variant", name);
+        fprintf(stderr,
+                "usage: %s [--size N] [--seed S] [--keys uniform|gauss|zero|bucket|stagger|same] "
+                "[--variant",
+                name);
         for (int i = 0; variants[i] != NULL; i++)
                 fprintf(stderr, "%c%s", i == 0 ? ' ' : '|', variants[i]);
         fprintf(stderr, "]\n");
         exit(2);
 }
 
-struct prog prog_start(int argc, char **argv, const char *name, uint64_t size, const char *const *variants, size_t per_square,
-                       size_t per_size)
+struct prog prog_start(int argc, char **argv, const char *name, uint64_t size,
+                       const char *const *variants, size_t per_square, size_t per_size)
 {
         static const struct option opts[] = {{"size", required_argument, NULL, 'n'},
                                              {"variant", required_argument, NULL, 'v'},
                                              {"keys", required_argument, NULL, 'k'},
                                              {"seed", required_argument, NULL, 's'},
                                              {NULL, 0, NULL, 0}};
-        struct prog p = {.name = name, .size = size, .variant = variants[0], .keys = "uniform", .seed = 1};
+        struct prog p = {
+                .name = name, .size = size, .variant = variants[0], .keys = "uniform", .seed = 1};
         int c;
 
         while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
@@ -83,8 +88,10 @@ int prog_end(struct prog *p, bool right)
         bool all = sc_all_reduce_i64(UAM_AND, right) != 0;
 
         if (sc_me() == 0)
-                printf("%s %s size %llu processors %u seconds %.6f compute %.6f communication %.6f %s\n", p->name, p->variant,
-                       (unsigned long long)p->size, sc_procs(), total, total - waited, waited, all ? "right" : "WRONG");
+                printf("%s %s size %llu processors %u seconds %.6f compute %.6f communication %.6f "
+                       "%s\n",
+                       p->name, p->variant, (unsigned long long)p->size, sc_procs(), total,
+                       total - waited, waited, all ? "right" : "WRONG");
         fflush(stdout);
         sc_exit();
         return all ? 0 : 1;
@@ -103,7 +110,8 @@ static uint32_t gauss(uint64_t seed, uint64_t i)
 
 uint32_t prog_key(const struct prog *p, uint64_t i, uint64_t n, uint32_t procs)
 {
-        uint64_t r = prog_random(p->seed, i), part = (UINT64_C(1) << 32) / procs, each = (n + procs - 1) / procs;
+        uint64_t r = prog_random(p->seed, i), part = (UINT64_C(1) << 32) / procs,
+                 each = (n + procs - 1) / procs;
         uint64_t me = i / each;
 
         switch (p->keys[0] == 's' ? p->keys[1] : p->keys[0]) {
@@ -113,9 +121,10 @@ uint32_t prog_key(const struct prog *p, uint64_t i, uint64_t n, uint32_t procs)
                 return 0;
         case 'b':
                 return (uint32_t)(part * (i % each * procs / each) + r % part);
-        case 't':                       /* stagger */
-                return (uint32_t)(part * (me < procs / 2 ? 2 * me + 1 : 2 * (me - procs / 2)) + r % part);
-        case 'a':                       /* same */
+        case 't': /* stagger */
+                return (uint32_t)(part * (me < procs / 2 ? 2 * me + 1 : 2 * (me - procs / 2)) +
+                                  r % part);
+        case 'a': /* same */
                 return (uint32_t)(r % 8);
         default:
                 return (uint32_t)(r >> 32);

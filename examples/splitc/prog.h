@@ -20,17 +20,19 @@ struct prog {
         double start, wait_start, waited;
 };
 
-/* Reads the options and joins the job: `size` and `variants[0]` are the defaults. The heap holds so many bytes for each of size * size,
- * and of size, and HEAP_LEAST. Ends the program when an option is wrong. */
+/* Reads the options and joins the job: `size` and `variants[0]` are the defaults. The heap holds so
+ * many bytes for each of size * size, and of size, and HEAP_LEAST. Ends the program when an option
+ * is wrong. */
 #define HEAP_LEAST (2u << 20)
-struct prog prog_start(int argc, char **argv, const char *name, uint64_t size, const char *const *variants, size_t per_square,
-                       size_t per_size);
+struct prog prog_start(int argc, char **argv, const char *name, uint64_t size,
+                       const char *const *variants, size_t per_square, size_t per_size);
 bool prog_is(const struct prog *p, const char *variant);
 /* The measured part begins; between wait and go the program communicates. */
 void prog_measure(struct prog *p);
 void prog_wait(struct prog *p);
 void prog_go(struct prog *p);
-/* Ends the measured part, tells whether all processors say `right`, leaves. Returns main's value. */
+/* Ends the measured part, tells whether all processors say `right`, leaves. Returns
+ * main's value. */
 int prog_end(struct prog *p, bool right);
 
 /* A number that follows from its arguments alone. */
@@ -44,8 +46,8 @@ static inline uint64_t prog_random(uint64_t seed, uint64_t i)
 }
 
 /*
- * Key i of n, dealt to p processors (the distributions of Bader, Helman, JaJa: Practical Parallel Algorithms for Personalized
- * Communication and Integer Sorting, 1996):
+ * Key i of n, dealt to p processors (the distributions of Bader, Helman, JaJa: Practical Parallel
+ * Algorithms for Personalized Communication and Integer Sorting, 1996):
  *   uniform  gauss  zero  same (few values)
  *   bucket (sorted into p buckets)  stagger (each processor's go to another)
  */

@@ -1,6 +1,7 @@
 /*
- * Radix sort (§6 of the paper), least significant digit first. In each pass every processor learns all histograms, and from them the
- * place of each of its keys. Variants: small stores each key alone, bulk the keys of a digit together.
+ * Radix sort (§6 of the paper), least significant digit first. In each pass every processor learns
+ * all histograms, and from them the place of each of its keys. Variants: small stores each key
+ * alone, bulk the keys of a digit together.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +9,13 @@
 
 #include "prog.h"
 
-#define BITS  8u
+#define BITS   8u
 #define DIGITS (1u << BITS)
 
 struct rsort {
         uint64_t n, each, mine;
-        uint64_t from, to, hist;        /* in the heap */
-        uint64_t place[DIGITS];         /* of the next key of each digit, in the whole */
+        uint64_t from, to, hist; /* in the heap */
+        uint64_t place[DIGITS];  /* of the next key of each digit, in the whole */
 };
 
 static uint32_t digit(uint32_t key, uint32_t pass)
@@ -110,7 +111,8 @@ static bool is_right(const struct rsort *s, const struct prog *p)
         for (uint64_t i = 0; i < s->n; i++)
                 all[i] = prog_key(p, i, s->n, sc_procs());
         prog_sort(all, s->n);
-        right = s->mine == 0 || memcmp(all + sc_me() * s->each, sc_at(s->from), s->mine * sizeof *all) == 0;
+        right = s->mine == 0 ||
+                memcmp(all + sc_me() * s->each, sc_at(s->from), s->mine * sizeof *all) == 0;
         free(all);
         return right;
 }

@@ -1,6 +1,7 @@
 /*
- * Sample sort (§6 of the paper): samples give splitters, each key goes to the processor whose range it is in, each sorts its own.
- * Variants: small sends two keys a message, bulk one message to every processor.
+ * Sample sort (§6 of the paper): samples give splitters, each key goes to the processor whose range
+ * it is in, each sorts its own. Variants: small sends two keys a message, bulk one message to every
+ * processor.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +9,14 @@
 
 #include "prog.h"
 
-#define SAMPLES 64u                     /* of each processor */
+#define SAMPLES 64u /* of each processor */
 
 struct ssort {
-        uint64_t n, each, mine;         /* keys; a processor's share; ours */
+        uint64_t n, each, mine; /* keys; a processor's share; ours */
         uint32_t *key;
-        uint64_t samples, counts, received;     /* in the heap */
+        uint64_t samples, counts, received; /* in the heap */
         uint32_t *splitter;
-        uint64_t *count, *place;        /* keys to each processor, and where they go there */
+        uint64_t *count, *place; /* keys to each processor, and where they go there */
         uint64_t have;
 };
 
@@ -108,7 +109,8 @@ static void send_bulk(struct ssort *s)
 
         for (uint32_t to = 0; to < sc_procs(); at += s->count[to], to++)
                 if (s->count[to] != 0)
-                        sc_bulk_store(place_at(s, to, s->place[to]), s->key + at, s->count[to] * sizeof(uint32_t));
+                        sc_bulk_store(place_at(s, to, s->place[to]), s->key + at,
+                                      s->count[to] * sizeof(uint32_t));
 }
 
 static bool is_right(const struct ssort *s, const struct prog *p)
@@ -122,7 +124,8 @@ static bool is_right(const struct ssort *s, const struct prog *p)
         for (uint64_t i = 0; i < s->n; i++)
                 all[i] = prog_key(p, i, s->n, sc_procs());
         prog_sort(all, s->n);
-        right = (uint64_t)before + s->have <= s->n && memcmp(all + before, mine, s->have * sizeof *mine) == 0;
+        right = (uint64_t)before + s->have <= s->n &&
+                memcmp(all + before, mine, s->have * sizeof *mine) == 0;
         free(all);
         return right && sc_all_reduce_i64(UAM_ADD, (int64_t)s->have) == (int64_t)s->n;
 }

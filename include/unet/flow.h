@@ -1,14 +1,15 @@
 /*
- * The application in control of a TCP socket: windows, and what a sender keeps to. Beside <unet/sock.h>, with the same sockets;
- * errors are -1 and errno.
+ * The application in control of a TCP socket: windows, and what a sender keeps to. Beside
+ * <unet/sock.h>, with the same sockets; errors are -1 and errno.
  *
  *      struct unet_window w = {.size = sizeof w, .mode = UNET_WINDOW_CREDIT, .bytes = 0};
  *      unet_window_set(s, &w);                 the peer may send nothing
  *      unet_window_grant(s, 1000);             1,000 bytes, whatever is read meanwhile
  *
- * A setting is the socket's, not the process's: shared after fork(), inherited from a listener, kept when a process dies. Every
- * struct begins with `size`, which the caller sets to its sizeof, so that it may grow: what a shorter one does not have is 0. A socket
- * that is not TCP's: EOPNOTSUPP.
+ * A setting is the socket's, not the process's: shared after fork(), inherited from a listener,
+ * kept when a process dies. Every struct begins with `size`, which the caller sets to its sizeof,
+ * so that it may grow: what a shorter one does not have is 0. A socket that is not TCP's:
+ * EOPNOTSUPP.
  */
 #ifndef UNET_FLOW_H
 #define UNET_FLOW_H
@@ -20,101 +21,130 @@ extern "C" {
 #endif
 
 enum unet_window_mode {
-        UNET_WINDOW_AUTO,               /* the stack sizes the buffer; offered is what is free of it */
-        UNET_WINDOW_SIZE,               /* a buffer of `bytes`, as of unet_set_buffers() */
-        UNET_WINDOW_CREDIT              /* offered is what was granted and has not come; reading grants nothing */
+        UNET_WINDOW_AUTO,  /* the stack sizes the buffer; offered is what is free of it */
+        UNET_WINDOW_SIZE,  /* a buffer of `bytes`, as of unet_set_buffers() */
+        UNET_WINDOW_CREDIT /* offered is what was granted and has not come; reading grants nothing
+                            */
 };
 
 struct unet_window {
-        uint32_t size;                  /* sizeof(struct unet_window) */
-        uint32_t mode;                  /* enum unet_window_mode */
-        uint32_t bytes;                 /* SIZE: the buffer. CREDIT: granted to begin with, may be 0. Told by AUTO: the buffer now */
-        uint32_t most;                  /* the largest window that is ever offered; 0: 65,535 by credit, else what the buffer may become */
-        uint32_t unit;                  /* told: windows are said in multiples of it, rounded down; 1 when `most` is below 65,536 */
-        uint32_t offered;               /* told: what the peer may send, as the next segment to it says */
-        uint32_t granted;               /* told, CREDIT: granted, and has not come */
+        uint32_t size; /* sizeof(struct unet_window) */
+        uint32_t mode; /* enum unet_window_mode */
+        /* SIZE: the buffer. CREDIT: granted to begin with, may be 0. Told by AUTO: the
+         * buffer now. */
+        uint32_t bytes;
+        /* The largest window that is ever offered; 0: 65,535 by credit, else what the buffer
+         * may become. */
+        uint32_t most;
+        /* told: windows are said in multiples of it, rounded down; 1 when `most` is
+         * below 65,536. */
+        uint32_t unit;
+        uint32_t offered; /* told: what the peer may send, as the next segment to it says */
+        uint32_t granted; /* told, CREDIT: granted, and has not come */
 };
 
 /*
- * Sets mode, bytes and most. Before connect() and on a listener `most` chooses the scale (RFC 7323 §2.2), and with it the unit; on a
- * connection the scale stays. What the peer was told is never taken back (RFC 9293 §3.8.6): a smaller size offers nothing new until
- * that has come, and credit begins with it: where the peer may send more than `bytes` already, `granted` is more.
- * EINVAL: no such mode; bytes 0 as a size; bytes above most; most, or a size, that cannot be said by the connection's scale.
+ * Sets mode, bytes and most. Before connect() and on a listener `most` chooses the scale (RFC 7323
+ * §2.2), and with it the unit; on a connection the scale stays. What the peer was told is never
+ * taken back (RFC 9293 §3.8.6): a smaller size offers nothing new until that has come, and credit
+ * begins with it: where the peer may send more than `bytes` already, `granted` is more. EINVAL: no
+ * such mode; bytes 0 as a size; bytes above most; most, or a size, that cannot be said by the
+ * connection's scale.
  */
 UNET_API int unet_window_set(int sock, const struct unet_window *w);
 UNET_API int unet_window_get(int sock, struct unet_window *w);
 /*
- * By credit, on a connection or before connect(): the peer may send `bytes` more, and is told so before the call returns. To hold it,
- * grant nothing. EOVERFLOW: what is granted and has not come would be more than `most`. EINVAL: not by credit, or a listener.
- * A peer that sends whole segments may wait for a segment's worth: see unet_flow(3).
+ * By credit, on a connection or before connect(): the peer may send `bytes` more, and is told so
+ * before the call returns. To hold it, grant nothing. EOVERFLOW: what is granted and has not come
+ * would be more than `most`. EINVAL: not by credit, or a listener. A peer that sends whole segments
+ * may wait for a segment's worth: see unet_flow(3).
  */
 UNET_API int unet_window_grant(int sock, uint32_t bytes);
 
 /* What a sender, and who acknowledges, keeps to. Times are nanoseconds. */
 struct unet_flow {
-        uint32_t size;                  /* sizeof(struct unet_flow) */
-        uint32_t send_window;           /* never more in flight, whatever the peer offers; 0: no such limit */
-        uint64_t rate;                  /* bytes a second, as SO_MAX_PACING_RATE; 0: as fast as it goes */
-        int64_t rto_min, rto_max;       /* of the retransmission timeout: 1 to 200 ms, 1 to 120 s; 0 in a call: as it is */
-        int64_t ack_delay;              /* an acknowledgement waits no longer; 1 to 200 ms; 0: as long as the stack lets it */
-        uint32_t ack_every;             /* bytes that are acknowledged at once, and no fewer before their time; 0: as the stack does it */
-        uint32_t burst;                 /* with a rate: bytes that may leave back to back, also after a pause; 0: the stack's choice */
-        uint32_t unsent_most;           /* never more accepted and not sent; a call that sends waits, or takes less; 0: no such limit */
-        uint32_t mss;                   /* no segment is larger: 88 to 32,767, as TCP_MAXSEG; 0: as the path lets it */
+        uint32_t size;        /* sizeof(struct unet_flow) */
+        uint32_t send_window; /* never more in flight, whatever the peer offers; 0: no such limit */
+        uint64_t rate;        /* bytes a second, as SO_MAX_PACING_RATE; 0: as fast as it goes */
+        /* Of the retransmission timeout: 1 to 200 ms, 1 to 120 s; 0 in a call: as it is. */
+        int64_t rto_min, rto_max;
+        /* An acknowledgement waits no longer; 1 to 200 ms; 0: as long as the stack lets it. */
+        int64_t ack_delay;
+        /* Bytes that are acknowledged at once, and no fewer before their time; 0: as the stack
+         * does it. */
+        uint32_t ack_every;
+        /* With a rate: bytes that may leave back to back, also after a pause; 0: the
+         * stack's choice. */
+        uint32_t burst;
+        /* Never more accepted and not sent; a call that sends waits, or takes less; 0: no
+         * such limit. */
+        uint32_t unsent_most;
+        /* No segment is larger: 88 to 32,767, as TCP_MAXSEG; 0: as the path lets it. */
+        uint32_t mss;
 };
 /*
- * At any time; what is in flight or unsent already is not taken back. Tells what holds: of rto_min and rto_max what is in force. By
- * setsockopt() they are SO_MAX_PACING_RATE, TCP_RTO_MIN_US, TCP_RTO_MAX_MS, TCP_DELACK_MAX_US and TCP_MAXSEG.
- * What send_window holds up is UNET_LIMIT_CLAMP in unet_feedback(). EINVAL: out of these bounds.
+ * At any time; what is in flight or unsent already is not taken back. Tells what holds: of rto_min
+ * and rto_max what is in force. By setsockopt() they are SO_MAX_PACING_RATE, TCP_RTO_MIN_US,
+ * TCP_RTO_MAX_MS, TCP_DELACK_MAX_US and TCP_MAXSEG. What send_window holds up is UNET_LIMIT_CLAMP
+ * in unet_feedback(). EINVAL: out of these bounds.
  */
 UNET_API int unet_flow_set(int sock, const struct unet_flow *f);
 UNET_API int unet_flow_get(int sock, struct unet_flow *f);
 
 /*
- * Events of a connection, beside POLLIN and POLLOUT in unet_pollset_add(), unet_pollset_mod() and struct unet_event. A mark is
- * reported as long as it is reached; what happened, until unet_watch_take() has taken it; with UNET_EDGE each once.
+ * Events of a connection, beside POLLIN and POLLOUT in unet_pollset_add(), unet_pollset_mod() and
+ * struct unet_event. A mark is reported as long as it is reached; what happened, until
+ * unet_watch_take() has taken it; with UNET_EDGE each once.
  */
-#define UNET_EV_ACKED  0x00010000u      /* mark: so many bytes of the stream are acknowledged */
-#define UNET_EV_UNSENT 0x00020000u      /* mark: less is accepted and not sent, when a call or a turn of the stack has ended */
-#define UNET_EV_UNREAD 0x00040000u      /* mark: so much is unread, or no more can come */
-#define UNET_EV_LOSS   0x00080000u      /* a segment was taken for lost, or the retransmission timer fired */
-#define UNET_EV_RTT    0x00100000u      /* srtt went above the mark, or came back, in a turn of the stack */
-#define UNET_EV_SHUT   0x00200000u      /* the peer's window became 0, or opened again */
-#define UNET_EV_NIQ    0x00400000u      /* the interface's send queue was full, or has room again */
-#define UNET_EV_LIMIT  0x00800000u      /* what limits the sender became one of `limits` */
+#define UNET_EV_ACKED 0x00010000u /* mark: so many bytes of the stream are acknowledged */
+/* mark: less is accepted and not sent, when a call or a turn of the stack has ended. */
+#define UNET_EV_UNSENT 0x00020000u
+#define UNET_EV_UNREAD 0x00040000u /* mark: so much is unread, or no more can come */
+/* A segment was taken for lost, or the retransmission timer fired. */
+#define UNET_EV_LOSS 0x00080000u
+/* Srtt went above the mark, or came back, in a turn of the stack. */
+#define UNET_EV_RTT   0x00100000u
+#define UNET_EV_SHUT  0x00200000u /* the peer's window became 0, or opened again */
+#define UNET_EV_NIQ   0x00400000u /* the interface's send queue was full, or has room again */
+#define UNET_EV_LIMIT 0x00800000u /* what limits the sender became one of `limits` */
 
 struct unet_watch {
-        uint32_t size;                  /* sizeof(struct unet_watch) */
-        uint32_t limits;                /* 1u << UNET_LIMIT_...; the marks: 0 is none */
-        uint64_t acked;                 /* of all that was ever written to the socket */
+        uint32_t size;   /* sizeof(struct unet_watch) */
+        uint32_t limits; /* 1u << UNET_LIMIT_...; the marks: 0 is none */
+        uint64_t acked;  /* of all that was ever written to the socket */
         uint32_t unsent_below, unread_above;
-        int64_t rtt;                    /* ns */
+        int64_t rtt; /* ns */
 };
 /*
- * From now on; what is so already is told at once. NULL: nothing is told any more. The marks are the socket's: a child of fork() and its
- * parent see the same ones, and each of them is told of everything. ENOTCONN: it was never connected.
+ * From now on; what is so already is told at once. NULL: nothing is told any more. The marks are
+ * the socket's: a child of fork() and its parent see the same ones, and each of them is told of
+ * everything. ENOTCONN: it was never connected.
  */
 UNET_API int unet_watch_set(int sock, const struct unet_watch *w);
 
 struct unet_happened {
-        uint32_t size;                  /* sizeof(struct unet_happened) */
-        uint32_t events;                /* UNET_EV_*: marks reached, and what happened */
-        uint32_t losses, timeouts;      /* so many, since this process asked last */
-        uint32_t rtt_turns, shut_turns, niq_turns, limit_turns; /* how often it went over and back; became one of them */
-        uint32_t holds;                 /* now: UNET_EV_RTT, it is above the mark; UNET_EV_SHUT, UNET_EV_NIQ */
-        enum unet_limit limit;          /* now */
+        uint32_t size;             /* sizeof(struct unet_happened) */
+        uint32_t events;           /* UNET_EV_*: marks reached, and what happened */
+        uint32_t losses, timeouts; /* so many, since this process asked last */
+        /* How often it went over and back; became one of them. */
+        uint32_t rtt_turns, shut_turns, niq_turns, limit_turns;
+        uint32_t holds; /* now: UNET_EV_RTT, it is above the mark; UNET_EV_SHUT, UNET_EV_NIQ */
+        enum unet_limit limit; /* now */
         uint64_t acked;
         uint32_t unsent, unread;
         int64_t srtt;
 };
-/* What happened since this process asked last, or since the watch was set; and the numbers as they are. Taken: it is not told again. */
+/* What happened since this process asked last, or since the watch was set; and the numbers as they
+ * are. Taken: it is not told again. */
 UNET_API int unet_watch_take(int sock, struct unet_happened *h);
 
 /*
- * A descriptor of the set for somebody else's event loop (poll, epoll, libevent, libuv, GLib): readable when a wait in the set may find
- * something, kernel descriptors of the set included. Then unet_pollset_wait() with a timeout of 0 is to be called; it stays readable
- * until such a wait has returned 0. It is the set's, to be watched and not to be read, and closed with it. EMFILE. In the child of a
- * fork() it is of the child's set, which is empty; an epoll set that has it is the parent's.
+ * A descriptor of the set for somebody else's event loop (poll, epoll, libevent, libuv, GLib):
+ * readable when a wait in the set may find something, kernel descriptors of the set included. Then
+ * unet_pollset_wait() with a timeout of 0 is to be called; it stays readable until such a wait has
+ * returned 0. It is the set's, to be watched and not to be read, and closed with it. EMFILE. In the
+ * child of a fork() it is of the child's set, which is empty; an epoll set that has it is the
+ * parent's.
  */
 UNET_API int unet_pollset_fd(struct unet_pollset *set);
 

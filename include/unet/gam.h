@@ -1,13 +1,15 @@
 /*
- * The calls of Generic Active Messages 1.1 (Culler, Keeton, Krumbein, Liu, Mainwaring, Martin, Rodrigues, Wright, Yoshikawa, 1994), under
- * their own names, for programs written to it: what the U-Net paper's UAM offers (§5). Started by `unet am run`.
+ * The calls of Generic Active Messages 1.1 (Culler, Keeton, Krumbein, Liu, Mainwaring, Martin,
+ * Rodrigues, Wright, Yoshikawa, 1994), under their own names, for programs written to it: what the
+ * U-Net paper's UAM offers (§5). Started by `unet am run`.
  *
- * Words are `long`, so that addresses fit. Handlers are functions of the program, which all nodes run: they travel as
- * offsets from the program's begin, since its address differs from process to process. Remote addresses are those of static objects:
- * am_store(1, buf, table, ...) stores into node 1's `table`, wherever that lies there. Memory of malloc() has no
- * remote address.
+ * Words are `long`, so that addresses fit. Handlers are functions of the program, which all nodes
+ * run: they travel as offsets from the program's begin, since its address differs from process to
+ * process. Remote addresses are those of static objects: am_store(1, buf, table, ...) stores into
+ * node 1's `table`, wherever that lies there. Memory of malloc() has no remote address.
  *
- * Rules of handlers are <unet/am.h>'s. Where GAM leaves errors undefined, the program ends with a message.
+ * Rules of handlers are <unet/am.h>'s. Where GAM leaves errors undefined, the program ends with a
+ * message.
  *
  * Include it in the program itself, not in a shared library: it names the program's begin and end.
  */
@@ -20,7 +22,7 @@
 extern "C" {
 #endif
 
-typedef int vnn_t;                      /* a node, from 0 */
+typedef int vnn_t; /* a node, from 0 */
 typedef void (*handler_0_t)(vnn_t src);
 typedef void (*handler_1_t)(vnn_t src, long a0);
 typedef void (*handler_2_t)(vnn_t src, long a0, long a1);
@@ -30,7 +32,7 @@ typedef void (*handler_mem_t)(vnn_t src, void *addr, int nbytes, void *arg);
 
 /* ---- what the names below are made of; of no use by themselves ---- */
 typedef void (*gam_fn)(void);
-struct gam_image {                      /* the program: its text, and its data, which others may write */
+struct gam_image { /* the program: its text, and its data, which others may write */
         char *text, *text_end, *data, *data_end;
 };
 UNET_API int gam_enable(const struct gam_image *image);
@@ -39,8 +41,10 @@ UNET_API int gam_rank(void);
 UNET_API int gam_ranks(void);
 UNET_API void gam_poll(void);
 UNET_API void gam_sleep(void);
-UNET_API int gam_send(int is_reply, vnn_t dest, gam_fn fn, int nargs, long a0, long a1, long a2, long a3);
-UNET_API int gam_store(vnn_t dest, const void *lva, void *rva, int nbytes, handler_mem_t fn, void *arg);
+UNET_API int gam_send(int is_reply, vnn_t dest, gam_fn fn, int nargs, long a0, long a1, long a2,
+                      long a3);
+UNET_API int gam_store(vnn_t dest, const void *lva, void *rva, int nbytes, handler_mem_t fn,
+                       void *arg);
 UNET_API int gam_get(vnn_t dest, void *rva, void *lva, int nbytes, handler_mem_t fn, void *arg);
 
 /* ---- GAM 1.1 ---- */
@@ -80,10 +84,10 @@ static inline void am_poll(void)
         gam_poll();
 }
 /* Polls until the condition holds: the one way to wait. */
-#define am_wait_for(cond)                                                                                                        \
-        do {                                                                                                                     \
-                while (!(cond))                                                                                                  \
-                        gam_sleep();                                                                                             \
+#define am_wait_for(cond)            \
+        do {                         \
+                while (!(cond))      \
+                        gam_sleep(); \
         } while (0)
 /* Until something has arrived, or a moment has passed. */
 static inline void am_sleep(void)
@@ -134,15 +138,17 @@ static inline int am_reply_4(vnn_t dest, handler_4_t fn, long a0, long a1, long 
         return gam_send(1, dest, (gam_fn)fn, 4, a0, a1, a2, a3);
 }
 
-/* Copies to the destination's static object, then runs fn(source, rva, nbytes, arg) there (NULL: nothing). Returns when lva
- * may be used again. */
-static inline int am_store(vnn_t dest, void *lva, void *rva, int nbytes, handler_mem_t fn, void *arg)
+/* Copies to the destination's static object, then runs fn(source, rva, nbytes, arg) there (NULL:
+ * nothing). Returns when lva may be used again. */
+static inline int am_store(vnn_t dest, void *lva, void *rva, int nbytes, handler_mem_t fn,
+                           void *arg)
 {
         return gam_store(dest, lva, rva, nbytes, fn, arg);
 }
-/* The same; efn(dest, lva, nbytes, earg) runs here when lva may be used again: before it returns. */
-static inline int am_store_async(vnn_t dest, void *lva, void *rva, int nbytes, handler_mem_t fn, void *arg, handler_mem_t efn,
-                                 void *earg)
+/* The same; efn(dest, lva, nbytes, earg) runs here when lva may be used again: before
+ * it returns. */
+static inline int am_store_async(vnn_t dest, void *lva, void *rva, int nbytes, handler_mem_t fn,
+                                 void *arg, handler_mem_t efn, void *earg)
 {
         int err = gam_store(dest, lva, rva, nbytes, fn, arg);
 
@@ -150,7 +156,8 @@ static inline int am_store_async(vnn_t dest, void *lva, void *rva, int nbytes, h
                 efn(dest, lva, nbytes, earg);
         return err;
 }
-/* Fetches from the destination's static object, then runs fn(dest, lva, nbytes, arg) here, in a later call. */
+/* Fetches from the destination's static object, then runs fn(dest, lva, nbytes, arg) here, in a
+ * later call. */
 static inline int am_get(vnn_t dest, void *rva, void *lva, int nbytes, handler_mem_t fn, void *arg)
 {
         return gam_get(dest, rva, lva, nbytes, fn, arg);

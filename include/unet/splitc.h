@@ -1,6 +1,7 @@
 /*
- * Split-C (Culler, Dusseau, Goldstein, Krishnamurthy, Lumetta, von Eicken, Yelick, Supercomputing 1993) as a C library
- * over active messages: what the U-Net paper's parallel programs are written in (§6).
+ * Split-C (Culler, Dusseau, Goldstein, Krishnamurthy, Lumetta, von Eicken, Yelick, Supercomputing
+ * 1993) as a C library over active messages: what the U-Net paper's parallel programs are written
+ * in (§6).
  *
  * One program runs on all processors. Each has a *heap*, which all can read and write:
  *   global pointer  a processor and a place in its heap. Arithmetic stays on the processor.
@@ -13,11 +14,12 @@
  *   *g := x  sc_put_*, sc_bulk_put      sc_sync()
  *   *g :- x  sc_store_*, sc_bulk_store  the target's sc_store_sync(), all's sc_all_store_sync()
  *
- * A store is one-way: nobody waits for it but its target. Nothing is promised of the order of two accesses that are not complete.
- * Calls poll; so other processors' accesses are served inside calls, and a processor that computes for long lets them wait.
+ * A store is one-way: nobody waits for it but its target. Nothing is promised of the order of two
+ * accesses that are not complete. Calls poll; so other processors' accesses are served inside
+ * calls, and a processor that computes for long lets them wait.
  *
- * An access outside a heap, or a processor that dies, ends the program with a message and status 1: as the language, there are no
- * error codes. One program a process, one thread.
+ * An access outside a heap, or a processor that dies, ends the program with a message and status 1:
+ * as the language, there are no error codes. One program a process, one thread.
  */
 #ifndef UNET_SPLITC_H
 #define UNET_SPLITC_H
@@ -33,18 +35,18 @@ UNET_API void sc_init(size_t heap);
 /* Waits for all processors, then leaves. The program goes on, alone. */
 UNET_API void sc_exit(void);
 
-UNET_API uint32_t sc_me(void);                  /* MYPROC */
-UNET_API uint32_t sc_procs(void);               /* PROCS */
-UNET_API double sc_seconds(void);               /* get_seconds(): a clock of this host */
+UNET_API uint32_t sc_me(void);    /* MYPROC */
+UNET_API uint32_t sc_procs(void); /* PROCS */
+UNET_API double sc_seconds(void); /* get_seconds(): a clock of this host */
 UNET_API void sc_poll(void);
 UNET_API struct uam *sc_am(void);
 
 /* ---- the heap ----
  *
- * All processors allocate alike, so that an object is at the same place in each heap. Memory is zero at first and
- * aligned to 64 bytes. */
+ * All processors allocate alike, so that an object is at the same place in each heap. Memory is
+ * zero at first and aligned to 64 bytes. */
 UNET_API uint64_t sc_all_alloc(size_t bytes);
-UNET_API void *sc_at(uint64_t off);             /* our own */
+UNET_API void *sc_at(uint64_t off); /* our own */
 /* Everything allocated after a mark is free again. */
 UNET_API uint64_t sc_mark(void);
 UNET_API void sc_release(uint64_t mark);
@@ -72,11 +74,12 @@ typedef struct {
 } sc_sptr;
 /* n blocks of so many bytes, dealt to the processors in turn (all_spread_malloc). */
 UNET_API sc_sptr sc_all_spread(size_t n, size_t block);
-UNET_API sc_gptr sc_spread(sc_sptr s, uint64_t i);      /* block i */
+UNET_API sc_gptr sc_spread(sc_sptr s, uint64_t i); /* block i */
 
 /* ---- bulk access ----
  *
- * A put's or store's source may be changed at once, unless it is in the heap: then not before sc_sync(), for stores sc_all_store_sync(). */
+ * A put's or store's source may be changed at once, unless it is in the heap: then not before
+ * sc_sync(), for stores sc_all_store_sync(). */
 UNET_API void sc_bulk_read(void *to, sc_gptr from, size_t n);
 UNET_API void sc_bulk_write(sc_gptr to, const void *from, size_t n);
 UNET_API void sc_bulk_get(void *to, sc_gptr from, size_t n);
@@ -92,28 +95,28 @@ UNET_API void sc_barrier(void);
 /* ---- words ---- */
 
 #define SC_WORDS(X) X(i32, int32_t) X(u32, uint32_t) X(i64, int64_t) X(u64, uint64_t) X(f64, double)
-#define SC_WORD(name, type)                                                                                                      \
-        static inline type sc_read_##name(sc_gptr from)                                                                          \
-        {                                                                                                                        \
-                type v;                                                                                                          \
-                sc_bulk_read(&v, from, sizeof v);                                                                                \
-                return v;                                                                                                        \
-        }                                                                                                                        \
-        static inline void sc_write_##name(sc_gptr to, type v)                                                                   \
-        {                                                                                                                        \
-                sc_bulk_write(to, &v, sizeof v);                                                                                 \
-        }                                                                                                                        \
-        static inline void sc_get_##name(type *to, sc_gptr from)                                                                 \
-        {                                                                                                                        \
-                sc_bulk_get(to, from, sizeof *to);                                                                               \
-        }                                                                                                                        \
-        static inline void sc_put_##name(sc_gptr to, type v)                                                                     \
-        {                                                                                                                        \
-                sc_bulk_put(to, &v, sizeof v);                                                                                   \
-        }                                                                                                                        \
-        static inline void sc_store_##name(sc_gptr to, type v)                                                                   \
-        {                                                                                                                        \
-                sc_bulk_store(to, &v, sizeof v);                                                                                 \
+#define SC_WORD(name, type)                                      \
+        static inline type sc_read_##name(sc_gptr from)          \
+        {                                                        \
+                type v;                                          \
+                sc_bulk_read(&v, from, sizeof v);                \
+                return v;                                        \
+        }                                                        \
+        static inline void sc_write_##name(sc_gptr to, type v)   \
+        {                                                        \
+                sc_bulk_write(to, &v, sizeof v);                 \
+        }                                                        \
+        static inline void sc_get_##name(type *to, sc_gptr from) \
+        {                                                        \
+                sc_bulk_get(to, from, sizeof *to);               \
+        }                                                        \
+        static inline void sc_put_##name(sc_gptr to, type v)     \
+        {                                                        \
+                sc_bulk_put(to, &v, sizeof v);                   \
+        }                                                        \
+        static inline void sc_store_##name(sc_gptr to, type v)   \
+        {                                                        \
+                sc_bulk_store(to, &v, sizeof v);                 \
         }
 SC_WORDS(SC_WORD)
 #undef SC_WORD

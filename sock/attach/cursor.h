@@ -1,5 +1,6 @@
-/* A position in the application's vector of buffers, and copying from and to it. The lock is not held (but in usock_udp.c, where
- * all was touched before). False: a buffer is not there (EFAULT); some bytes may have been copied. */
+/* A position in the application's vector of buffers, and copying from and to it. The lock is not
+ * held (but in usock_udp.c, where all was touched before). False: a buffer is not there (EFAULT);
+ * some bytes may have been copied. */
 #ifndef SOCK_CURSOR_H
 #define SOCK_CURSOR_H
 
@@ -12,8 +13,8 @@
 
 struct cursor {
         const struct iovec *iov;
-        size_t off;                     /* in iov[0] */
-        size_t piece;                   /* most bytes copied at once, 0: all */
+        size_t off;   /* in iov[0] */
+        size_t piece; /* most bytes copied at once, 0: all */
 };
 
 static inline size_t cursor_step(const struct cursor *c, size_t n)
@@ -44,7 +45,8 @@ static inline bool copy_in_sum(struct cursor *c, uint8_t *dst, size_t n, uint32_
         for (size_t at = 0; at < n;) {
                 size_t k = cursor_step(c, n - at);
                 uint32_t piece = 0;
-                if (unlikely(!user_copy_in_sum(dst + at, (const char *)c->iov->iov_base + c->off, k, &piece)))
+                if (unlikely(!user_copy_in_sum(dst + at, (const char *)c->iov->iov_base + c->off, k,
+                                               &piece)))
                         return false;
                 *sum = csum_append(*sum, at, piece);
                 at += k;

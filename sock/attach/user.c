@@ -6,14 +6,15 @@
 #if defined(__x86_64__)
 
 struct user_ex {
-        int32_t at, to;                 /* of code, each counted from the word itself */
+        int32_t at, to; /* of code, each counted from the word itself */
 };
 
-extern const struct user_ex __start_user_ex[], __stop_user_ex[] __attribute__((visibility("hidden")));
+extern const struct user_ex __start_user_ex[],
+        __stop_user_ex[] __attribute__((visibility("hidden")));
 extern const char user_copy_back[], user_copy_fault[] __attribute__((visibility("hidden")));
 
-/* libc's copy routines are one piece of assembly around where memcpy() begins, and keep neither registers nor anything else
- * on the stack. */
+/* libc's copy routines are one piece of assembly around where memcpy() begins, and keep neither
+ * registers nor anything else on the stack. */
 #define COPY_BEFORE 4096u
 #define COPY_AFTER  8192u
 
@@ -39,7 +40,7 @@ bool user_recover(void *ucontext)
                 }
         if (!in_libc_copy(pc, (uintptr_t)reg[REG_RSP]))
                 return false;
-        reg[REG_RSP] += (greg_t)sizeof(uintptr_t);      /* it returns to another place */
+        reg[REG_RSP] += (greg_t)sizeof(uintptr_t); /* it returns to another place */
         reg[REG_RIP] = (greg_t)(uintptr_t)user_copy_fault;
         return true;
 }

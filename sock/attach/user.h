@@ -1,18 +1,20 @@
 /*
- * The application's memory: touched so that a bad pointer is an error of the call (EFAULT), as the kernel has it, and not
- * the end of the program. It costs nothing while pointers are good.
+ * The application's memory: touched so that a bad pointer is an error of the call (EFAULT), as the
+ * kernel has it, and not the end of the program. It costs nothing while pointers are good.
  *
- * Each instruction here that touches the application's memory stands in a table, section user_ex, with the place to go on
- * at when it faults: the kernel's exception table. user_recover() is asked by a handler of SIGSEGV and SIGBUS, which the shim
- * has (sock/shim/signal.c); where nobody asks, as in the native API, a bad pointer is a signal as ever. Large copies are
- * libc's, and are known by their return address.
+ * Each instruction here that touches the application's memory stands in a table, section user_ex,
+ * with the place to go on at when it faults: the kernel's exception table. user_recover() is asked
+ * by a handler of SIGSEGV and SIGBUS, which the shim has (sock/shim/signal.c); where nobody asks,
+ * as in the native API, a bad pointer is a signal as ever. Large copies are libc's, and are known
+ * by their return address.
  *
- * No lock may be held and nothing half done where one of these is called, but what the caller undoes when told; a lock's holder has
- * read all of it just before.
+ * No lock may be held and nothing half done where one of these is called, but what the caller
+ * undoes when told; a lock's holder has read all of it just before.
  *
  * user_copy...   true: all of it was copied. False: some of it may have been.
  * user_put..     true: stored.
- * user_read...   true: it can be read. Another thread may unmap it all the same; then it is a signal.
+ * user_read...   true: it can be read. Another thread may unmap it all the same; then it is a
+ * signal.
  */
 #ifndef SOCK_USER_H
 #define SOCK_USER_H
@@ -22,18 +24,23 @@
 
 #include "base/base.h"
 
-/* A fault of one of these (ucontext_t of the handler): the context goes on where the failure is told. False: it is the
- * program's own. */
+/* A fault of one of these (ucontext_t of the handler): the context goes on where the failure is
+ * told. False: it is the program's own. */
 bool user_recover(void *ucontext);
 
 #if defined(__x86_64__)
 
-#define USER_EX(at, to) \
-        ".pushsection user_ex, \"a\", @progbits\n.balign 4\n.long " at " - ., " to " - .\n.popsection\n"
+#define USER_EX(at, to)                                                            \
+        ".pushsection user_ex, \"a\", @progbits\n.balign 4\n.long " at " - ., " to \
+        " - .\n.popsection\n"
 
 static inline bool user_read(const void *p)
 {
-        __asm__ goto("1: testb $0, (%0)\n" USER_EX("1b", "%l[fault]") : : "r"(p) : "cc", "memory" : fault);
+        __asm__ goto("1: testb $0, (%0)\n" USER_EX("1b", "%l[fault]")
+                     :
+                     : "r"(p)
+                     : "cc", "memory"
+                     : fault);
         return true;
 fault:
         return false;
@@ -42,34 +49,45 @@ fault:
 /* As user_read(), and that it can be written; what other threads write there stays. */
 static inline bool user_touch(void *p)
 {
-        __asm__ goto("1: lock orb $0, (%0)\n" USER_EX("1b", "%l[fault]") : : "r"(p) : "cc", "memory" : fault);
+        __asm__ goto("1: lock orb $0, (%0)\n" USER_EX("1b", "%l[fault]")
+                     :
+                     : "r"(p)
+                     : "cc", "memory"
+                     : fault);
         return true;
 fault:
         return false;
 }
 
-#define USER_PUT(bits, insn)                                                                                        \
-        static inline bool user_put##bits(void *p, uint##bits##_t v)                                                \
-        {                                                                                                           \
-                __asm__ goto("1: " insn " %1, (%0)\n" USER_EX("1b", "%l[fault]") : : "r"(p), "r"(v) : "memory" : fault); \
-                return true;                                                                                        \
-        fault:                                                                                                      \
-                return false;                                                                                       \
+#define USER_PUT(bits, insn)                                                     \
+        static inline bool user_put##bits(void *p, uint##bits##_t v)             \
+        {                                                                        \
+                __asm__ goto("1: " insn " %1, (%0)\n" USER_EX("1b", "%l[fault]") \
+                             :                                                   \
+                             : "r"(p), "r"(v)                                    \
+                             : "memory"                                          \
+                             : fault);                                           \
+                return true;                                                     \
+        fault:                                                                   \
+                return false;                                                    \
         }
 USER_PUT(16, "movw")
 USER_PUT(32, "movl")
 USER_PUT(64, "movq")
 #undef USER_PUT
 
-#define USER_MOVE(bytes, insn, reg)                                                                                 \
-        static inline bool user_move##bytes(void *to, const void *from)                                             \
-        {                                                                                                           \
-                __asm__ goto("1: " insn " (%1), %%" reg "\n2: " insn " %%" reg ", (%0)\n"                           \
-                             USER_EX("1b", "%l[fault]") USER_EX("2b", "%l[fault]")                                  \
-                             : : "r"(to), "r"(from) : "memory", reg : fault);                                       \
-                return true;                                                                                        \
-        fault:                                                                                                      \
-                return false;                                                                                       \
+#define USER_MOVE(bytes, insn, reg)                                                           \
+        static inline bool user_move##bytes(void *to, const void *from)                       \
+        {                                                                                     \
+                __asm__ goto("1: " insn " (%1), %%" reg "\n2: " insn " %%" reg                \
+                             ", (%0)\n" USER_EX("1b", "%l[fault]") USER_EX("2b", "%l[fault]") \
+                             :                                                                \
+                             : "r"(to), "r"(from)                                             \
+                             : "memory", reg                                                  \
+                             : fault);                                                        \
+                return true;                                                                  \
+        fault:                                                                                \
+                return false;                                                                 \
         }
 USER_MOVE(1, "movb", "al")
 USER_MOVE(4, "movl", "eax")
@@ -93,22 +111,22 @@ static inline bool user_touch(void *p)
         return true;
 }
 
-#define USER_PUT(bits)                                                    \
-        static inline bool user_put##bits(void *p, uint##bits##_t v)      \
-        {                                                                 \
-                memcpy(p, &v, sizeof v);                                  \
-                return true;                                              \
+#define USER_PUT(bits)                                               \
+        static inline bool user_put##bits(void *p, uint##bits##_t v) \
+        {                                                            \
+                memcpy(p, &v, sizeof v);                             \
+                return true;                                         \
         }
 USER_PUT(16)
 USER_PUT(32)
 USER_PUT(64)
 #undef USER_PUT
 
-#define USER_MOVE(bytes)                                                      \
-        static inline bool user_move##bytes(void *to, const void *from)       \
-        {                                                                     \
-                memcpy(to, from, bytes);                                      \
-                return true;                                                  \
+#define USER_MOVE(bytes)                                                \
+        static inline bool user_move##bytes(void *to, const void *from) \
+        {                                                               \
+                memcpy(to, from, bytes);                                \
+                return true;                                            \
         }
 USER_MOVE(1)
 USER_MOVE(4)
@@ -150,8 +168,8 @@ static inline bool user_copy(void *to, const void *from, size_t n)
         return n <= 64 ? user_copy_short(to, from, (uint32_t)n) : user_copy_libc(to, from, n);
 }
 
-/* As user_copy(), and adds the sum (base/checksum.h) of the bytes that were copied: from the application to our memory, and the
- * other way. */
+/* As user_copy(), and adds the sum (base/checksum.h) of the bytes that were copied: from the
+ * application to our memory, and the other way. */
 bool user_copy_in_sum(void *to, const void *from, size_t n, uint32_t *sum);
 bool user_copy_out_sum(void *to, const void *from, size_t n, uint32_t *sum);
 

@@ -6,7 +6,7 @@
 
 #if defined(__x86_64__)
 
-#define WIDE_MIN 256u                   /* bytes from which it is quicker */
+#define WIDE_MIN 256u /* bytes from which it is quicker */
 #define WIDE_MAX CSUM_WIDE_MAX
 
 /* Found once; whoever races here finds the same. */
@@ -16,7 +16,7 @@ static bool is_wide(void)
         int is = atomic_load_explicit(&found, memory_order_relaxed);
 
         if (unlikely(is == 0)) {
-                is = csum_impl(1) != NULL ? 1 : -1;     /* AVX2 */
+                is = csum_impl(1) != NULL ? 1 : -1; /* AVX2 */
                 atomic_store_explicit(&found, is, memory_order_relaxed);
         }
         return is > 0;
@@ -39,7 +39,8 @@ static bool csum_copy_wide(void *to, const void *from, size_t n, uint32_t *sum)
 
 #endif
 
-/* `ours`: the one of the two that is no memory of the application's, which may change between copy and sum. */
+/* `ours`: the one of the two that is no memory of the application's, which may change between copy
+ * and sum. */
 static inline bool copy_sum(void *to, const void *from, const void *ours, size_t n, uint32_t *sum)
 {
         if (likely(n >= WIDE_MIN && n <= WIDE_MAX && is_wide()))

@@ -1,11 +1,13 @@
 /*
- * A process's stacks: making one, mapping somebody else's, and the way in and out. Channels: ustack_chan.c; interfaces and
- * addresses: ustack_iface.c.
+ * A process's stacks: making one, mapping somebody else's, and the way in and out. Channels:
+ * ustack_chan.c; interfaces and addresses: ustack_iface.c.
  *
- * Going out matters as much as going in. Where no thread leads, whoever leaves sees that the bell says UNATTENDED, so that a
- * message that comes now wakes the keeper; unless the keeper looks in every few milliseconds anyway (st->ticking), which it
- * does for a while after it was woken: a stream costs no system call either way. The bell stays so while processes come and
- * go: a message that comes while one is inside may wake the keeper in vain, once for each time that it went to rest.
+ * Going out matters as much as going in. Where no thread leads, whoever leaves sees that the bell
+ * says UNATTENDED, so that a message that comes now wakes the keeper; unless the keeper looks in
+ * every few milliseconds anyway (st->ticking), which it does for a while after it was woken: a
+ * stream costs no system call either way. The bell stays so while processes come and go: a message
+ * that comes while one is inside may wake the keeper in vain, once for each time that it went to
+ * rest.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
@@ -31,23 +33,25 @@
 #include "unetd/client/timens.h"
 #include "base/clock.h"
 
-#define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
-#define YIELDS       8                  /* to a unetd that is writing its directory */
-#define SLOT_TRIES   100                /* as many as a child of fork() makes */
+#define DAEMON_EVERY NS_PER_S /* a sleeper without a unetd looks for one so often */
+#define YIELDS       8        /* to a unetd that is writing its directory */
+#define SLOT_TRIES   100      /* as many as a child of fork() makes */
 
-/* unetd hands stacks from one process to another, so that its name has to differ where their layout does. */
+/* unetd hands stacks from one process to another, so that its name has to differ where their
+ * layout does. */
 static_assert(UNETD_ABI == STACK_ABI, "a new layout of stacks is a new name of unetd's");
 
 static struct {
-        pthread_mutex_t lock;           /* of this struct and the client */
+        pthread_mutex_t lock; /* of this struct and the client */
         struct unetd_client client;
         bool open;
-        const struct ustack *held;      /* whose lock has whoever uses the client */
-        uint32_t in_vain;               /* looks for another unetd */
-        const struct directory *_Atomic dir;    /* the client's, which stays where it is, or the keeper's; read without the lock */
+        const struct ustack *held; /* whose lock has whoever uses the client */
+        uint32_t in_vain;          /* looks for another unetd */
+        /* The client's, which stays where it is, or the keeper's; read without the lock. */
+        const struct directory *_Atomic dir;
         struct ustack *stack[USTACKS_MAX];
         _Atomic uint32_t nstacks;
-        _Atomic uint64_t unetd;         /* client.instance, to be read without the lock */
+        _Atomic uint64_t unetd; /* client.instance, to be read without the lock */
         _Atomic(struct ustack *) mine;
 } proc = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -66,8 +70,9 @@ uint64_t ustack_boot_ms(void)
 
 /* ---- unetd ---- */
 
-/* A library in front of libc may tell the program another time (faketime(1)). What is waited for takes as long as over the kernel all the
- * same, and the stack's keeper knows of no such library. */
+/* A library in front of libc may tell the program another time (faketime(1)). What is
+ * waited for takes as long as over the kernel all the same, and the stack's keeper knows of
+ * no such library. */
 static void find_clock(void)
 {
         void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
@@ -144,7 +149,7 @@ void ustack_client_done(void)
 
 void ustack_client_forked(void)
 {
-        pthread_mutex_unlock(&proc.lock);       /* locked before the fork, by the thread that is left */
+        pthread_mutex_unlock(&proc.lock); /* locked before the fork, by the thread that is left */
 }
 
 const struct directory *ustack_directory(void)
@@ -185,12 +190,12 @@ bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint
         for (int tries = 0; dir != NULL && tries < YIELDS && vouches == -EAGAIN; tries++) {
                 vouches = directory_vouches(dir, proto, addr, port, s->st->chan[k].peer);
                 if (unlikely(vouches == -EAGAIN))
-                        sandbox_yield();          /* no longer than so: the stack's lock is held */
+                        sandbox_yield(); /* no longer than so: the stack's lock is held */
         }
         return vouches == 1;
 }
 
-#define PLACES 16u                      /* of several that have a port, as many are looked at */
+#define PLACES 16u /* of several that have a port, as many are looked at */
 
 bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port)
 {
@@ -217,7 +222,8 @@ bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, st
         return found == 1;
 }
 
-/* One socket's entry in the directory, with the kernel socket that holds its port; without one, unetd holds it. */
+/* One socket's entry in the directory, with the kernel socket that holds its port; without one,
+ * unetd holds it. */
 static void register_again(struct unetd_client *c, struct ustack *u, const struct usock *h)
 {
         struct sock_rec *rec = usock_rec(h);
@@ -227,17 +233,19 @@ static void register_again(struct unetd_client *c, struct ustack *u, const struc
         if (usock_kfd(h) < 0 && rec->bound && port != 0)
                 unetd_port_hold(c, u->id, proto, rec->laddr, &port);
         if (rec->registered)
-                unetd_listen_add(c, u->id, proto, rec->reg_addr, rec->lport, ustack_entry_sock(rec), usock_kfd(h));
+                unetd_listen_add(c, u->id, proto, rec->reg_addr, rec->lport, ustack_entry_sock(rec),
+                                 usock_kfd(h));
 }
 
-/* Another unetd took over: the stacks of this process, their ports and names are made known to it as they were. */
+/* Another unetd took over: the stacks of this process, their ports and names are made known to it
+ * as they were. */
 static void renewed(struct unetd_client *c, void *arg)
 {
         atomic_store(&proc.unetd, c->instance);
         for (uint32_t i = 0; i < proc.nstacks; i++) {
                 struct ustack *u = proc.stack[i];
                 if (u->id == 0)
-                        continue;               /* nobody's but ours: ustack_lose() */
+                        continue; /* nobody's but ours: ustack_lose() */
                 unetd_stack_new(c, &u->fds, u->slot, &u->id);
                 if (u != proc.held)
                         ustack_lock(u);
@@ -263,16 +271,19 @@ static bool has_links(void)
         return false;
 }
 
-/* The keeper finds or starts another unetd at once. Where there is none at the second look, it has died, too. */
+/* The keeper finds or starts another unetd at once. Where there is none at the second look, it has
+ * died, too. */
 void ustack_daemon_look(void)
 {
         struct unetd_client *c = ustack_client_try();
 
         if (c == NULL)
-                return;                 /* somebody is asking it */
+                return; /* somebody is asking it */
         ustack_keep_numbers();
         if (proc.open)
-                proc.in_vain = unetd_look(c, proc.in_vain > 0 && has_links()) == -ECONNREFUSED ? proc.in_vain + 1 : 0;
+                proc.in_vain = unetd_look(c, proc.in_vain > 0 && has_links()) == -ECONNREFUSED
+                                       ? proc.in_vain + 1
+                                       : 0;
         ustack_client_done();
 }
 
@@ -326,12 +337,14 @@ static bool none_held(void *arg, uint32_t frame)
         return false;
 }
 
-/* Packets of an interface are copied before a call ends, in and out: whatever is lent was lent to the dead process. */
+/* Packets of an interface are copied before a call ends, in and out: whatever is lent was lent to
+ * the dead process. */
 static void repair_ifaces(struct ustack *u)
 {
         for (uint32_t i = 0; unlikely(i < u->s.st->netifs); i++) {
                 uint32_t chan = stack_netif(u->s.st, i)->chan;
-                if (chan == 0 || u->s.chan[chan - 1].ops == NULL || !ustack_chan_is_xdp(u, chan - 1))
+                if (chan == 0 || u->s.chan[chan - 1].ops == NULL ||
+                    !ustack_chan_is_xdp(u, chan - 1))
                         continue;
                 frame_unlend_all(u->s.frames, FRAME_REGION_TX(chan - 1));
                 ni_xdp_reclaim(&u->xdp[chan - 1]->ni, none_held, NULL);
@@ -341,7 +354,8 @@ static void repair_ifaces(struct ustack *u)
 static void repair(struct ustack *u)
 {
         if (u->s.st->leader == 0)
-                bell_disarm(u->s.bell);         /* whoever armed it may not have lived to look at the queues */
+                /* Whoever armed it may not have lived to look at the queues. */
+                bell_disarm(u->s.bell);
         stack_recover(&u->s, ustack_now());
         repair_ifaces(u);
         ustack_links_repair(u);
@@ -383,20 +397,23 @@ static bool oversleeps(struct ustack *u)
         return due < st->keeper_at && (st->leader == 0 || due < st->leader_at);
 }
 
-/* Nobody is inside from here on. Where nobody leads and the bell was not armed all the time, messages that came meanwhile would be
- * noticed by nobody; and timers, where who leads fell asleep before there were any. So the keeper is rung. */
+/* Nobody is inside from here on. Where nobody leads and the bell was not armed all the time,
+ * messages that came meanwhile would be noticed by nobody; and timers, where who leads fell asleep
+ * before there were any. So the keeper is rung. */
 void ustack_leave(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
         bool ring = false;
 
         if (u->s.nchan != 0 && !atomic_load_explicit(&st->ticking, memory_order_relaxed)) {
-                bool looked = st->leader != 0 || bell_is_armed(u->s.bell, BELL_UNATTENDED, st->rests);
+                bool looked =
+                        st->leader != 0 || bell_is_armed(u->s.bell, BELL_UNATTENDED, st->rests);
                 if (!looked) {
                         stack_arm(&u->s);
                         bell_arm_count(u->s.bell, BELL_UNATTENDED, st->rests);
                 }
-                ring = st->rung != st->rests && ((!looked && stack_pending(&u->s, 0)) || oversleeps(u));
+                ring = st->rung != st->rests &&
+                       ((!looked && stack_pending(&u->s, 0)) || oversleeps(u));
                 if (ring)
                         st->rung = st->rests;
         }
@@ -411,7 +428,8 @@ int ustack_take_slot(struct stack_state *st, uint32_t pid)
 {
         for (uint32_t i = 0; i < STACK_PROCS; i++) {
                 uint32_t none = 0;
-                if (i == SOCK_REF_FLIGHT || !atomic_compare_exchange_strong(&st->proc[i].pid, &none, pid))
+                if (i == SOCK_REF_FLIGHT ||
+                    !atomic_compare_exchange_strong(&st->proc[i].pid, &none, pid))
                         continue;
                 st->proc[i].start = ustack_boot_ms();
                 if (i >= stack_procs(st))
@@ -460,7 +478,8 @@ static void capture_if_asked(struct ustack *u)
                 atomic_store(&u->s.capture->snap, (uint32_t)strtoul(snap, NULL, 10));
 }
 
-/* A stack of this process with so many channels at most, with a bell, a process slot, and nobody who knows it. */
+/* A stack of this process with so many channels at most, with a bell, a process slot, and nobody
+ * who knows it. */
 static struct ustack *make(uint32_t room, int *err)
 {
         struct ustack *u = calloc(1, sizeof *u);
@@ -554,7 +573,7 @@ void ustack_lose(struct ustack *u)
         struct ustack *mine = make(STACK_CHANS, &err);
 
         if (mine == NULL)
-                abort();                /* two processes would be one in the books of the stack */
+                abort(); /* two processes would be one in the books of the stack */
         usock_move_handles(u, mine);
         for (uint32_t i = 0; i < proc.nstacks; i++)
                 if (proc.stack[i] == u)
@@ -613,8 +632,9 @@ void ustack_detach(struct ustack *u)
         ustack_unmap(u->s.bell, BELL_BYTES);
 }
 
-/* One that unetd knows to be ours. It may know the last process that had it for a moment longer, and the keeper may not have seen
- * yet that others are dead: so it is asked again, a millisecond later. */
+/* One that unetd knows to be ours. It may know the last process that had it for a moment
+ * longer, and the keeper may not have seen yet that others are dead: so it is asked again, a
+ * millisecond later. */
 static int take_known_slot(struct ustack *u)
 {
         const struct timespec ms = {.tv_nsec = NS_PER_MS};
@@ -672,7 +692,8 @@ static struct ustack *map_another(struct unetd_stack_fds *fds, uint32_t id, int 
         return u;
 }
 
-/* One that is mapped. It may not have known the socket when it was asked: in the process that shares it, it has just been given one. */
+/* One that is mapped. It may not have known the socket when it was asked: in the process that
+ * shares it, it has just been given one. */
 static struct ustack *with_id(uint32_t id)
 {
         for (uint32_t i = 0; i < proc.nstacks; i++)
@@ -705,16 +726,17 @@ struct ustack *ustack_adopt(uint64_t cookie, int *err)
 
 static bool chan_owns(const struct unetd_chan *c, int fd)
 {
-        return fd == c->tx || fd == c->rx || fd == c->peer_bell || fd == c->peer_leader || fd == c->peer_keeper || fd == c->mem ||
-               fd == c->xsk || fd == c->packet || fd == c->ring || fd == c->sender || fd == c->book;
+        return fd == c->tx || fd == c->rx || fd == c->peer_bell || fd == c->peer_leader ||
+               fd == c->peer_keeper || fd == c->mem || fd == c->xsk || fd == c->packet ||
+               fd == c->ring || fd == c->sender || fd == c->book;
 }
 
 static bool stack_owns(const struct ustack *u, int fd)
 {
         const struct unetd_stack_fds *f = &u->fds;
 
-        if (fd == f->state || fd == f->bell || fd == f->leader || fd == f->ring_leader || fd == f->keeper ||
-            fd == f->ring_keeper)
+        if (fd == f->state || fd == f->bell || fd == f->leader || fd == f->ring_leader ||
+            fd == f->keeper || fd == f->ring_keeper)
                 return true;
         if (ustack_links_own(u, fd))
                 return true;
@@ -730,7 +752,8 @@ bool usock_owns_fd(int fd)
 
         if (fd <= 2 || n == 0)
                 return false;
-        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd) || fd_room_owns(fd))
+        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd) ||
+            fd_room_owns(fd))
                 return true;
         for (uint32_t i = 0; i < n; i++)
                 if (stack_owns(proc.stack[i], fd))

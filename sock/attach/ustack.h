@@ -1,9 +1,9 @@
 /*
  * A process and its stacks: what lies under usock.h.
  *
- * A process has at most one stack of its own, made at its first socket, and maps those of sockets it inherited or was
- * passed. struct ustack is a mapped stack; it is entered with ustack_lock() and left with ustack_unlock(), which also
- * decide what the bell says while nobody is inside.
+ * A process has at most one stack of its own, made at its first socket, and maps those of sockets
+ * it inherited or was passed. struct ustack is a mapped stack; it is entered with ustack_lock() and
+ * left with ustack_unlock(), which also decide what the bell says while nobody is inside.
  */
 #ifndef SOCK_USTACK_H
 #define SOCK_USTACK_H
@@ -20,84 +20,99 @@
 
 #define USTACKS_MAX 16u
 
-/* A socket of an interface; the addresses of those before it, of other sizes, stay, since a thread may be looking there. */
+/* A socket of an interface; the addresses of those before it, of other sizes, stay, since a thread
+ * may be looking there. */
 struct xdp_view {
         struct ni_xdp ni;
         struct xdp_view *before;
 };
 
-#define USTACK_LOOPBACK_BROADCAST 0x7fffffffu   /* 127.255.255.255: the kernel's */
+#define USTACK_LOOPBACK_BROADCAST 0x7fffffffu /* 127.255.255.255: the kernel's */
 
-#define USTACK_WAKES 16u                /* that are put off until the lock is left */
+#define USTACK_WAKES 16u /* that are put off until the lock is left */
 
 struct ustack {
-        struct stack s;                 /* first: s.owner is this */
-        uint32_t wakes[USTACK_WAKES], nwakes;   /* waiter slots to be woken; under the lock, and none when it is free */
-        bool wakes_late;                /* it is a process of the stack, whose death is noticed, and not the keeper */
+        struct stack s; /* first: s.owner is this */
+        /* Waiter slots to be woken; under the lock, and none when it is free. */
+        uint32_t wakes[USTACK_WAKES], nwakes;
+        /* It is a process of the stack, whose death is noticed, and not the keeper. */
+        bool wakes_late;
         size_t bytes;
         struct unetd_stack_fds fds;
         uint32_t id;
-        uint32_t slot;                  /* of this process in st->proc */
-        bool unknown;                   /* unetd could not be told of this process yet */
-        bool short_of_numbers;          /* the last channel that was to be mapped had none for its descriptors; under the lock */
+        uint32_t slot; /* of this process in st->proc */
+        bool unknown;  /* unetd could not be told of this process yet */
+        /* The last channel that was to be mapped had none for its descriptors; under the lock. */
+        bool short_of_numbers;
         struct shm_chan chan[STACK_CHANS];
-        struct xdp_view *xdp[STACK_CHANS];      /* of those that are, or were, interfaces of our own; kept for the next one */
-        struct ni_verbs remote[STACK_CHANS];    /* of those to other hosts */
+        /* Of those that are, or were, interfaces of our own; kept for the next one. */
+        struct xdp_view *xdp[STACK_CHANS];
+        struct ni_verbs remote[STACK_CHANS]; /* of those to other hosts */
         struct remote_tx {
-                struct shm_region *mem;         /* what their frames lie in; kept for the next one */
+                struct shm_region *mem; /* what their frames lie in; kept for the next one */
                 size_t bytes;
-                bool mapped;                    /* the channel is one of these */
+                bool mapped; /* the channel is one of these */
         } remote_tx[STACK_CHANS];
-        struct vlink *link[DIR_IFACES];         /* over which they go, by the interface's number: link_at() */
-        int link_mem[DIR_IFACES], link_book[DIR_IFACES];        /* their descriptors, for the next unetd; 0: none */
-        uint32_t turns[DIR_IFACES];             /* their drivers', when last looked at */
-        nstime turned_at[DIR_IFACES], drive_again[DIR_IFACES];  /* the keeper's */
+        /* Over which they go, by the interface's number: link_at(). */
+        struct vlink *link[DIR_IFACES];
+        /* Their descriptors, for the next unetd; 0: none. */
+        int link_mem[DIR_IFACES], link_book[DIR_IFACES];
+        uint32_t turns[DIR_IFACES]; /* their drivers', when last looked at */
+        nstime turned_at[DIR_IFACES], drive_again[DIR_IFACES]; /* the keeper's */
         struct unetd_chan chan_fds[STACK_CHANS];
-        struct unet_chan *fault[STACK_CHANS];   /* before the channel, when faults were asked for */
-        bool woke;                      /* a waiter since one got up; he will lead. Under the lock */
-        nstime peers_at;                /* when it is looked for peers that ended unseen: ustack_peers_look() */
-        struct usock *handles;          /* this process's, linked by next */
-        uint32_t twins;                 /* of them, those of a record that has an older one here: it came back in a message */
+        struct unet_chan *fault[STACK_CHANS]; /* before the channel, when faults were asked for */
+        bool woke;       /* a waiter since one got up; he will lead. Under the lock */
+        nstime peers_at; /* when it is looked for peers that ended unseen: ustack_peers_look() */
+        struct usock *handles; /* this process's, linked by next */
+        /* Of them, those of a record that has an older one here: it came back in a message. */
+        uint32_t twins;
 };
 
 struct usock;
 
 /* The process's own stack, made if need be. NULL and -errno in *err when it cannot be. */
 struct ustack *ustack_mine(int *err);
-/* A free process slot of the stack becomes that of `pid`, or STACK_FORKING; -ENOSPC. Under the lock. */
+/* A free process slot of the stack becomes that of `pid`, or STACK_FORKING; -ENOSPC. Under
+ * the lock. */
 int ustack_take_slot(struct stack_state *st, uint32_t pid);
-/* Forgets all stacks, of which this process has no slot any more, and unetd, which is to know it anew. The client's lock is held. */
+/* Forgets all stacks, of which this process has no slot any more, and unetd, which is to know it
+ * anew. The client's lock is held. */
 void ustack_forget_all(void);
 /* All stacks that are mapped. */
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
 /* Maps another process's stack by its socket's cookie. */
 struct ustack *ustack_adopt(uint64_t cookie, int *err);
-/* The keeper's way: maps a stack by descriptors that are borrowed for the call; no process slot. 0 or -errno. */
+/* The keeper's way: maps a stack by descriptors that are borrowed for the call; no process slot. 0
+ * or -errno. */
 int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *fds);
 void ustack_detach(struct ustack *u);
 /* The client of unetd, with its lock held; leave with ustack_client_done(). */
 struct unetd_client *ustack_client(void);
-struct unetd_client *ustack_client_try(void);   /* NULL: somebody has it */
-/* As that, with this stack's lock held: if unetd turns out to be another one, the stack is made known to it under that lock. */
+struct unetd_client *ustack_client_try(void); /* NULL: somebody has it */
+/* As that, with this stack's lock held: if unetd turns out to be another one, the stack is made
+ * known to it under that lock. */
 struct unetd_client *ustack_client_holding(const struct ustack *u);
 void ustack_client_done(void);
-struct unetd_client *ustack_client_held(void);  /* its lock is held already */
-void ustack_client_forked(void);        /* in the child: the lock is the parent's */
-/* In the child of a fork, for which the stack has no process slot left: its sockets become sockets never connected, of a
- * stack that nobody else knows; new ones get a new stack. */
+struct unetd_client *ustack_client_held(void); /* its lock is held already */
+void ustack_client_forked(void);               /* in the child: the lock is the parent's */
+/* In the child of a fork, for which the stack has no process slot left: its sockets become sockets
+ * never connected, of a stack that nobody else knows; new ones get a new stack. */
 void ustack_lose(struct ustack *u);
 /*
- * Who makes no calls to unetd learns here that it has died, and makes its stacks known to the next one when there is one: looked
- * at once in USTACK_PEERS_EVERY by whoever is at work. The locks must not be held.
+ * Who makes no calls to unetd learns here that it has died, and makes its stacks known to the next
+ * one when there is one: looked at once in USTACK_PEERS_EVERY by whoever is at work. The locks must
+ * not be held.
  */
 void ustack_daemon_look(void);
 /* The unetd that was talked to last: struct unetd_client's instance. */
 uint64_t ustack_unetd(void);
-/* What a long sleep waits for besides (POLLHUP): the connection to unetd; -1: it has none, and *until is soon. */
+/* What a long sleep waits for besides (POLLHUP): the connection to unetd; -1: it has none, and
+ * *until is soon. */
 int ustack_daemon_fd(nstime *until);
 nstime ustack_now(void);
-uint64_t ustack_boot_ms(void);          /* for proc_slot.start */
-/* Takes the stack's lock; what a dead process left half done is repaired first. From here on the queues are polled. */
+uint64_t ustack_boot_ms(void); /* for proc_slot.start */
+/* Takes the stack's lock; what a dead process left half done is repaired first. From here on the
+ * queues are polled. */
 void ustack_lock(struct ustack *u);
 bool ustack_trylock(struct ustack *u);
 /* Leaves the lock, staying in the call: more will come. */

@@ -1,8 +1,8 @@
 /*
  * A stack's channels as one process has them: mapped when they are met, emptied when they are over.
  *
- * Threads look without the lock whether something has come (stack_pending()). So what was mapped for a channel stays readable,
- * and empty, when it is over, until another channel takes its place.
+ * Threads look without the lock whether something has come (stack_pending()). So what was mapped
+ * for a channel stays readable, and empty, when it is over, until another channel takes its place.
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
@@ -35,12 +35,13 @@ static void empty_regions(const struct shm_chan *c)
                 ustack_empty(c->mine, c->mine_bytes);
 }
 
-/* Whatever it went by: nothing comes by that any more, and what it took goes back. Threads of ours look at queues without the lock
- * (stack_pending): they find them empty. What is sent from stays: a thread may be copying into it. */
+/* Whatever it went by: nothing comes by that any more, and what it took goes back. Threads of ours
+ * look at queues without the lock (stack_pending): they find them empty. What is sent from stays: a
+ * thread may be copying into it. */
 static void way_end(struct ustack *u, uint32_t k)
 {
         if (u->chan_fds[k].tx <= 0)
-                return;                 /* there was none */
+                return; /* there was none */
         if (ustack_chan_is_xdp(u, k))
                 ni_xdp_forsake(&u->xdp[k]->ni);
         if (u->fault[k] != NULL)
@@ -86,7 +87,8 @@ void ustack_chan_unmap(struct ustack *u, uint32_t k)
 /* Over the same region as before, if it is the same channel that goes by something else now. */
 static bool map_mine(struct shm_chan *c, const struct unetd_chan *fds)
 {
-        void *mine = ustack_map_over(c->mine, &c->mine_bytes, fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
+        void *mine = ustack_map_over(c->mine, &c->mine_bytes, fds->tx,
+                                     SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
 
         if (mine != NULL)
                 c->mine = mine;
@@ -96,8 +98,10 @@ static bool map_mine(struct shm_chan *c, const struct unetd_chan *fds)
 /* Spinners look at both without the lock: what the words say is there, at any moment. */
 static bool map_peer(struct shm_chan *c, const struct unetd_chan *fds)
 {
-        void *peer = ustack_map_over(c->peer, &c->peer_bytes, fds->rx, SHM_REGION_BYTES(fds->rx_geom), PROT_READ);
-        void *bell = ustack_map_over(c->bell, &(size_t){BELL_BYTES}, fds->peer_bell, BELL_BYTES, PROT_READ);
+        void *peer = ustack_map_over(c->peer, &c->peer_bytes, fds->rx,
+                                     SHM_REGION_BYTES(fds->rx_geom), PROT_READ);
+        void *bell = ustack_map_over(c->bell, &(size_t){BELL_BYTES}, fds->peer_bell, BELL_BYTES,
+                                     PROT_READ);
 
         if (peer != NULL)
                 __atomic_store_n(&c->peer, peer, __ATOMIC_RELEASE);
@@ -125,15 +129,18 @@ static struct unet_chan *with_faults(struct ustack *u, uint32_t k)
         if (spec == NULL || u->fds.state < 0 || fault_parse(spec, &p) != 0)
                 return inner;
         p.seed += k;
-        /* Both ends of a channel of such a process may lose: no shortcuts that a channel without loss allows. */
+        /* Both ends of a channel of such a process may lose: no shortcuts that a channel without
+         * loss allows. */
         inner->caps.lossless = false;
         inner->caps.csum = p.corrupt > 0;
         u->fault[k] = ni_fault_new(inner, &p, &u->s.st->cnt);
         return u->fault[k] != NULL ? u->fault[k] : inner;
 }
 
-/* In the place of the last socket of this channel number, or, if that had other sizes, beside it. */
-static int xdp_attach(struct ustack *u, uint32_t k, const struct unetd_chan *fds, struct unet_mem tx)
+/* In the place of the last socket of this channel number, or, if that had other sizes,
+ * beside it. */
+static int xdp_attach(struct ustack *u, uint32_t k, const struct unetd_chan *fds,
+                      struct unet_mem tx)
 {
         const struct ni_xdp_fds passed = {fds->xsk, fds->mem, fds->packet, fds->ring, fds->sender};
         struct xdp_view *v = u->xdp[k];
@@ -158,7 +165,8 @@ bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan 
 
         ustack_remote_end(u, k);
         way_end(u, k);
-        if (!map_mine(c, fds) || xdp_attach(u, k, fds, unet_mem_frames(c->mine->frames, fds->tx_geom)) != 0)
+        if (!map_mine(c, fds) ||
+            xdp_attach(u, k, fds, unet_mem_frames(c->mine->frames, fds->tx_geom)) != 0)
                 return false;
         u->chan_fds[k] = *fds;
         return true;
@@ -171,7 +179,8 @@ void ustack_iface_mapped(struct ustack *u, uint32_t k)
         stack_chan_mapped(&u->s, k, &x->base, x->tx_mem.base, ni_xdp_rx_frames(x));
 }
 
-/* The gateway carries frames of a network: they may be damaged and lost, and lie whole in what it lends. */
+/* The gateway carries frames of a network: they may be damaged and lost, and lie whole in what
+ * it lends. */
 static struct unet_caps gate_caps(const struct unetd_chan *fds)
 {
         return (struct unet_caps){.mtu = SHM_MTU,
@@ -206,12 +215,13 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
         shm_chan_init(c, &st->chan[k].shm, &st->cnt);
         if (unetd_chan_is_iface(fds))
                 c->base.caps = gate_caps(fds);
-        stack_chan_mapped(&u->s, k, unetd_chan_is_iface(fds) ? &c->base : with_faults(u, k), c->mine->frames,
-                          c->peer->frames);
+        stack_chan_mapped(&u->s, k, unetd_chan_is_iface(fds) ? &c->base : with_faults(u, k),
+                          c->mine->frames, c->peer->frames);
         return true;
 }
 
-/* Called by the stack when it meets a channel that this process has not mapped; the keeper has its descriptors. */
+/* Called by the stack when it meets a channel that this process has not mapped; the keeper has
+ * its descriptors. */
 bool ustack_chan_fetch(struct stack *s, uint32_t k)
 {
         struct ustack *u = s->owner;
@@ -220,7 +230,7 @@ bool ustack_chan_fetch(struct stack *s, uint32_t k)
         int err;
 
         if (client == NULL)
-                return false;           /* the holder waits for our lock, or will be done soon: next turn */
+                return false; /* the holder waits for our lock, or will be done soon: next turn */
         err = unetd_chan_get(client, u->id, k, &fds);
         u->short_of_numbers = err == -EMFILE;
         ustack_client_done();

@@ -1,6 +1,7 @@
 /*
- * The channels of a mapped stack: opening and mapping them, the interfaces and addresses they lead to, peers that ended, room for more.
- * (ustack_chan.c, ustack_iface.c, ustack_map.c, ustack_peers.c, ustack_room.c)
+ * The channels of a mapped stack: opening and mapping them, the interfaces and addresses they lead
+ * to, peers that ended, room for more. (ustack_chan.c, ustack_iface.c, ustack_map.c,
+ * ustack_peers.c, ustack_room.c)
  */
 #ifndef SOCK_USTACK_CHAN_H
 #define SOCK_USTACK_CHAN_H
@@ -9,67 +10,80 @@
 
 /* For how many channels a new stack has address space; 0: it is too little for one. */
 uint32_t ustack_room(void);
-/* How large a new stack is: with STACK_CONNS_MAX connections where RLIMIT_AS does not bound this process, else with fewer. */
+/* How large a new stack is: with STACK_CONNS_MAX connections where RLIMIT_AS does not bound this
+ * process, else with fewer. */
 void ustack_limits(struct stack_limits *l);
-/* Descriptors for channels to come are kept if they can be, and whether they can is in the books. Under the client's lock. */
+/* Descriptors for channels to come are kept if they can be, and whether they can is in the books.
+ * Under the client's lock. */
 void ustack_keep_numbers(void);
 /* The same when there were none for a peer's. */
 void ustack_lack_numbers(void);
 void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
-/* ustack_chan.c, for struct stack: map_chan and unmap_chan; and for good, when nobody looks any more. */
+/* ustack_chan.c, for struct stack: map_chan and unmap_chan; and for good, when nobody looks
+ * any more. */
 bool ustack_chan_fetch(struct stack *s, uint32_t k);
 void ustack_chan_over(struct stack *s, uint32_t k);
 void ustack_chan_unmap(struct ustack *u, uint32_t k);
-/* The channel goes by rings of its own (unet/xdp/xdp.h): to an interface that this stack has alone. */
+/* The channel goes by rings of its own (unet/xdp/xdp.h): to an interface that this stack
+ * has alone. */
 bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k);
-/* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the caller's still. */
+/* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the
+ * caller's still. */
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
-/* The same for an interface, in two steps, for the keeper: what the socket says of itself goes into the state between. */
+/* The same for an interface, in two steps, for the keeper: what the socket says of itself goes into
+ * the state between. */
 bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
 void ustack_iface_mapped(struct ustack *u, uint32_t k);
-/* Channel to a stack or an interface of unetd's, opened when there is none: its number, or -errno. The lock must not be
- * held. */
+/* Channel to a stack or an interface of unetd's, opened when there is none: its number, or -errno.
+ * The lock must not be held. */
 int ustack_chan_to(struct ustack *u, uint32_t peer);
-/* The channel that leads to a port of another host, and our address there. `from`: what the socket is bound to, or any;
- * `oif`: the interface it is bound to, 0: none. -ENOENT and *why: it is the kernel's. The lock must not be held. */
-int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, ip_addr from, uint32_t oif, ip_addr *src,
-                   const char **why);
+/* The channel that leads to a port of another host, and our address there. `from`: what the socket
+ * is bound to, or any; `oif`: the interface it is bound to, 0: none. -ENOENT and *why: it is the
+ * kernel's. The lock must not be held. */
+int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, ip_addr from,
+                   uint32_t oif, ip_addr *src, const char **why);
 /* The number in the route table of unetd's interface of that name; 0: it has none. */
 uint32_t ustack_iface_number(const char *name);
 /* The same by its number in the kernel. */
 uint32_t usock_device(uint32_t ifindex);
 /* What a socket that is bound to a device listens on: its address, or the device's. */
 ip_addr ustack_listen_addr(const struct sock_rec *rec);
-/* Takes over what unetd publishes of addresses and routes. Under the lock; ustack_lock() does it. */
+/* Takes over what unetd publishes of addresses and routes. Under the lock; ustack_lock()
+ * does it. */
 void ustack_follow(struct ustack *u);
-/* Somebody is to be reachable under a local address (any: all): takes, or shares, the interfaces of unetd's. */
+/* Somebody is to be reachable under a local address (any: all): takes, or shares, the interfaces
+ * of unetd's. */
 void ustack_take_ifaces(struct ustack *u, ip_addr laddr);
-/* Descriptors to be woken by while nobody polls, besides the pipe: appends to pfd, at most NETIF_MAX. */
+/* Descriptors to be woken by while nobody polls, besides the pipe: appends to pfd, at
+ * most NETIF_MAX. */
 int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd);
-/* Before something is sent by channel k: a stack reads what it sends itself from two rings, and what it sent first is to be told of first.
- * Under the lock. */
+/* Before something is sent by channel k: a stack reads what it sends itself from two rings, and
+ * what it sent first is to be told of first. Under the lock. */
 static inline void ustack_hear_own(struct ustack *u, uint32_t k)
 {
-        if (unlikely(u->s.st->chan[k].peer == u->id) && u->s.st->chan[k].netif == 0 && u->s.st->chan[k].remote == 0 &&
-            stack_pending(&u->s, 0))
+        if (unlikely(u->s.st->chan[k].peer == u->id) && u->s.st->chan[k].netif == 0 &&
+            u->s.st->chan[k].remote == 0 && stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
 }
-/* ustack_peers.c: ends the channels of peers that are gone with everybody who could have said so; when peers_at has come. Under
- * the lock. */
+/* ustack_peers.c: ends the channels of peers that are gone with everybody who could have said so;
+ * when peers_at has come. Under the lock. */
 #define USTACK_PEERS_EVERY (2 * NS_PER_S)
 void ustack_peers_look(struct ustack *u, nstime now);
-/* When who sleeps for long is to look: NSTIME_NEVER while unetd knows of all peers. Under the lock. */
+/* When who sleeps for long is to look: NSTIME_NEVER while unetd knows of all peers. Under
+ * the lock. */
 nstime ustack_peers_due(const struct ustack *u);
 /* Memory goes back, and the addresses stay readable, and empty. */
 void ustack_empty(const volatile void *p, size_t bytes);
-/* A shared mapping in the place of an older one of `*room` bytes when that is large enough. Else elsewhere, and the old place stays:
- * a thread may be looking there without the lock. Sizes are few, and the largest that there was is kept, so that little stays.
- * NULL: there is no memory, and the old one is as it was. */
+/* A shared mapping in the place of an older one of `*room` bytes when that is large enough. Else
+ * elsewhere, and the old place stays: a thread may be looking there without the lock. Sizes are
+ * few, and the largest that there was is kept, so that little stays. NULL: there is no memory, and
+ * the old one is as it was. */
 void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t bytes, int prot);
 /* A shared mapping, NULL when it fails; prot as mmap()'s. */
 void *ustack_map(int fd, size_t bytes, int prot);
 void ustack_unmap(const volatile void *p, size_t bytes);
-/* So much more; only told of programs that lock what they map, as far as they may (RLIMIT_MEMLOCK). */
+/* So much more; only told of programs that lock what they map, as far as they may
+ * (RLIMIT_MEMLOCK). */
 bool ustack_may_map(size_t bytes);
 /* Whether there is address space for one more channel. */
 bool ustack_chan_fits(void);

@@ -1,6 +1,7 @@
 /*
- * Questions to unetd's directory that wait while it is being written. A reader that comes in mid-write has no consistent view, which
- * is no answer: unetd may merely have lost its CPU. Who holds a stack's lock does not ask here, as it may take a second.
+ * Questions to unetd's directory that wait while it is being written. A reader that comes in
+ * mid-write has no consistent view, which is no answer: unetd may merely have lost its CPU. Who
+ * holds a stack's lock does not ask here, as it may take a second.
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_directory.h"
@@ -11,7 +12,7 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 
-#define YIELDS    8u                    /* at once; then one look a millisecond */
+#define YIELDS    8u /* at once; then one look a millisecond */
 #define LOOKS_MAX 1000u
 
 /* For the writer to get on. False: that was long enough. */
@@ -29,7 +30,8 @@ static bool wait_for_writer(uint32_t look)
 bool ustack_read(const struct directory *dir, struct ustack_reading *r)
 {
         if (r->begun) {
-                atomic_thread_fence(memory_order_acquire);      /* what was read, before `seq` is read again */
+                /* What was read, before `seq` is read again. */
+                atomic_thread_fence(memory_order_acquire);
                 r->whole = atomic_load_explicit(&dir->seq, memory_order_relaxed) == r->seq;
                 if (likely(r->whole))
                         return false;
@@ -88,7 +90,7 @@ bool ustack_takes(uint32_t stack, ip_addr addr, uint16_t port, uint64_t since)
         struct ustack_reading r = {0};
         bool found = false;
 
-        atomic_thread_fence(memory_order_seq_cst);      /* what was sent, before this is read */
+        atomic_thread_fence(memory_order_seq_cst); /* what was sent, before this is read */
         if (dir == NULL || directory_generation(dir) == since)
                 return true;
         while (ustack_read(dir, &r))

@@ -1,6 +1,6 @@
 /*
- * unetd's interfaces as a process sees them: which one leads to an address, by what name and number, and what they say of
- * addresses and routes.
+ * unetd's interfaces as a process sees them: which one leads to an address, by what name and
+ * number, and what they say of addresses and routes.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
@@ -12,7 +12,8 @@
 #include <netinet/in.h>
 
 /* By the stack's routes: the interface, and our address there. */
-static bool way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_addr *src, struct dir_iface *f)
+static bool way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_addr *src,
+                    struct dir_iface *f)
 {
         uint32_t bound = ip_addr_is_v4(from) && !ip_addr_is_any(from) ? ip_addr_get_v4(from) : 0;
         struct route_result r;
@@ -21,14 +22,15 @@ static bool way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip
         ustack_lock(u);
         err = stack_route(&u->s, ip_addr_get_v4(to), bound, oif, ustack_now(), &r);
         ustack_leave(u);
-        if (err != 0 || r.src == 0 || !ustack_iface(ustack_directory(), UNETD_IFACE | (r.ifindex - 1u), f))
+        if (err != 0 || r.src == 0 ||
+            !ustack_iface(ustack_directory(), UNETD_IFACE | (r.ifindex - 1u), f))
                 return false;
         *src = ip_addr_v4(r.src);
         return true;
 }
 
-int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, ip_addr from, uint32_t oif, ip_addr *src,
-                   const char **why)
+int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, ip_addr from,
+                   uint32_t oif, ip_addr *src, const char **why)
 {
         const struct directory *dir = ustack_directory();
         struct dir_iface f;
@@ -59,7 +61,9 @@ int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, i
 static struct usock_iface describe(const struct dir_iface *f, const struct directory *dir)
 {
         const struct netconf_if *state = &dir->net.ifs[(f->peer & ~UNETD_IFACE) % NETCONF_IFS];
-        struct usock_iface v = {.addr = f->addr, .prefix = (uint8_t)MIN(f->prefix, 32u), .down = !(state->flags & NETCONF_IF_UP)};
+        struct usock_iface v = {.addr = f->addr,
+                                .prefix = (uint8_t)MIN(f->prefix, 32u),
+                                .down = !(state->flags & NETCONF_IF_UP)};
 
         memcpy(v.name, f->name, sizeof v.name - 1);
         return v;
@@ -129,11 +133,12 @@ bool usock_port_settle(int kind, const struct sockaddr *sa, socklen_t len)
         ip_addr addr;
         int err;
 
-        if (usock_addr_in(sa, len, &addr, &port) != 0 || port == 0 || ustack_directory_anyway() == NULL)
+        if (usock_addr_in(sa, len, &addr, &port) != 0 || port == 0 ||
+            ustack_directory_anyway() == NULL)
                 return false;
         err = unetd_port_settle(ustack_client(), proto, addr, port);
         ustack_client_done();
-        return err == 0 || err == -ENOENT;      /* nobody has it: not any more, maybe */
+        return err == 0 || err == -ENOENT; /* nobody has it: not any more, maybe */
 }
 
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
@@ -142,7 +147,8 @@ bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
         uint16_t port;
         ip_addr addr;
 
-        if (usock_addr_in(sa, len, &addr, &port) != 0 || !ustack_ifaces(ustack_directory_anyway(), all))
+        if (usock_addr_in(sa, len, &addr, &port) != 0 ||
+            !ustack_ifaces(ustack_directory_anyway(), all))
                 return false;
         for (uint32_t i = 0; i < DIR_IFACES; i++)
                 if (all[i].peer != 0 && ip_addr_eq(addr, ip_addr_v4(all[i].addr)))
@@ -151,7 +157,8 @@ bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
 }
 
 /* An interface to an address that is not this host's, and our address there. */
-static bool leads_out(const struct usock *s, ip_addr addr, bool last, ip_addr *src, struct dir_iface *f)
+static bool leads_out(const struct usock *s, ip_addr addr, bool last, ip_addr *src,
+                      struct dir_iface *f)
 {
         struct ustack *mine;
         bool found;
@@ -168,8 +175,8 @@ static bool leads_out(const struct usock *s, ip_addr addr, bool last, ip_addr *s
         return mine != NULL && way_out(mine, addr, (ip_addr){{0, 0}}, 0, src, f);
 }
 
-bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t len, bool last, int family,
-                   struct sockaddr *from, socklen_t *from_len, const char **why)
+bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t len, bool last,
+                   int family, struct sockaddr *from, socklen_t *from_len, const char **why)
 {
         const struct directory *dir = ustack_directory_anyway();
         struct dir_iface f;
@@ -195,7 +202,8 @@ void ustack_take_ifaces(struct ustack *u, ip_addr laddr)
         struct ustack_reading r = {0};
         uint32_t nverbs = 0;
 
-        while (dir != NULL && READ_ONCE(dir->nifaces) + READ_ONCE(dir->nverbs) != 0 && ustack_read(dir, &r)) {
+        while (dir != NULL && READ_ONCE(dir->nifaces) + READ_ONCE(dir->nverbs) != 0 &&
+               ustack_read(dir, &r)) {
                 memcpy(own, dir->iface, sizeof own);
                 memcpy(verbs, dir->verbs, sizeof verbs);
                 nverbs = MIN(dir->nverbs, DIR_IFACES);
@@ -215,7 +223,8 @@ int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd)
         for (uint32_t i = 0; unlikely(i < u->s.st->netifs); i++) {
                 uint32_t chan = stack_netif(u->s.st, i)->chan;
                 if (chan != 0 && u->s.chan[chan - 1].ops != NULL && ustack_chan_is_xdp(u, chan - 1))
-                        pfd[n++] = (struct pollfd){.fd = u->chan_fds[chan - 1].xsk, .events = POLLIN};
+                        pfd[n++] =
+                                (struct pollfd){.fd = u->chan_fds[chan - 1].xsk, .events = POLLIN};
         }
         return n;
 }
@@ -233,8 +242,8 @@ static void follow_net(struct ustack *u, const struct directory *d)
         stack_flush(&u->s, ustack_now());
 }
 
-/* The addresses that packets on a channel inside this host may be for, and where others are sent: what unetd publishes. Kept
- * in the state, for those who have no directory. */
+/* The addresses that packets on a channel inside this host may be for, and where others are sent:
+ * what unetd publishes. Kept in the state, for those who have no directory. */
 void ustack_follow(struct ustack *u)
 {
         const struct directory *d = ustack_directory();

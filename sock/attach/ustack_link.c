@@ -1,9 +1,11 @@
 /*
- * A stack's links to RDMA devices (unet/verbs/vlink.h): who drives them, and channels to stacks of other hosts.
+ * A stack's links to RDMA devices (unet/verbs/vlink.h): who drives them, and channels to stacks of
+ * other hosts.
  *
- * The first process that has to do with an interface over verbs (a connect, a listener, a UDP port) makes the queue pair and
- * is the driver. Others of the stack put what they send into the ring and wake it. When it dies, runs another program, or
- * does not come back to what waits for it, the keeper makes a queue pair and drives (sock/keeper/keeper_side.c).
+ * The first process that has to do with an interface over verbs (a connect, a listener, a UDP port)
+ * makes the queue pair and is the driver. Others of the stack put what they send into the ring and
+ * wake it. When it dies, runs another program, or does not come back to what waits for it, the
+ * keeper makes a queue pair and drives (sock/keeper/keeper_side.c).
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
@@ -20,7 +22,7 @@
 #include "unet/bell_fd.h"
 
 #define STANDS_STILL (20 * NS_PER_MS)
-#define DRIVE_AGAIN  (100 * NS_PER_MS)  /* between two attempts of the keeper's */
+#define DRIVE_AGAIN  (100 * NS_PER_MS) /* between two attempts of the keeper's */
 
 static uint32_t index_of(uint32_t iface)
 {
@@ -35,7 +37,8 @@ static struct vlink *link_at(const struct ustack *u, uint32_t i)
 
 /* ---- waking the driver ---- */
 
-/* Under the lock: something is in the ring that is another process's to post; or nobody drives any more. */
+/* Under the lock: something is in the ring that is another process's to post; or nobody drives
+ * any more. */
 static void ring(void *arg)
 {
         struct ustack *u = arg;
@@ -49,7 +52,8 @@ static void ring(void *arg)
                 driver = atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed);
                 if (driver != 0 && !vlink_waits(v))
                         continue;
-                if ((driver == VLINK_KEEPER || driver == 0 || !usock_wake_process(u, driver)) && u->fds.ring_keeper >= 0)
+                if ((driver == VLINK_KEEPER || driver == 0 || !usock_wake_process(u, driver)) &&
+                    u->fds.ring_keeper >= 0)
                         bell_ring(u->fds.ring_keeper);
         }
 }
@@ -59,7 +63,8 @@ static void ring(void *arg)
 static bool has_other_processes(const struct ustack *u)
 {
         for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
-                if (i != u->slot && atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
+                if (i != u->slot &&
+                    atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
                         return true;
         return false;
 }
@@ -73,7 +78,8 @@ static bool wants_us(const struct ustack *u, struct vlink *v)
                 return false;
         if (driver == VLINK_KEEPER)
                 return !has_other_processes(u);
-        return driver == 0 || atomic_load_explicit(&u->s.st->proc[(driver - 1) % STACK_PROCS].pid, memory_order_relaxed) == 0;
+        return driver == 0 || atomic_load_explicit(&u->s.st->proc[(driver - 1) % STACK_PROCS].pid,
+                                                   memory_order_relaxed) == 0;
 }
 
 int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
@@ -104,7 +110,7 @@ static void close_fds(struct ustack *u, uint32_t i)
 {
         int mem = u->link_mem[i], book = u->link_book[i];
 
-        WRITE_ONCE(u->link_mem[i], 0);          /* read without the lock: ustack_links_own() */
+        WRITE_ONCE(u->link_mem[i], 0); /* read without the lock: ustack_links_own() */
         WRITE_ONCE(u->link_book[i], 0);
         if (mem != 0) {
                 sys1(SYS_close, mem);
@@ -144,7 +150,8 @@ static int link_ready(struct ustack *u, const struct dir_iface *f)
                 err = ustack_drive(u, i, u->slot + 1, &qp);
         ustack_leave(u);
         if (err == 0 && qp.qpn != 0)
-                err = unetd_link_drive(c, u->id, f->peer, qp.qpn, qp.qkey, qp.mtu, vlink_shared(v)->pinned_kb);
+                err = unetd_link_drive(c, u->id, f->peer, qp.qpn, qp.qkey, qp.mtu,
+                                       vlink_shared(v)->pinned_kb);
         ustack_client_done();
         return err;
 }
@@ -157,14 +164,16 @@ void ustack_link_take(struct ustack *u, const struct dir_iface *f)
 /* ---- channels ---- */
 
 /* One whose peer has the port, as its agent says. */
-static int chan_there(const struct ustack *u, const struct dir_iface *f, uint8_t proto, uint32_t to, uint16_t port)
+static int chan_there(const struct ustack *u, const struct dir_iface *f, uint8_t proto, uint32_t to,
+                      uint16_t port)
 {
         const struct stack_state *st = u->s.st;
         const struct vlink *v = link_at(u, index_of(f->peer));
 
         for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_acquire); k++)
-                if (atomic_load_explicit(&st->chan[k].state, memory_order_acquire) == CHAN_READY && st->chan[k].remote == to &&
-                    st->chan[k].own.addr == f->addr && vlink_vouches(vlink_book(v), k, proto, port))
+                if (atomic_load_explicit(&st->chan[k].state, memory_order_acquire) == CHAN_READY &&
+                    st->chan[k].remote == to && st->chan[k].own.addr == f->addr &&
+                    vlink_vouches(vlink_book(v), k, proto, port))
                         return (int)k;
         return -ENOENT;
 }
@@ -189,7 +198,8 @@ static const char *why_not(int err)
         }
 }
 
-int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip_addr to, uint16_t port, const char **why)
+int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip_addr to,
+                  uint16_t port, const char **why)
 {
         uint32_t addr = ip_addr_get_v4(to), chan;
         int k, err = link_ready(u, f);
@@ -202,7 +212,8 @@ int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip
                 return k;
         err = unetd_remote_open(ustack_client(), u->id, f->peer, proto, addr, port, &chan);
         ustack_client_done();
-        *why = err == -ENOENT ? "nobody on the fabric of that host has this port" : "no unetd answers at that host";
+        *why = err == -ENOENT ? "nobody on the fabric of that host has this port"
+                              : "no unetd answers at that host";
         return err != 0 ? -ENOENT : (int)chan;
 }
 
@@ -211,7 +222,8 @@ bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan
         uint32_t i = fds->peer_chan % DIR_IFACES;
         struct remote_tx *t = &u->remote_tx[k];
         struct ni_verbs *n = &u->remote[k];
-        void *tx = ustack_map_over(t->mem, &t->bytes, fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
+        void *tx = ustack_map_over(t->mem, &t->bytes, fds->tx, SHM_REGION_BYTES(fds->tx_geom),
+                                   PROT_READ | PROT_WRITE);
 
         if (tx != NULL)
                 t->mem = tx;
@@ -219,7 +231,8 @@ bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan
                 ustack_remote_end(u, k);
                 return false;
         }
-        ni_verbs_init(n, link_at(u, i), k, fds->mtu, !fds->no_csum, unet_mem_frames(t->mem->frames, fds->tx_geom));
+        ni_verbs_init(n, link_at(u, i), k, fds->mtu, !fds->no_csum,
+                      unet_mem_frames(t->mem->frames, fds->tx_geom));
         t->mapped = true;
         u->chan_fds[k] = *fds;
         stack_chan_mapped(&u->s, k, &n->base, n->tx.base, vlink_rx_frames(n->link));
@@ -249,7 +262,8 @@ static bool link_fds(const struct ustack *u, uint32_t i, int *mem, int *book)
         *mem = u->link_mem[i];
         *book = u->link_book[i];
         for (uint32_t k = 0; k < u->s.nchan && *mem <= 0; k++)
-                if (u->remote_tx[k].mapped && u->remote[k].link == u->link[i] && u->chan_fds[k].mem > 0) {
+                if (u->remote_tx[k].mapped && u->remote[k].link == u->link[i] &&
+                    u->chan_fds[k].mem > 0) {
                         *mem = u->chan_fds[k].mem;
                         *book = u->chan_fds[k].book;
                 }
@@ -263,10 +277,12 @@ void ustack_links_back(struct ustack *u, struct unetd_client *c)
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
                 int mem, book;
 
-                if (sh == NULL || !link_fds(u, i, &mem, &book) || unetd_link_back(c, u->id, UNETD_IFACE | i, mem, book) != 0)
+                if (sh == NULL || !link_fds(u, i, &mem, &book) ||
+                    unetd_link_back(c, u->id, UNETD_IFACE | i, mem, book) != 0)
                         continue;
                 if (atomic_load_explicit(&sh->driver, memory_order_relaxed) == u->slot + 1)
-                        unetd_link_drive(c, u->id, UNETD_IFACE | i, sh->qpn, sh->qkey, sh->mtu, sh->pinned_kb);
+                        unetd_link_drive(c, u->id, UNETD_IFACE | i, sh->qpn, sh->qkey, sh->mtu,
+                                         sh->pinned_kb);
         }
 }
 
@@ -274,11 +290,13 @@ void ustack_remotes_back(struct ustack *u, struct unetd_client *c)
 {
         for (uint32_t k = 0; k < u->s.nchan; k++)
                 if (u->remote_tx[k].mapped && u->chan_fds[k].mem > 0 &&
-                    atomic_load_explicit(&u->s.st->chan[k].state, memory_order_relaxed) == CHAN_READY)
+                    atomic_load_explicit(&u->s.st->chan[k].state, memory_order_relaxed) ==
+                            CHAN_READY)
                         unetd_chan_back(c, u->id, k, &u->chan_fds[k]);
 }
 
-/* Whatever was lent was lent to the dead process: packets are copied before a call ends, in and out. */
+/* Whatever was lent was lent to the dead process: packets are copied before a call ends, in
+ * and out. */
 void ustack_links_repair(struct ustack *u)
 {
         for (uint32_t k = 0; k < u->s.nchan; k++)
@@ -290,7 +308,8 @@ bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uin
 {
         const struct ustack *u = s->owner;
 
-        return u->remote_tx[k].mapped && vlink_vouches(vlink_book(u->remote[k].link), k, proto, port);
+        return u->remote_tx[k].mapped &&
+               vlink_vouches(vlink_book(u->remote[k].link), k, proto, port);
 }
 
 /* ---- drivers that do not come ---- */
@@ -305,7 +324,8 @@ void ustack_links_left(struct ustack *u, uint32_t slot)
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
-                if (sh != NULL && atomic_load_explicit(&sh->driver, memory_order_relaxed) == slot + 1)
+                if (sh != NULL &&
+                    atomic_load_explicit(&sh->driver, memory_order_relaxed) == slot + 1)
                         atomic_store_explicit(&sh->driver, 0, memory_order_relaxed);
         }
 }
@@ -314,7 +334,10 @@ bool ustack_links_elsewhere(const struct ustack *u)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
-                uint32_t driver = unlikely(v != NULL) ? atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed) : 0;
+                uint32_t driver = unlikely(v != NULL)
+                                          ? atomic_load_explicit(&vlink_shared(v)->driver,
+                                                                 memory_order_relaxed)
+                                          : 0;
 
                 if (is_process(driver) && driver != u->slot + 1)
                         return true;
@@ -327,10 +350,13 @@ void ustack_links_doubt(struct ustack *u)
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
-                uint32_t driver = sh != NULL ? atomic_load_explicit(&sh->driver, memory_order_relaxed) : 0;
-                uint32_t turns = sh != NULL ? atomic_load_explicit(&sh->turns, memory_order_relaxed) : 0;
+                uint32_t driver =
+                        sh != NULL ? atomic_load_explicit(&sh->driver, memory_order_relaxed) : 0;
+                uint32_t turns =
+                        sh != NULL ? atomic_load_explicit(&sh->turns, memory_order_relaxed) : 0;
 
-                if (is_process(driver) && driver != u->slot + 1 && turns == u->turns[i] && !usock_wake_process(u, driver)) {
+                if (is_process(driver) && driver != u->slot + 1 && turns == u->turns[i] &&
+                    !usock_wake_process(u, driver)) {
                         atomic_store_explicit(&sh->wanted, 1, memory_order_relaxed);
                         bell_ring(u->fds.ring_keeper);
                 }
@@ -390,7 +416,8 @@ bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
-                uint32_t driver = sh != NULL ? atomic_load_explicit(&sh->driver, memory_order_relaxed) : 0;
+                uint32_t driver =
+                        sh != NULL ? atomic_load_explicit(&sh->driver, memory_order_relaxed) : 0;
                 struct vlink_qp qp;
                 bool take;
 
@@ -403,14 +430,20 @@ bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
                 if (driver == VLINK_KEEPER)
                         take = !vlink_drives(v);
                 else
-                        take = driver == 0 || atomic_load_explicit(&sh->wanted, memory_order_relaxed) || stands_still(u, i, now);
+                        take = driver == 0 ||
+                               atomic_load_explicit(&sh->wanted, memory_order_relaxed) ||
+                               stands_still(u, i, now);
                 if (!take)
                         continue;
                 u->drive_again[i] = now + DRIVE_AGAIN;
                 if (ustack_drive(u, i, VLINK_KEEPER, &qp) != 0)
                         continue;
-                *moved = (struct unetd_far){.stack = u->id, .iface = UNETD_IFACE | i, .qpn = qp.qpn, .qkey = qp.qkey,
-                                             .mtu = qp.mtu, .pinned_kb = sh->pinned_kb};
+                *moved = (struct unetd_far){.stack = u->id,
+                                            .iface = UNETD_IFACE | i,
+                                            .qpn = qp.qpn,
+                                            .qkey = qp.qkey,
+                                            .mtu = qp.mtu,
+                                            .pinned_kb = sh->pinned_kb};
                 return true;
         }
         return false;
@@ -463,7 +496,8 @@ bool ustack_links_own(const struct ustack *u, int fd)
                 const struct vlink *v = link_at(u, i);
 
                 if (unlikely(v != NULL) &&
-                    (vlink_owns_fd(v, fd) || (fd > 0 && (fd == READ_ONCE(u->link_mem[i]) || fd == READ_ONCE(u->link_book[i])))))
+                    (vlink_owns_fd(v, fd) || (fd > 0 && (fd == READ_ONCE(u->link_mem[i]) ||
+                                                         fd == READ_ONCE(u->link_book[i])))))
                         return true;
         }
         return false;

@@ -1,6 +1,7 @@
 /*
- * Mapping what is shared, and keeping it out of a program's mlockall() and of its core dumps: a stack and its channels are large, and
- * nearly all of that is never touched. Locked or dumped, all of it would be memory in use; it would count against RLIMIT_MEMLOCK.
+ * Mapping what is shared, and keeping it out of a program's mlockall() and of its core dumps: a
+ * stack and its channels are large, and nearly all of that is never touched. Locked or dumped, all
+ * of it would be memory in use; it would count against RLIMIT_MEMLOCK.
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
@@ -14,15 +15,16 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 
-static _Atomic bool locking;            /* what is mapped from now on is locked, and filled (MCL_FUTURE) */
+static _Atomic bool locking; /* what is mapped from now on is locked, and filled (MCL_FUTURE) */
 
 static bool failed(long p)
 {
         return p < 0 && p > -4096;
 }
 
-/* At `at`, in the place of what is there, or, where that is NULL, anywhere. What may not be touched is not filled; then it is unlocked. The
- * place is not one that may not be touched at any moment: a thread may be looking. */
+/* At `at`, in the place of what is there, or, where that is NULL, anywhere. What may not be touched
+ * is not filled; then it is unlocked. The place is not one that may not be touched at any moment: a
+ * thread may be looking. */
 static long map_unlocked(const volatile void *at, size_t bytes, int prot, int flags, int fd)
 {
         long p = sys6(SYS_mmap, 0, (long)bytes, PROT_NONE, flags, fd, 0), r;
@@ -43,9 +45,11 @@ static long map_unlocked(const volatile void *at, size_t bytes, int prot, int fl
 
 static long map_at(const volatile void *at, size_t bytes, int prot, int flags, int fd)
 {
-        bool unlocked = atomic_load_explicit(&locking, memory_order_relaxed) && sandbox_forbidden == 0;
+        bool unlocked =
+                atomic_load_explicit(&locking, memory_order_relaxed) && sandbox_forbidden == 0;
         long p = unlikely(unlocked) ? map_unlocked(at, bytes, prot, flags, fd)
-                                    : sys6(SYS_mmap, (long)at, (long)bytes, prot, flags | (at != NULL ? MAP_FIXED : 0), fd, 0);
+                                    : sys6(SYS_mmap, (long)at, (long)bytes, prot,
+                                           flags | (at != NULL ? MAP_FIXED : 0), fd, 0);
 
         if (!failed(p) && sandbox_forbidden == 0)
                 sys3(SYS_madvise, p, bytes, MADV_DONTDUMP);
@@ -92,7 +96,8 @@ static bool to_be_locked(const char *line, uintptr_t *from, uintptr_t *to)
 
         if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s", from, to, mode) != 3)
                 return false;
-        return strstr(line, "/memfd:unet-") == NULL && strstr(line, "[vsyscall]") == NULL && strncmp(mode, "---", 3) != 0;
+        return strstr(line, "/memfd:unet-") == NULL && strstr(line, "[vsyscall]") == NULL &&
+               strncmp(mode, "---", 3) != 0;
 }
 
 /* As mlockall() does it, what cannot be filled is no error, but what there is no leave for is. */
@@ -121,11 +126,13 @@ static int lock_what_is_there(bool as_touched)
 
 static bool is_about_us(int flags)
 {
-        return flags & (MCL_CURRENT | MCL_FUTURE) && !(flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) &&
+        return flags & (MCL_CURRENT | MCL_FUTURE) &&
+               !(flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) &&
                usock_address_space(false) != 0;
 }
 
-/* With a stack: what is there by hand, and MCL_FUTURE, which is about nothing that is there, by the kernel. */
+/* With a stack: what is there by hand, and MCL_FUTURE, which is about nothing that is there, by
+ * the kernel. */
 int usock_lock_memory(int flags)
 {
         int r = 0;
@@ -152,7 +159,8 @@ bool ustack_may_map(size_t bytes)
 
         if (!atomic_load_explicit(&locking, memory_order_relaxed) || sandbox_forbidden != 0)
                 return true;
-        p = sys6(SYS_mmap, 0, (long)bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        p = sys6(SYS_mmap, 0, (long)bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                 -1, 0);
         if (!failed(p))
                 sys2(SYS_munmap, p, bytes);
         return !failed(p);

@@ -1,14 +1,16 @@
 /*
  * Peers that are no more, with nobody left to say so.
  *
- * A stack hears from its keeper that a peer has ended, and the keeper from unetd. Both may have been killed with the peer. What
- * it leaves then is a bell's page without a lock (unet/bell_fd.h): its processes and its keeper hold that while they live, and so
- * does unetd, which keeps that of a stack that has ended until all its peers have been told.
+ * A stack hears from its keeper that a peer has ended, and the keeper from unetd. Both may have
+ * been killed with the peer. What it leaves then is a bell's page without a lock (unet/bell_fd.h):
+ * its processes and its keeper hold that while they live, and so does unetd, which keeps that of a
+ * stack that has ended until all its peers have been told.
  *
- * The locks are looked at every USTACK_PEERS_EVERY by whoever is at work in the stack. Who has waited for longer than that sleeps
- * on his connection to unetd (ustack_daemon_fd()), and looks as often only if there are peers from before this unetd. What follows is
- * what the keeper does (chan_down() of sock/keeper/keeper_side.c), which may do it as well: under the lock the second finds nothing
- * to do.
+ * The locks are looked at every USTACK_PEERS_EVERY by whoever is at work in the stack. Who has
+ * waited for longer than that sleeps on his connection to unetd (ustack_daemon_fd()), and looks as
+ * often only if there are peers from before this unetd. What follows is what the keeper does
+ * (chan_down() of sock/keeper/keeper_side.c), which may do it as well: under the lock the second
+ * finds nothing to do.
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
@@ -16,13 +18,15 @@
 #include "base/sandbox.h"
 #include "unet/bell_fd.h"
 
-/* The channel's view is that of the slot as it is now, and it has a peer with a bell: the bridge of an interface is one. */
+/* The channel's view is that of the slot as it is now, and it has a peer with a bell: the bridge of
+ * an interface is one. */
 static bool has_bell(const struct ustack *u, uint32_t k)
 {
         const struct chan_slot *slot = &u->s.st->chan[k];
 
-        return atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_FREE && u->s.chan[k].ops != NULL &&
-               u->s.chan[k].generation == slot->generation && u->chan_fds[k].peer_bell >= 0;
+        return atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_FREE &&
+               u->s.chan[k].ops != NULL && u->s.chan[k].generation == slot->generation &&
+               u->chan_fds[k].peer_bell >= 0;
 }
 
 nstime ustack_peers_due(const struct ustack *u)

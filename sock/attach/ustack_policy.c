@@ -1,11 +1,13 @@
 /*
- * Whose a socket is to be by the words of others than the program: rules of unet.conf(5), which unetd's directory has for everybody, and
- * what the kernel would say to a connection between programs of this host: routes and rules (prohibit, unreachable, blackhole), `lo` that
- * is down, hooks of control groups.
+ * Whose a socket is to be by the words of others than the program: rules of unet.conf(5), which
+ * unetd's directory has for everybody, and what the kernel would say to a connection between
+ * programs of this host: routes and rules (prohibit, unreachable, blackhole), `lo` that is down,
+ * hooks of control groups.
  *
- * The kernel is asked by a connect() of a socket of its own, from which no packet leaves: of UDP; of TCP with TCP_FASTOPEN_CONNECT
- * and no cookie, by which the SYN waits for data that never comes. All that connect() looks at is looked at, the program's hooks too. A
- * pair is not asked about again for a second. netfilter and hooks of packets see packets, and there are none.
+ * The kernel is asked by a connect() of a socket of its own, from which no packet leaves: of UDP;
+ * of TCP with TCP_FASTOPEN_CONNECT and no cookie, by which the SYN waits for data that never comes.
+ * All that connect() looks at is looked at, the program's hooks too. A pair is not asked about
+ * again for a second. netfilter and hooks of packets see packets, and there are none.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
@@ -47,7 +49,7 @@ static const char *running_file(void)
                 now[MAX(n, 0)] = '\0';
                 if (n > (long)strlen(gone) && strcmp(now + n - strlen(gone), gone) == 0)
                         now[n - (long)strlen(gone)] = '\0';
-                memcpy(path, now, sizeof path);                 /* whoever else is here writes the same */
+                memcpy(path, now, sizeof path); /* whoever else is here writes the same */
                 atomic_store_explicit(&known, true, memory_order_release);
         }
         return path[0] != '\0' ? path : NULL;
@@ -78,7 +80,8 @@ static const char *said(const char *name)
         return "a rule of the configuration";
 }
 
-static const char *rule_for(const struct directory *dir, uint8_t proto, enum rule_role role, ip_addr addr, uint16_t port)
+static const char *rule_for(const struct directory *dir, uint8_t proto, enum rule_role role,
+                            ip_addr addr, uint16_t port)
 {
         struct rule_asked q = {.role = role, .proto = proto, .port = port};
         struct ustack_reading at = {0};
@@ -87,7 +90,7 @@ static const char *rule_for(const struct directory *dir, uint8_t proto, enum rul
 
         q.addr = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0;
         q.program[0] = running_file();
-        q.program[1] = (const char *)getauxval(AT_EXECFN);      /* of a script its own name */
+        q.program[1] = (const char *)getauxval(AT_EXECFN); /* of a script its own name */
         while (ustack_read(dir, &at)) {
                 r = rule_against(dir->rule, READ_ONCE(dir->nrules), &q);
                 if (r != NULL)
@@ -96,9 +99,12 @@ static const char *rule_for(const struct directory *dir, uint8_t proto, enum rul
         return r == NULL || !at.whole ? NULL : said(name);
 }
 
-const char *ustack_rule(const struct directory *dir, uint8_t proto, enum rule_role role, ip_addr addr, uint16_t port)
+const char *ustack_rule(const struct directory *dir, uint8_t proto, enum rule_role role,
+                        ip_addr addr, uint16_t port)
 {
-        return likely(dir == NULL || READ_ONCE(dir->nrules) == 0) ? NULL : rule_for(dir, proto, role, addr, port);
+        return likely(dir == NULL || READ_ONCE(dir->nrules) == 0)
+                       ? NULL
+                       : rule_for(dir, proto, role, addr, port);
 }
 
 const char *usock_rule_listens(int kind, const struct sockaddr *sa, socklen_t len)
@@ -114,7 +120,8 @@ const char *usock_rule_listens(int kind, const struct sockaddr *sa, socklen_t le
 
 /* ---- the kernel ---- */
 
-/* No SYN is to leave before data. False: this kernel has no such thing, or the operator has turned it off. */
+/* No SYN is to leave before data. False: this kernel has no such thing, or the operator has turned
+ * it off. */
 static bool holds_syn(long fd)
 {
         const int on = 1;
@@ -125,7 +132,9 @@ static bool holds_syn(long fd)
 
 static long socket_to_ask(uint8_t proto)
 {
-        long fd = proto == IPPROTO_TCP ? sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+        long fd = proto == IPPROTO_TCP
+                          ? sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
+                          : -1;
 
         if (fd >= 0 && holds_syn(fd))
                 return fd;
@@ -137,7 +146,8 @@ static long socket_to_ask(uint8_t proto)
 /* What connect() says; 0 also if it cannot be asked. */
 static long ask_kernel(uint8_t proto, uint32_t addr, uint16_t port)
 {
-        struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(addr), .sin_port = htons(port)};
+        struct sockaddr_in sa = {
+                .sin_family = AF_INET, .sin_addr.s_addr = htonl(addr), .sin_port = htons(port)};
         long fd = socket_to_ask(proto), r;
 
         if (fd < 0)
@@ -149,12 +159,14 @@ static long ask_kernel(uint8_t proto, uint32_t addr, uint16_t port)
 
 static bool is_policy(long err)
 {
-        return err == -EACCES || err == -EPERM || err == -ENETUNREACH || err == -EHOSTUNREACH || err == -EINVAL;
+        return err == -EACCES || err == -EPERM || err == -ENETUNREACH || err == -EHOSTUNREACH ||
+               err == -EINVAL;
 }
 
 #define PAIRS 256u
 
-/* The second in which the kernel had nothing against a pair, beside the pair: in one word, as threads share it. */
+/* The second in which the kernel had nothing against a pair, beside the pair: in one word, as
+ * threads share it. */
 static _Atomic uint64_t allowed[PAIRS];
 
 static bool is_unetds(const struct directory *dir, ip_addr addr)
@@ -167,20 +179,26 @@ static bool is_unetds(const struct directory *dir, ip_addr addr)
         return found;
 }
 
-const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr, uint16_t port)
+const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr,
+                                  uint16_t port)
 {
-        uint32_t host = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0, second = (uint32_t)(ustack_now() / NS_PER_S);
+        uint32_t host = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0,
+                 second = (uint32_t)(ustack_now() / NS_PER_S);
         /* A datagram's port would be asked for with each peer of a server. */
-        uint64_t pair = (uint64_t)host << 32 | (proto == IPPROTO_TCP ? (uint32_t)port << 16 : 0), now = pair | (second & 0x7fff) << 1 |
-                        (proto == IPPROTO_TCP);
-        _Atomic uint64_t *at = &allowed[(host ^ host >> 8 ^ (uint32_t)(pair >> 16 & 0xffff) * 7u) % PAIRS];
+        uint64_t pair = (uint64_t)host << 32 | (proto == IPPROTO_TCP ? (uint32_t)port << 16 : 0),
+                 now = pair | (second & 0x7fff) << 1 | (proto == IPPROTO_TCP);
+        _Atomic uint64_t *at =
+                &allowed[(host ^ host >> 8 ^ (uint32_t)(pair >> 16 & 0xffff) * 7u) % PAIRS];
 
-        if (unlikely(atomic_load_explicit(&dir->lo_down, memory_order_relaxed) != 0) && !is_unetds(dir, addr))
+        if (unlikely(atomic_load_explicit(&dir->lo_down, memory_order_relaxed) != 0) &&
+            !is_unetds(dir, addr))
                 return "lo is down";
-        if (likely(atomic_load_explicit(at, memory_order_relaxed) == now) || host == 0 || sandbox_forbids(SANDBOX_PLACE))
+        if (likely(atomic_load_explicit(at, memory_order_relaxed) == now) || host == 0 ||
+            sandbox_forbids(SANDBOX_PLACE))
                 return NULL;
         if (unlikely(is_policy(ask_kernel(proto, host, port)) && !is_unetds(dir, addr)))
-                return "the kernel refuses it: a route, a rule, an interface that is down, or a hook";
+                return "the kernel refuses it: a route, a rule, an interface that is down, or a "
+                       "hook";
         atomic_store_explicit(at, now, memory_order_relaxed);
         return NULL;
 }

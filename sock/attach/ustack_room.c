@@ -1,10 +1,12 @@
 /*
- * Address space and descriptors. A stack and its channels take much of the first, most of it never touched, and some of the second.
- * Where RLIMIT_AS bounds what a program may have, half of what is left is the program's, and the rest must do for the stack and a few
- * channels; the same is true of the hard RLIMIT_NOFILE, where the soft one does not leave that much above it. If it does not do,
- * there is none, and sockets are the kernel's; if it does, as many channels come about as there is room for, and who comes
- * then is told to go by the kernel (keeper_chan_attach()). A few numbers are kept (unetd/client/fd_room.h), so that
- * the program can use up its own later: when it has, there are no more channels, until it closes some.
+ * Address space and descriptors. A stack and its channels take much of the first, most of it never
+ * touched, and some of the second. Where RLIMIT_AS bounds what a program may have, half of what is
+ * left is the program's, and the rest must do for the stack and a few channels; the same is true of
+ * the hard RLIMIT_NOFILE, where the soft one does not leave that much above it. If it does not do,
+ * there is none, and sockets are the kernel's; if it does, as many channels come about as there is
+ * room for, and who comes then is told to go by the kernel (keeper_chan_attach()). A few numbers
+ * are kept (unetd/client/fd_room.h), so that the program can use up its own later: when it has,
+ * there are no more channels, until it closes some.
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
@@ -20,9 +22,9 @@
 #include "unetd/client/fd_room.h"
 #include "unetd/client/wire.h"
 
-#define CHANS_LEAST 4u                  /* a process that talks to itself needs two */
-#define OTHER_BYTES (64ull << 20)       /* the directory, tables, pipes' buffers */
-#define OTHER_FDS   (10u + FD_ROOM_LEAST)    /* a stack's own; and those kept */
+#define CHANS_LEAST 4u                    /* a process that talks to itself needs two */
+#define OTHER_BYTES (64ull << 20)         /* the directory, tables, pipes' buffers */
+#define OTHER_FDS   (10u + FD_ROOM_LEAST) /* a stack's own; and those kept */
 
 static uint64_t state_bytes(void)
 {
@@ -69,7 +71,8 @@ static uint32_t room_of_descriptors(void)
         struct rlimit rl = limit_of(RLIMIT_NOFILE);
         uint64_t left = MAX(rl.rlim_max - rl.rlim_cur, rl.rlim_max / 2);
 
-        return left >= OTHER_FDS ? (uint32_t)MIN((left - OTHER_FDS) / UNETD_CHAN_FDS, STACK_CHANS) : 0;
+        return left >= OTHER_FDS ? (uint32_t)MIN((left - OTHER_FDS) / UNETD_CHAN_FDS, STACK_CHANS)
+                                 : 0;
 }
 
 static uint32_t room_of_space(void)
@@ -122,7 +125,8 @@ uint64_t usock_address_space(bool keep_to)
         uint64_t bytes = n != 0 ? OTHER_BYTES : 0;
 
         for (uint32_t i = 0; i < n; i++) {
-                uint32_t room = atomic_load_explicit(&all[i]->s.st->chans, memory_order_acquire) + CHANS_LEAST;
+                uint32_t room = atomic_load_explicit(&all[i]->s.st->chans, memory_order_acquire) +
+                                CHANS_LEAST;
                 room = MIN(room, READ_ONCE(all[i]->s.st->chan_room));
                 if (keep_to)
                         WRITE_ONCE(all[i]->s.st->chan_room, room);

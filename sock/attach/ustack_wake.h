@@ -1,5 +1,6 @@
 /*
- * Events of sockets and who is woken by them; what wait/ does for the rooms beside and below it. (sock/wait/usock_wake.c)
+ * Events of sockets and who is woken by them; what wait/ does for the rooms beside and below it.
+ * (sock/wait/usock_wake.c)
  */
 #ifndef SOCK_USTACK_WAKE_H
 #define SOCK_USTACK_WAKE_H
@@ -14,12 +15,13 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events);
 void ustack_news(struct ustack *u, uint32_t sock);
 /* A copy without the lock is over: who waits for a turn of his own looks again. Under the lock. */
 void ustack_turn_over(struct ustack *u, struct sock_rec *rec);
-/* After a repair: an event may have been taken from its connection and told to nobody. Everybody looks at everything. Under
- * the lock. */
+/* After a repair: an event may have been taken from its connection and told to nobody. Everybody
+ * looks at everything. Under the lock. */
 void ustack_look_again(struct ustack *u);
 /* All that wait do so anew. Under the lock. */
 void ustack_wake_all(struct ustack *u);
-/* Those whom a process that has locked itself in could not wake (base/sandbox.h); the keeper, under the lock. */
+/* Those whom a process that has locked itself in could not wake (base/sandbox.h); the keeper, under
+ * the lock. */
 void ustack_wake_asked(struct ustack *u);
 /* usock_wake.c: fork leaves the parent's sleeping places to the parent. */
 void usock_wait_forked(void);

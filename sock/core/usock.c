@@ -62,7 +62,7 @@ bool usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa
         }
 }
 
-#define LAST_TURNS 4                    /* of the stack, before a socket ends */
+#define LAST_TURNS 4 /* of the stack, before a socket ends */
 
 /* ---- records and handles ---- */
 
@@ -102,7 +102,13 @@ static struct usock *handle(struct ustack *u, uint32_t idx, int kfd)
 
         if (s == NULL)
                 return NULL;
-        *s = (struct usock){.u = u, .idx = idx, .rec = rec, .refs = 1, .kfd = kfd, .kind = rec->kind, .family = rec->family};
+        *s = (struct usock){.u = u,
+                            .idx = idx,
+                            .rec = rec,
+                            .refs = 1,
+                            .kfd = kfd,
+                            .kind = rec->kind,
+                            .family = rec->family};
         link_handle(s);
         return s;
 }
@@ -116,7 +122,8 @@ static uint32_t rec_new(struct ustack *u, int kind, int family)
         if (idx == 0)
                 return 0;
         rec = stack_sock(&u->s, idx);
-        *rec = (struct sock_rec){.kind = (uint8_t)kind, .family = (uint8_t)family, .rcvlowat = 1, .edge_out = 1};
+        *rec = (struct sock_rec){
+                .kind = (uint8_t)kind, .family = (uint8_t)family, .rcvlowat = 1, .edge_out = 1};
         tcp_opts_default(&rec->opts);
         rec->opts.ttl = stack_ttl(u->s.st);
         rec->opts.ecn = u->s.st->ip_conf.ecn;
@@ -146,7 +153,7 @@ static uint32_t rec_open(struct ustack *u, int kind, int family)
         rec = stack_sock(&u->s, idx);
         udp_opts_default(&o);
         o.ttl = stack_ttl(u->s.st);
-        rec->group_ttl = 1;             /* RFC 1112 §6.1 */
+        rec->group_ttl = 1; /* RFC 1112 §6.1 */
         rec->conn = udp_open(&u->s.udp, &o);
         if (rec->conn == 0) {
                 pool_free(&u->s.st->socks, idx);
@@ -194,9 +201,10 @@ struct usock *usock_dup(struct usock *s)
         return s;
 }
 
-#define A_FLIGHT (16u << 10)            /* bytes */
+#define A_FLIGHT (16u << 10) /* bytes */
 
-/* Who has sent as much may wait for our acknowledgement, with more to come, which no reader will read. */
+/* Who has sent as much may wait for our acknowledgement, with more to come, which no reader
+ * will read. */
 static void let_the_peer_go_on(struct usock *s)
 {
         struct stack *st = &s->u->s;
@@ -208,8 +216,9 @@ static void let_the_peer_go_on(struct usock *s)
         stack_flush(st, ustack_now());
 }
 
-/* What has come counts before the end, as in the kernel, which has it before the call: bytes that nobody will read and connections that
- * nobody will accept are reset, and not closed or refused. An answer of our own may bring more; it is not waited for. */
+/* What has come counts before the end, as in the kernel, which has it before the call: bytes that
+ * nobody will read and connections that nobody will accept are reset, and not closed or refused. An
+ * answer of our own may bring more; it is not waited for. */
 static void hear_before_the_end(struct usock *s)
 {
         const struct sock_rec *rec = usock_rec(s);
@@ -239,7 +248,8 @@ void usock_close(struct usock *s)
 
         if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
                 return;
-        entry = READ_ONCE(rec->registered) != SOCK_UNREGISTERED;        /* if it gets one yet, others hold it, too */
+        /* If it gets one yet, others hold it, too. */
+        entry = READ_ONCE(rec->registered) != SOCK_UNREGISTERED;
         if (entry) {
                 hear_of_listener(s);
                 ustack_client();
@@ -263,15 +273,16 @@ void usock_close(struct usock *s)
         free(s);
 }
 
-/* While no process had it, unetd may have let go of its socket (UNETD_K_ALOFT). If not, the error does not matter. */
+/* While no process had it, unetd may have let go of its socket (UNETD_K_ALOFT). If not, the error
+ * does not matter. */
 static void known_again(const struct usock *s)
 {
         const struct sock_rec *rec = usock_rec(s);
 
         if (!rec->registered)
                 return;
-        unetd_listen_add(ustack_client(), s->u->id, ustack_entry_proto(rec), rec->reg_addr, rec->lport, ustack_entry_sock(rec),
-                         s->kfd);
+        unetd_listen_add(ustack_client(), s->u->id, ustack_entry_proto(rec), rec->reg_addr,
+                         rec->lport, ustack_entry_sock(rec), s->kfd);
         ustack_client_done();
 }
 
@@ -287,7 +298,8 @@ int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
                         u = all[k];
                         ustack_lock(u);
                         idx = ustack_find_cookie(u, cookie);
-                        aloft = idx != 0 && sock_held_only_by(u->s.st, stack_sock(&u->s, idx), SOCK_REF_FLIGHT);
+                        aloft = idx != 0 &&
+                                sock_held_only_by(u->s.st, stack_sock(&u->s, idx), SOCK_REF_FLIGHT);
                         if (idx != 0)
                                 *out = handle(u, idx, kfd);
                         ustack_leave(u);
@@ -316,7 +328,8 @@ uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie)
 void usock_set_kfd(struct usock *s, int kfd)
 {
         WRITE_ONCE(s->kfd, kfd);
-        if (kfd >= 0)   /* a last number here leaves it: a message or a child's new image may still be found by it */
+        if (kfd >= 0) /* a last number here leaves it: a message or a child's new image may still be
+                         found by it */
                 WRITE_ONCE(usock_rec(s)->cookie, cookie_of(kfd));
 }
 
@@ -335,7 +348,7 @@ void usock_set_nonblock(struct usock *s, bool on)
         atomic_store_explicit(&usock_rec(s)->nonblock, on, memory_order_relaxed);
 }
 
-#define ANOTHER_SAYING 256u             /* below it is what is said */
+#define ANOTHER_SAYING 256u /* below it is what is said */
 
 uint32_t usock_say(struct usock *s, uint8_t what, nstime rcvtimeo, nstime sndtimeo)
 {
@@ -411,7 +424,8 @@ struct usock_own usock_own(struct usock *s)
         struct usock_own own;
 
         ustack_lock(s->u);
-        own = (struct usock_own){rec->laddr, rec->lport, rec->oif, rec->bound_many, rec->opts.ip_opts};
+        own = (struct usock_own){rec->laddr, rec->lport, rec->oif, rec->bound_many,
+                                 rec->opts.ip_opts};
         ustack_leave(s->u);
         return own;
 }
@@ -456,7 +470,7 @@ int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len)
 
         ustack_lock(s->u);
         if (s->kind == USOCK_TCP && has_peer(s) && stack_pending(&s->u->s, 0))
-                stack_run(&s->u->s, ustack_now());      /* a reset may be among it */
+                stack_run(&s->u->s, ustack_now()); /* a reset may be among it */
         known = has_peer(s);
         if (known)
                 usock_addr_out(s->family, rec->raddr, rec->rport, sa, len);
@@ -486,14 +500,16 @@ int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, con
         if (err != 0)
                 return -ENOENT;
         if (ip_addr_is_any(addr))
-                addr = ip_addr_v4(INADDR_LOOPBACK);     /* as Linux: this host */
-        return s->kind == USOCK_UDP ? usock_udp_connect(s, addr, port, why) : usock_tcp_connect(s, addr, port, why);
+                addr = ip_addr_v4(INADDR_LOOPBACK); /* as Linux: this host */
+        return s->kind == USOCK_UDP ? usock_udp_connect(s, addr, port, why)
+                                    : usock_tcp_connect(s, addr, port, why);
 }
 
-#define FETCH_TRIES 3                           /* at once; then one a millisecond */
+#define FETCH_TRIES 3 /* at once; then one a millisecond */
 #define FETCH_WAIT  (5 * NS_PER_S)
 
-/* After a while, for what unetd and the keeper have to settle between them first. False: that was long enough. */
+/* After a while, for what unetd and the keeper have to settle between them first. False: that was
+ * long enough. */
 static bool wait_a_little(struct ustack *u, nstime *until)
 {
         const struct timespec ms = {.tv_nsec = NS_PER_MS};
@@ -510,21 +526,26 @@ static bool wait_a_little(struct ustack *u, nstime *until)
 }
 
 /*
- * The oldest connection's channel, where this process has not mapped it yet: while another thread talked to unetd nobody could
- * ask for it, or the keeper could not be asked while another unetd began. Then it is waited for, since the first thing done with
- * the connection may be to send. Under the lock, which is left meanwhile. -ENOBUFS: it is not to be had; -EMFILE: it is, but not by a
- * process that may have no more numbers, and who comes from now on is to go by the kernel. The connection stays where it is.
+ * The oldest connection's channel, where this process has not mapped it yet: while another thread
+ * talked to unetd nobody could ask for it, or the keeper could not be asked while another unetd
+ * began. Then it is waited for, since the first thing done with the connection may be to send.
+ * Under the lock, which is left meanwhile. -ENOBUFS: it is not to be had; -EMFILE: it is, but not
+ * by a process that may have no more numbers, and who comes from now on is to go by the kernel. The
+ * connection stays where it is.
  */
 static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
 {
         nstime until = 0;
 
-        for (int i = 0; rec->role == SOCK_ROLE_LISTENER && tcp_acceptable(&u->s.tcp, rec->conn); i++) {
-                uint32_t k = tcp_conn_at(&u->s.tcp, tcp_accept_next(&u->s.tcp, rec->conn))->tuple.chan;
+        for (int i = 0; rec->role == SOCK_ROLE_LISTENER && tcp_acceptable(&u->s.tcp, rec->conn);
+             i++) {
+                uint32_t k =
+                        tcp_conn_at(&u->s.tcp, tcp_accept_next(&u->s.tcp, rec->conn))->tuple.chan;
                 bool none;
 
                 u->short_of_numbers = false;
-                if (atomic_load_explicit(&u->s.st->chan[k].state, memory_order_acquire) != CHAN_READY ||
+                if (atomic_load_explicit(&u->s.st->chan[k].state, memory_order_acquire) !=
+                            CHAN_READY ||
                     stack_chan_get(&u->s, k) != NULL)
                         return 0;
                 none = u->short_of_numbers;
@@ -585,7 +606,8 @@ int usock_accept(struct usock *s, struct usock **out)
                 usock_tcp_link(u, r, conn, idx);
                 r->bound = 1;
                 r->edge_in = 1;
-                r->told = rec->told;    /* as Linux's sk_clone_lock(): what no connection has is inherited too */
+                /* As Linux's sk_clone_lock(): what no connection has is inherited too. */
+                r->told = rec->told;
                 r->stamps = rec->stamps;
                 r->reuse = rec->reuse;
                 r->zerocopy = rec->zerocopy;
@@ -641,7 +663,8 @@ int usock_shutdown(struct usock *s, int how)
         if (rec->role == SOCK_ROLE_CONN) {
                 struct tcp_conn *tc = usock_conn(s);
                 stack_begin(u->s.st, rec->conn);
-                if (tc->state == TCPS_CLOSED || tc->state == TCPS_TIME_WAIT)    /* as Linux: both are no connection */
+                if (tc->state == TCPS_CLOSED ||
+                    tc->state == TCPS_TIME_WAIT) /* as Linux: both are no connection */
                         err = -ENOTCONN;
                 if (err == 0 && how != SHUT_RD)
                         tcp_shutdown_send(&u->s.tcp, tc, now);
@@ -730,7 +753,8 @@ ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
         ssize_t n;
 
         if (s->kind == USOCK_UDP)
-                return in_turns() ? heard(usock_udp_recv(s, m, total, flags)) : usock_udp_recv(s, m, total, flags);
+                return in_turns() ? heard(usock_udp_recv(s, m, total, flags))
+                                  : usock_udp_recv(s, m, total, flags);
         if (unlikely(flags & MSG_ERRQUEUE))
                 return usock_tcp_recv_note(s, m);
         told = READ_ONCE(usock_rec(s)->told);
@@ -765,7 +789,8 @@ ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags)
 
 ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
 {
-        if (n < READ_ONCE(s->ahead.left) && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) && usock_tcp_read_ahead(s, p, n))
+        if (n < READ_ONCE(s->ahead.left) && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) &&
+            usock_tcp_read_ahead(s, p, n))
                 return (ssize_t)n;
         return in_turns() ? heard(get(s, p, n, flags)) : get(s, p, n, flags);
 }
@@ -773,7 +798,8 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
 ssize_t usock_read_short(struct usock *s, void *p, size_t n)
 {
         if (s->kind == USOCK_UDP)
-                return in_turns() ? heard(usock_udp_read_short(s, p, n)) : usock_udp_read_short(s, p, n);
+                return in_turns() ? heard(usock_udp_read_short(s, p, n))
+                                  : usock_udp_read_short(s, p, n);
         return n < READ_ONCE(s->ahead.left) && usock_tcp_read_ahead(s, p, n) ? (ssize_t)n : -EAGAIN;
 }
 

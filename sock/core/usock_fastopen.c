@@ -1,5 +1,6 @@
-/* TCP Fast Open (RFC 7413; the protocol is tcp/tcp_fastopen.c) as the system has it: net.ipv4.tcp_fastopen and its key, of the network
- * namespace of who asks. Read when a socket listens, or connects so: no connection pays for it otherwise. */
+/* TCP Fast Open (RFC 7413; the protocol is tcp/tcp_fastopen.c) as the system has it:
+ * net.ipv4.tcp_fastopen and its key, of the network namespace of who asks. Read when a socket
+ * listens, or connects so: no connection pays for it otherwise. */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 
@@ -10,16 +11,22 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 
-#define QUEUE_MOST 4096u        /* Linux: net.core.somaxconn */
+#define QUEUE_MOST 4096u /* Linux: net.core.somaxconn */
 
-enum {                          /* ip-sysctl.rst */
-        CLIENT = 1, SERVER = 2, CLIENT_BARE = 4, SERVER_BARE = 0x200, EVERY_LISTENER = 0x400,
-        USUAL = CLIENT,         /* where it cannot be read */
+enum { /* ip-sysctl.rst */
+       CLIENT = 1,
+       SERVER = 2,
+       CLIENT_BARE = 4,
+       SERVER_BARE = 0x200,
+       EVERY_LISTENER = 0x400,
+       USUAL = CLIENT, /* where it cannot be read */
 };
 
 static bool read_text(const char *path, char *text, size_t room)
 {
-        int fd = sandbox_forbidden != 0 ? -EPERM : (int)sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+        int fd = sandbox_forbidden != 0
+                         ? -EPERM
+                         : (int)sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
         ssize_t n = fd < 0 ? fd : sys3(SYS_read, fd, text, room - 1);
 
         if (fd >= 0)
@@ -33,12 +40,14 @@ static int system_says(void)
         char text[16];
         int says;
 
-        if (!read_text("/proc/sys/net/ipv4/tcp_fastopen", text, sizeof text) || sscanf(text, "%i", &says) != 1)
+        if (!read_text("/proc/sys/net/ipv4/tcp_fastopen", text, sizeof text) ||
+            sscanf(text, "%i", &says) != 1)
                 return USUAL;
         return says;
 }
 
-/* One key or two, of words in this processor's order. Only root may read them. None: those of the stack. */
+/* One key or two, of words in this processor's order. Only root may read them. None: those of
+ * the stack. */
 static void system_keys(struct tcp_opts *o)
 {
         unsigned w[4 * TCP_FASTOPEN_KEYS], n, is_set = 0;
@@ -46,11 +55,12 @@ static void system_keys(struct tcp_opts *o)
 
         if (!read_text("/proc/sys/net/ipv4/tcp_fastopen_key", text, sizeof text))
                 return;
-        n = (unsigned)sscanf(text, "%x-%x-%x-%x,%x-%x-%x-%x", &w[0], &w[1], &w[2], &w[3], &w[4], &w[5], &w[6], &w[7]);
+        n = (unsigned)sscanf(text, "%x-%x-%x-%x,%x-%x-%x-%x", &w[0], &w[1], &w[2], &w[3], &w[4],
+                             &w[5], &w[6], &w[7]);
         for (unsigned i = 0; i < 4 && n >= 4 && n <= 8; i++)
                 is_set |= w[i];
         if (is_set == 0)
-                return;         /* the kernel has not made one */
+                return; /* the kernel has not made one */
         o->fastopen_keys = (uint8_t)(n / 4);
         for (unsigned i = 0; i < n / 4 * 16; i++)
                 o->fastopen_key[i / 16][i % 16] = (uint8_t)(w[i / 4] >> i % 4 * 8);
@@ -66,7 +76,9 @@ void usock_fastopen_listen(struct usock *s, uint32_t backlog)
         ustack_lock(s->u);
         o->fastopen &= USOCK_FASTOPEN_CONNECT | USOCK_FASTOPEN_NO_COOKIE;
         o->fastopen |= says & SERVER ? TCP_FASTOPEN_SERVE : 0;
-        o->fastopen |= says & SERVER_BARE || o->fastopen & USOCK_FASTOPEN_NO_COOKIE ? TCP_FASTOPEN_BARE : 0;
+        o->fastopen |= says & SERVER_BARE || o->fastopen & USOCK_FASTOPEN_NO_COOKIE
+                               ? TCP_FASTOPEN_BARE
+                               : 0;
         if (says & SERVER && says & EVERY_LISTENER && o->fastopen_most == 0)
                 o->fastopen_most = MIN(backlog, QUEUE_MOST);
         if (o->fastopen_keys == 0 && keys.fastopen_keys != 0) {
@@ -93,7 +105,9 @@ int usock_fastopen_connect(struct usock *s, bool by_message)
         ustack_lock(s->u);
         o->fastopen &= USOCK_FASTOPEN_CONNECT | USOCK_FASTOPEN_NO_COOKIE;
         o->fastopen |= says & CLIENT ? TCP_FASTOPEN_USE : 0;
-        o->fastopen |= says & CLIENT_BARE || o->fastopen & USOCK_FASTOPEN_NO_COOKIE ? TCP_FASTOPEN_BARE : 0;
+        o->fastopen |= says & CLIENT_BARE || o->fastopen & USOCK_FASTOPEN_NO_COOKIE
+                               ? TCP_FASTOPEN_BARE
+                               : 0;
         ustack_leave(s->u);
         return 0;
 }

@@ -1,6 +1,7 @@
 /*
  * fork, exec and exit. The stack is in shared memory: a child goes on with the same connections,
- * under a process slot of its own; the references of its parent's slot are copied before either runs on.
+ * under a process slot of its own; the references of its parent's slot are copied before either
+ * runs on.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
@@ -16,14 +17,14 @@
 #include "base/sys.h"
 #include "sock/udp/usock_udp.h"
 
-#define PATIENCE_MS 1000                /* a parent waits no longer for its child to begin */
-#define TRIES       100                 /* 1 ms apart: slots of dead processes come back that soon */
+#define PATIENCE_MS 1000 /* a parent waits no longer for its child to begin */
+#define TRIES       100  /* 1 ms apart: slots of dead processes come back that soon */
 
 static struct {
         struct ustack *all[USTACKS_MAX];
         uint32_t n;
-        int slot[USTACKS_MAX];          /* reserved for the child, -1: none free */
-        int begun[2];                   /* pipe: the child has come to its stacks */
+        int slot[USTACKS_MAX]; /* reserved for the child, -1: none free */
+        int begun[2];          /* pipe: the child has come to its stacks */
 } forking;
 
 static void wait_1ms(void)
@@ -72,7 +73,7 @@ static int prepare_stack(struct ustack *u)
 
 void usock_fork_prepare(void)
 {
-        ustack_client();                /* nobody is in the middle of a question to unetd */
+        ustack_client(); /* nobody is in the middle of a question to unetd */
         forking.n = ustack_all(forking.all);
         forking.begun[0] = forking.begun[1] = -1;
         if (forking.n > 0)
@@ -89,11 +90,12 @@ static bool child_is_dead(void)
         char byte;
 
         sys1(SYS_close, forking.begun[1]);
-        return sys5(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0 && sys3(SYS_read, forking.begun[0], &byte, 1) == 0;
+        return sys5(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0 &&
+               sys3(SYS_read, forking.begun[0], &byte, 1) == 0;
 }
 
-/* The references of a child that is no more, or of a former image. If unetd knows it, the keeper ends them; it may have done so by
- * itself, and the slot is somebody else's. */
+/* The references of a child that is no more, or of a former image. If unetd knows it, the keeper
+ * ends them; it may have done so by itself, and the slot is somebody else's. */
 static void forget_slot(struct ustack *u, uint32_t slot, uint32_t pid, uint32_t parent)
 {
         const struct proc_slot *p = &u->s.st->proc[slot];
@@ -107,8 +109,9 @@ static void forget_slot(struct ustack *u, uint32_t slot, uint32_t pid, uint32_t 
 }
 
 /*
- * Waits until the child has come to its stacks: a parent that exits right after its fork (daemon(3)) would otherwise leave
- * a stack without a known process, and a child that is killed before would leave references that nobody ends.
+ * Waits until the child has come to its stacks: a parent that exits right after its fork
+ * (daemon(3)) would otherwise leave a stack without a known process, and a child that is killed
+ * before would leave references that nobody ends.
  */
 void usock_fork_parent(void)
 {
@@ -118,7 +121,8 @@ void usock_fork_parent(void)
                 bool dead = child_is_dead();
                 for (uint32_t i = 0; dead && i < forking.n; i++)
                         if (forking.slot[i] >= 0)
-                                forget_slot(forking.all[i], (uint32_t)forking.slot[i], STACK_FORKING, forking.all[i]->slot);
+                                forget_slot(forking.all[i], (uint32_t)forking.slot[i],
+                                            STACK_FORKING, forking.all[i]->slot);
                 sys1(SYS_close, forking.begun[0]);
         }
         ustack_client_done();
@@ -131,7 +135,8 @@ static void come_to(struct ustack *u, uint32_t slot)
         int err;
 
         u->slot = slot;
-        for (int i = 0; (err = unetd_proc_add(ustack_client(), u->id, slot, 0)) == -EBUSY && i < TRIES; i++) {
+        for (int i = 0;
+             (err = unetd_proc_add(ustack_client(), u->id, slot, 0)) == -EBUSY && i < TRIES; i++) {
                 ustack_client_done();
                 wait_1ms();
         }
@@ -141,7 +146,8 @@ static void come_to(struct ustack *u, uint32_t slot)
         atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none, (uint32_t)getpid());
 }
 
-/* The locks are the parent's, which lets go of them; the client of unetd opens its own connections by itself. */
+/* The locks are the parent's, which lets go of them; the client of unetd opens its own connections
+ * by itself. */
 void usock_fork_child(void)
 {
         rlock_forked();
@@ -161,8 +167,8 @@ void usock_fork_child(void)
         }
 }
 
-/* The process ends. Threads that go on may die inside: that is mended (tcp/tcp_mend.c). The keeper sees the pidfd and does
- * the rest. */
+/* The process ends. Threads that go on may die inside: that is mended (tcp/tcp_mend.c). The keeper
+ * sees the pidfd and does the rest. */
 void usock_exit(void)
 {
         struct ustack *all[USTACKS_MAX];
@@ -178,9 +184,10 @@ void usock_exit(void)
 }
 
 /*
- * The image is replaced; the pid and its slot stay. unetd sees the connection of the old image close, and the keeper that
- * the process does not map the stack any more: then all references end but those kept. The new image takes those over,
- * under a slot of its own; if it never uses the library, they end with the process.
+ * The image is replaced; the pid and its slot stay. unetd sees the connection of the old image
+ * close, and the keeper that the process does not map the stack any more: then all references end
+ * but those kept. The new image takes those over, under a slot of its own; if it never uses the
+ * library, they end with the process.
  */
 void usock_exec(void)
 {

@@ -1,16 +1,18 @@
-/* Readiness of sockets: what poll(2) would say, and how it is asked for cheaply. No lock is taken but for the room. */
+/* Readiness of sockets: what poll(2) would say, and how it is asked for cheaply. No lock is taken
+ * but for the room. */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 
 #include "sock/udp/usock_udp.h"
 
 static_assert(((USOCK_POLL_SOME | USOCK_POLL_MADE | USOCK_POLL_KEPT) &
-               (POLLIN | POLLPRI | POLLOUT | POLLERR | POLLHUP | POLLNVAL | POLLRDNORM | POLLRDBAND | POLLWRNORM | POLLWRBAND | POLLMSG |
-                POLLRDHUP)) == 0,
+               (POLLIN | POLLPRI | POLLOUT | POLLERR | POLLHUP | POLLNVAL | POLLRDNORM |
+                POLLRDBAND | POLLWRNORM | POLLWRBAND | POLLMSG | POLLRDHUP)) == 0,
               "none is an event that a program may ask for");
 
-/* While somebody copies without the lock nobody else may: it is as if there was nothing. Whoever is about to sleep looks
- * under the lock (usock_wait.c), so that the end of the copy, under the lock too, sees this. */
+/* While somebody copies without the lock nobody else may: it is as if there was nothing. Whoever is
+ * about to sleep looks under the lock (usock_wait.c), so that the end of the copy, under the lock
+ * too, sees this. */
 static bool await_turn(struct sock_rec *rec)
 {
         atomic_store_explicit(&rec->awaited, 1, memory_order_relaxed);
@@ -42,7 +44,8 @@ short usock_poll(struct usock *s)
                 ev = tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn)));
                 if (!connecting(tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))
                         ev |= USOCK_POLL_MADE;
-                if (unlikely(READ_ONCE(rec->reader) != 0) && READ_ONCE(s->ahead.left) == 0 && await_turn(rec))
+                if (unlikely(READ_ONCE(rec->reader) != 0) && READ_ONCE(s->ahead.left) == 0 &&
+                    await_turn(rec))
                         ev &= (short)~(POLLIN | POLLRDNORM);
                 if (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec))
                         ev &= (short)~(POLLOUT | POLLWRNORM);
@@ -50,7 +53,8 @@ short usock_poll(struct usock *s)
                         ev |= USOCK_POLL_SOME;
                 if (unlikely(READ_ONCE(rec->zc_told) != READ_ONCE(rec->zc_sent)) && !(ev & POLLERR))
                         ev |= POLLERR | USOCK_POLL_KEPT;
-                if (unlikely(READ_ONCE(rec->waits_for_more)) && too_little(s, rec, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))
+                if (unlikely(READ_ONCE(rec->waits_for_more)) &&
+                    too_little(s, rec, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))
                         ev &= (short)~(POLLIN | POLLRDNORM);
                 return ev;
         case SOCK_ROLE_LISTENER:
@@ -60,11 +64,12 @@ short usock_poll(struct usock *s)
                 ev = udp_poll_events(&st->udp, READ_ONCE(rec->conn));
                 if (unlikely(ev & POLLERR) && !udp_readable(&st->udp, READ_ONCE(rec->conn)))
                         ev |= USOCK_POLL_KEPT;
-                if (!usock_udp_room(s) || (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec)))
+                if (!usock_udp_room(s) ||
+                    (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec)))
                         ev &= (short)~(POLLOUT | POLLWRNORM | POLLWRBAND);
                 return ev;
         default:
-                return POLLOUT | POLLWRNORM | POLLHUP;          /* as Linux: a TCP socket never connected */
+                return POLLOUT | POLLWRNORM | POLLHUP; /* as Linux: a TCP socket never connected */
         }
 }
 

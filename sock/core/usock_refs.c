@@ -1,4 +1,5 @@
-/* Who holds a socket: a reference each of process slots, and what ends with the last one, or with a process. */
+/* Who holds a socket: a reference each of process slots, and what ends with the last one, or with
+ * a process. */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
@@ -7,7 +8,8 @@
 #include "sock/wait/usock_crowd.h"
 #include "sock/udp/usock_udp.h"
 
-#define CLOSED_MANY 4096u               /* sockets of a dead process, between flushes: each looks at all that wait for a full channel */
+/* Sockets of a dead process, between flushes: each looks at all that wait for a full channel. */
+#define CLOSED_MANY 4096u
 
 void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now)
 {
@@ -97,14 +99,16 @@ void usock_landed(struct usock *s)
         ustack_leave(s->u);
 }
 
-/* A copy that the dead process had under way is undone: what it had not committed was never sent or read. */
+/* A copy that the dead process had under way is undone: what it had not committed was never sent
+ * or read. */
 static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
 {
         if (rec->writer == slot + 1) {
                 WRITE_ONCE(rec->writer, 0);
                 ustack_turn_over(u, rec);
                 if (rec->role == SOCK_ROLE_CONN)
-                        tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false, false, now);
+                        tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false,
+                                        false, now);
                 if (rec->tx_frame != 0)
                         frame_drop(u->s.frames, rec->tx_frame);
                 rec->tx_frame = 0;
@@ -139,7 +143,8 @@ static void end_wakes(struct ustack *u, uint32_t slot)
                 ustack_wake_all(u);
 }
 
-/* What the slot holds ends, but for sockets that are kept over an exec where `keep` says so. True: there are such. */
+/* What the slot holds ends, but for sockets that are kept over an exec where `keep` says so. True:
+ * there are such. */
 static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
 {
         struct pool *p = &u->s.st->socks;

@@ -1,9 +1,11 @@
 /*
- * Sockets' entries in unetd's directory: listeners, UDP ports, and who sends from a port that it was bound to.
+ * Sockets' entries in unetd's directory: listeners, UDP ports, and who sends from a port that it
+ * was bound to.
  *
- * Sockets of one stack that share a port (SO_REUSEADDR: one connected, the next one waiting for strangers) share its entry, but for
- * TCP listeners. Who is the first of them and who the last is told from their records, under the stack's lock; unetd is asked
- * without it. The client's lock is held from the one to the other, so that no thread takes out of the directory what another has
+ * Sockets of one stack that share a port (SO_REUSEADDR: one connected, the next one waiting for
+ * strangers) share its entry, but for TCP listeners. Who is the first of them and who the last is
+ * told from their records, under the stack's lock; unetd is asked without it. The client's lock is
+ * held from the one to the other, so that no thread takes out of the directory what another has
  * just found there.
  */
 #include "sock/attach/handle.h"
@@ -19,8 +21,8 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint32_t d
                 return false;
         for (uint32_t i = 1; i < p->fresh; i++) {
                 const struct sock_rec *r = pool_at(p, i);
-                if (r != rec && r->registered == rec->registered && r->kind == rec->kind && r->lport == rec->lport &&
-                    ip_addr_eq(r->reg_addr, rec->reg_addr) &&
+                if (r != rec && r->registered == rec->registered && r->kind == rec->kind &&
+                    r->lport == rec->lport && ip_addr_eq(r->reg_addr, rec->reg_addr) &&
                     (dying == STACK_PROCS ? sock_held(r) : sock_held_besides(u->s.st, r, dying)))
                         return true;
         }
@@ -29,14 +31,17 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint32_t d
 
 static struct sock_entry entry_of(const struct sock_rec *rec)
 {
-        return (struct sock_entry){.proto = ustack_entry_proto(rec), .addr = rec->reg_addr, .port = rec->lport,
+        return (struct sock_entry){.proto = ustack_entry_proto(rec),
+                                   .addr = rec->reg_addr,
+                                   .port = rec->lport,
                                    .sock = ustack_entry_sock(rec)};
 }
 
 /* Under the lock. True: unetd is to be asked for `e`, and then the record says what it has. */
-static bool begin(struct ustack *u, struct sock_rec *rec, enum sock_registered as, struct sock_entry *e)
+static bool begin(struct ustack *u, struct sock_rec *rec, enum sock_registered as,
+                  struct sock_entry *e)
 {
-        rec->reg_addr = rec->laddr;     /* as the kernel's socket has it, which unetd looks at */
+        rec->reg_addr = rec->laddr; /* as the kernel's socket has it, which unetd looks at */
         WRITE_ONCE(rec->registered, as);
         *e = entry_of(rec);
         if (ustack_shares_port(u, rec, STACK_PROCS))
@@ -56,7 +61,7 @@ int usock_register(struct usock *s, enum sock_registered as, uint8_t role)
 
         ustack_lock(u);
         if (rec->role != role)
-                err = -EALREADY;        /* another thread was quicker to make something else of it */
+                err = -EALREADY; /* another thread was quicker to make something else of it */
         else if (rec->registered == SOCK_UNREGISTERED)
                 asks = begin(u, rec, as, &e);
         ustack_leave(u);

@@ -1,11 +1,13 @@
 /*
- * Relays, as the other processes of the stack see them. A relay (sock/shim/relay.c) carries a connection for a process that has left
- * the stack; others, who share the connection with that process, have it as before.
+ * Relays, as the other processes of the stack see them. A relay (sock/shim/relay.c) carries a
+ * connection for a process that has left the stack; others, who share the connection with that
+ * process, have it as before.
  *
- * Order. Such processes take turns in their own ways: sshd's monitor goes on with a connection when its child has ended. What the
- * child wrote has then left the relay, and what it read is out of the connection: before another process sends or reads, it asks the
- * relay, and waits until the relay has looked once more. The relay sleeps meanwhile, so a signal wakes it, one that is ignored
- * by whoever else may have its process number.
+ * Order. Such processes take turns in their own ways: sshd's monitor goes on with a connection when
+ * its child has ended. What the child wrote has then left the relay, and what it read is out of the
+ * connection: before another process sends or reads, it asks the relay, and waits until the relay
+ * has looked once more. The relay sleeps meanwhile, so a signal wakes it, one that is ignored by
+ * whoever else may have its process number.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
@@ -15,13 +17,14 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 
-#define PATIENCE (5 * NS_PER_S)         /* the relay cannot send, or is stopped */
+#define PATIENCE (5 * NS_PER_S) /* the relay cannot send, or is stopped */
 
-static bool is_relay;                   /* this process: it asks no other, who may be asking it */
+static bool is_relay; /* this process: it asks no other, who may be asking it */
 
 static bool is_answered(const struct sock_rec *rec, uint32_t relay, uint32_t asked)
 {
-        return atomic_load(&rec->relay) != relay || (int32_t)(atomic_load(&rec->relay_done) - asked) >= 0;
+        return atomic_load(&rec->relay) != relay ||
+               (int32_t)(atomic_load(&rec->relay_done) - asked) >= 0;
 }
 
 void usock_relay_ask(struct usock *s)
@@ -63,7 +66,8 @@ bool usock_expects(struct usock *s)
         bool expects;
 
         ustack_lock(s->u);
-        expects = rec->role == SOCK_ROLE_LISTENER && (rec->registered != SOCK_UNREGISTERED || tcp_expects(&s->u->s.tcp, rec->conn));
+        expects = rec->role == SOCK_ROLE_LISTENER &&
+                  (rec->registered != SOCK_UNREGISTERED || tcp_expects(&s->u->s.tcp, rec->conn));
         ustack_leave(s->u);
         return expects;
 }

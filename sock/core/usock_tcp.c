@@ -1,9 +1,10 @@
 /*
  * TCP sockets: connect, listen, send, receive.
  *
- * The application's memory is never touched under the stack's lock: a page fault, a stopped process or a bad pointer
- * there would hold everybody up. Small data goes through a buffer on our own stack, and the lock is taken once; large
- * data is copied between reserve and commit, or peek and consume, with the lock left meanwhile.
+ * The application's memory is never touched under the stack's lock: a page fault, a stopped process
+ * or a bad pointer there would hold everybody up. Small data goes through a buffer on our own
+ * stack, and the lock is taken once; large data is copied between reserve and commit, or peek and
+ * consume, with the lock left meanwhile.
  */
 #include "sock/attach/ustack.h"
 
@@ -19,10 +20,11 @@
 #include "sock/attach/ustack_directory.h"
 #include "sock/attach/ustack_wake.h"
 
-#define STAGE_BYTES 2048u               /* copied through our own stack */
+#define STAGE_BYTES 2048u /* copied through our own stack */
 #define SPANS       8
-#define SEND_CHUNK  131072u             /* most that is reserved before some of it is on its way */
-#define CHAN_TRIES  500                 /* for a channel that connect() cannot have at once, a millisecond apart */
+#define SEND_CHUNK  131072u /* most that is reserved before some of it is on its way */
+/* For a channel that connect() cannot have at once, a millisecond apart. */
+#define CHAN_TRIES 500
 
 /* ---- connecting ---- */
 
@@ -83,13 +85,15 @@ static uint16_t client_port(const struct stack_state *st, uint32_t k)
 }
 
 /*
- * Opens with one of the leased ports, or with the port the socket is bound to. Under the lock. -EADDRINUSE: all taken. Which of
- * the leased ones: RFC 6056 §3.3.3, algorithm 3, counted by all destinations from a place that is each one's own. Not one at which
- * somebody listens: with a listener of ours a connection could have the same two ends. At most so many `tries`: among ports of
- * which most are taken, more of them are cheaper than a search.
+ * Opens with one of the leased ports, or with the port the socket is bound to. Under the lock.
+ * -EADDRINUSE: all taken. Which of the leased ones: RFC 6056 §3.3.3, algorithm 3, counted by all
+ * destinations from a place that is each one's own. Not one at which somebody listens: with a
+ * listener of ours a connection could have the same two ends. At most so many `tries`: among ports
+ * of which most are taken, more of them are cheaper than a search.
  */
 #define PORT_TRIES 8u
-static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t, uint32_t tries, nstime now)
+static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t, uint32_t tries,
+                     nstime now)
 {
         struct stack_state *st = u->s.st;
         struct tcp_link link = stack_tcp_link(&u->s, t->chan);
@@ -104,7 +108,8 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
                 int conn;
                 WRITE_ONCE(st->port_next, st->port_next + 1);
                 t->lport = client_port(st, (offset + st->port_next) % n);
-                if (unlikely(directory_is_taken(ustack_directory(), IPPROTO_TCP, t->laddr, t->lport) == 1))
+                if (unlikely(directory_is_taken(ustack_directory(), IPPROTO_TCP, t->laddr,
+                                                t->lport) == 1))
                         continue;
                 conn = tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
                 if (conn != -EADDRINUSE)
@@ -113,7 +118,8 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
         return -EADDRINUSE;
 }
 
-/* -EAGAIN: the channel could not be had. -EMFILE: nor will it be, while this process may have no more numbers. */
+/* -EAGAIN: the channel could not be had. -EMFILE: nor will it be, while this process may have no
+ * more numbers. */
 static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t tries)
 {
         struct ustack *u = s->u;
@@ -142,14 +148,17 @@ static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t tries)
         return conn <= 0 || waits ? MIN(conn, 0) : -EINPROGRESS;
 }
 
-/* Who sends to other hosts from a port that it was bound to has it vouched for: where the interface is shared, now or later,
- * nothing else lets it through. Ports of the native API are unetd's own. */
+/* Who sends to other hosts from a port that it was bound to has it vouched for: where the
+ * interface is shared, now or later, nothing else lets it through. Ports of the native API are
+ * unetd's own. */
 static int vouch_port(struct usock *s, const char **why)
 {
-        int err = usock_has_port(s) && usock_kfd(s) >= 0 ? usock_register(s, SOCK_SENDS, SOCK_ROLE_NONE) : 0;
+        int err = usock_has_port(s) && usock_kfd(s) >= 0
+                          ? usock_register(s, SOCK_SENDS, SOCK_ROLE_NONE)
+                          : 0;
 
         if (err == 0 || err == -EALREADY)
-                return 0;               /* EALREADY: it is a connection, as will be said */
+                return 0; /* EALREADY: it is a connection, as will be said */
         *why = "bound to a port that unetd cannot vouch for";
         ustack_lock(s->u);
         count_drop(&s->u->s.st->cnt, DROP_TCP_UNVOUCHED);
@@ -158,15 +167,17 @@ static int vouch_port(struct usock *s, const char **why)
 }
 
 /* The channel to another host. */
-static int way_out(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
+static int way_out(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port,
+                   ip_addr *src, const char **why)
 {
-        int chan = ustack_way_out(s->u, IP_PROTO_TCP, addr, port, own->addr, own->oif, src, why), err;
+        int chan = ustack_way_out(s->u, IP_PROTO_TCP, addr, port, own->addr, own->oif, src, why),
+            err;
 
         if (chan < 0)
                 return chan;
         *why = "a connection to a broadcast";
         if (unlikely(usock_addr_is_many(addr)))
-                return -ENETUNREACH;    /* RFC 9293 MUST-46; tcp_connect() knows no networks */
+                return -ENETUNREACH; /* RFC 9293 MUST-46; tcp_connect() knows no networks */
         *why = "accelerated";
         err = vouch_port(s, why);
         return err != 0 ? err : chan;
@@ -175,15 +186,20 @@ static int way_out(struct usock *s, const struct usock_own *own, ip_addr addr, u
 /* Where the first packet goes: a source route (IP_OPTIONS) begins elsewhere. */
 static ip_addr first_hop(const struct ip_optbuf *o, ip_addr addr)
 {
-        return likely(o->len == 0) || !ip_addr_is_v4(addr) ? addr : ip_addr_v4(ip_opts_first_hop(o, ip_addr_get_v4(addr)));
+        return likely(o->len == 0) || !ip_addr_is_v4(addr)
+                       ? addr
+                       : ip_addr_v4(ip_opts_first_hop(o, ip_addr_get_v4(addr)));
 }
 
-/* Chooses among several who listen there: each connection another, beginning at a place that is each one's own. */
-static uint32_t turn_of(const struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port)
+/* Chooses among several who listen there: each connection another, beginning at a place that is
+ * each one's own. */
+static uint32_t turn_of(const struct usock *s, const struct usock_own *own, ip_addr addr,
+                        uint16_t port)
 {
         const struct tcp_tuple to = {.raddr = addr, .rport = port};
 
-        return tcp_port_offset(&s->u->s.tcp, &to) + (own->port != 0 ? own->port : READ_ONCE(s->u->s.st->port_next));
+        return tcp_port_offset(&s->u->s.tcp, &to) +
+               (own->port != 0 ? own->port : READ_ONCE(s->u->s.st->port_next));
 }
 
 /* Who is there, as the directory said when it was asked. Stack 0: somebody on another host. */
@@ -193,8 +209,8 @@ struct listener_found {
 };
 
 /* The channel to who listens there, and our address towards it. -ENOENT: the kernel's. */
-static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, ip_addr *src, struct listener_found *found,
-                  const char **why)
+static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port,
+                  ip_addr *src, struct listener_found *found, const char **why)
 {
         const struct directory *dir = ustack_directory();
         struct dir_hit hit = {0, 0, 0};
@@ -203,7 +219,7 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
 
         *why = "no unetd";
         if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(USTACK_LOOPBACK_BROADCAST)))
-                return -ENOENT;         /* the kernel says what is to be said */
+                return -ENOENT; /* the kernel says what is to be said */
         *why = ustack_rule(dir, IP_PROTO_TCP, RULE_CONNECTS, addr, port);
         if (unlikely(*why != NULL))
                 return -ENOENT;
@@ -248,14 +264,15 @@ static void abort_conn(struct usock *s)
         stack_flush(&u->s, now);
 }
 
-/* Resets the connection unless it was answered: who was may be accepted, by a program that listens for one connection, and so may who
- * sent data with his SYN (RFC 7413). False: it stays. */
+/* Resets the connection unless it was answered: who was may be accepted, by a program that listens
+ * for one connection, and so may who sent data with his SYN (RFC 7413). False: it stays. */
 static bool gives_up(struct usock *s)
 {
         bool waits;
 
         ustack_lock(s->u);
-        waits = usock_rec(s)->role == SOCK_ROLE_CONN && usock_conn(s)->state == TCPS_SYN_SENT && !(usock_conn(s)->fastopen & FO_DATA);
+        waits = usock_rec(s)->role == SOCK_ROLE_CONN && usock_conn(s)->state == TCPS_SYN_SENT &&
+                !(usock_conn(s)->fastopen & FO_DATA);
         if (waits)
                 abort_conn(s);
         ustack_leave(s->u);
@@ -263,18 +280,22 @@ static bool gives_up(struct usock *s)
 }
 
 /*
- * A listener that has left the directory takes whose SYN had come by then, and nobody after that (sock/shim/relay.h): the SYN is on its
- * way, and now the directory is asked again.
+ * A listener that has left the directory takes whose SYN had come by then, and nobody after that
+ * (sock/shim/relay.h): the SYN is on its way, and now the directory is asked again.
  */
-static int still_there(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, const struct listener_found *found)
+static int still_there(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port,
+                       const struct listener_found *found)
 {
-        if (likely(found->stack == 0 || ustack_takes(found->stack, addr, port, found->generation)) || !gives_up(s))
+        if (likely(found->stack == 0 ||
+                   ustack_takes(found->stack, addr, port, found->generation)) ||
+            !gives_up(s))
                 return -EINPROGRESS;
         usock_connect_undo(s, own->port != 0 ? &own->addr : NULL);
         return -EAGAIN;
 }
 
-static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, const char **why)
+static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port,
+                      const char **why)
 {
         struct tcp_tuple t = {.raddr = addr, .rport = port};
         struct listener_found found = {.stack = 0};
@@ -293,16 +314,18 @@ static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr
         return err == -EINPROGRESS ? still_there(s, own, addr, port, &found) : err;
 }
 
-/* The channel that is the way may not be mapped in this process yet, while another thread talks to unetd, or may just be exchanged
- * for another one: it is asked for again, a millisecond later. */
+/* The channel that is the way may not be mapped in this process yet, while another thread talks to
+ * unetd, or may just be exchanged for another one: it is asked for again, a millisecond later. */
 int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
 {
         const struct timespec ms = {.tv_nsec = NS_PER_MS};
         const struct usock_own own = usock_own(s);
         int err = connect_by(s, &own, addr, port, why);
-        bool kernels_too;               /* it could be reached by the kernel as well, which then says what is wrong */
+        /* It could be reached by the kernel as well, which then says what is wrong. */
+        bool kernels_too;
 
-        for (int tries = 0; unlikely(err == -EAGAIN) && tries < CHAN_TRIES && sandbox_forbidden == 0; tries++) {
+        for (int tries = 0;
+             unlikely(err == -EAGAIN) && tries < CHAN_TRIES && sandbox_forbidden == 0; tries++) {
                 sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);
                 err = connect_by(s, &own, addr, port, why);
         }
@@ -322,7 +345,8 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
 
 bool usock_connect_failed(const struct usock *s)
 {
-        return sock_role(usock_rec(s)) == SOCK_ROLE_CONN && READ_ONCE(usock_conn(s)->state) == TCPS_CLOSED;
+        return sock_role(usock_rec(s)) == SOCK_ROLE_CONN &&
+               READ_ONCE(usock_conn(s)->state) == TCPS_CLOSED;
 }
 
 void usock_connect_undo(struct usock *s, const ip_addr *bound)
@@ -365,7 +389,7 @@ int usock_listen(struct usock *s, int backlog)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
-        uint32_t depth = MIN((uint32_t)backlog, 4096u);  /* as Linux: less than nothing is all */
+        uint32_t depth = MIN((uint32_t)backlog, 4096u); /* as Linux: less than nothing is all */
         ip_addr addr = ustack_listen_addr(rec);
         int l = 0, err;
 
@@ -392,12 +416,13 @@ int usock_listen(struct usock *s, int backlog)
         usock_set_kfd(s, usock_kfd(s)); /* its entry is told by the cookie */
         ustack_take_ifaces(u, addr);
         err = usock_register(s, SOCK_TAKES, SOCK_ROLE_LISTENER);
-        return err == -EALREADY ? 0 : err;      /* it listened for a moment */
+        return err == -EALREADY ? 0 : err; /* it listened for a moment */
 }
 
-/* libc copies twice as much with one string instruction, where the processor has AVX2 and says that it is fast (glibc's
- * rep_movsb_threshold). What goes over verbs is seldom enough for that to matter, but to emulated processors (which soft-RoCE is
- * tested in), where it is a loop by bytes. */
+/* libc copies twice as much with one string instruction, where the processor has AVX2 and says
+ * that it is fast (glibc's rep_movsb_threshold). What goes over verbs is seldom enough for
+ * that to matter, but to emulated processors (which soft-RoCE is tested in), where it is a
+ * loop by bytes. */
 #define REMOTE_PIECE 4096u
 
 static size_t copy_piece(const struct ustack *u, const struct tcp_conn *tc)
@@ -407,8 +432,9 @@ static size_t copy_piece(const struct ustack *u, const struct tcp_conn *tc)
 
 /* ---- sending ---- */
 
-/* What came from another host is looked at before anything is said: as with the kernel, which has it before a call begins, an answer
- * acknowledges it, and a reset is told of. Between processes, where nothing is lost by it, it may wait. */
+/* What came from another host is looked at before anything is said: as with the kernel, which has
+ * it before a call begins, an answer acknowledges it, and a reset is told of. Between processes,
+ * where nothing is lost by it, it may wait. */
 void usock_tcp_hear(struct usock *s)
 {
         struct ustack *u = s->u;
@@ -424,10 +450,12 @@ void usock_tcp_hear(struct usock *s)
                 ustack_hear_own(u, tcp_conn_at(&u->s.tcp, rec->conn)->tuple.chan);
 }
 
-/* Of the connection, and told once; beside those a call fails of itself, or will fail again. Under the lock. */
+/* Of the connection, and told once; beside those a call fails of itself, or will fail again. Under
+ * the lock. */
 static void keep_error(struct sock_rec *rec, struct tcp_conn *tc, ssize_t r)
 {
-        bool once = r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH || r == -ENETUNREACH || r == -ECONNABORTED;
+        bool once = r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH ||
+                    r == -ENETUNREACH || r == -ECONNABORTED;
 
         if (once && rec->role == SOCK_ROLE_CONN && tc->err == 0)
                 WRITE_ONCE(tc->err, (int16_t)-r);
@@ -453,7 +481,8 @@ void usock_put_error(struct usock *s, int err)
 }
 
 /* Room for a reservation, after what arrived meanwhile was looked at. As tcp_send_reserve. */
-static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct span *span, nstime now)
+static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct span *span,
+                   nstime now)
 {
         int got = tcp_send_reserve(&u->s.tcp, tc, want, span, SPANS);
 
@@ -489,12 +518,14 @@ static void commit(struct ustack *u, struct tcp_conn *tc, size_t n, int flags, n
 }
 
 /* The bytes only make the last unsent segment longer, if there is one. Under the lock. */
-static bool send_appended(struct ustack *u, struct sock_rec *rec, const uint8_t *p, size_t n, int flags)
+static bool send_appended(struct ustack *u, struct sock_rec *rec, const uint8_t *p, size_t n,
+                          int flags)
 {
         struct tcp_conn *tc;
         bool done;
 
-        if (rec->role != SOCK_ROLE_CONN || rec->writer != 0 || flags & (MSG_MORE | MSG_OOB | MSG_EOR))
+        if (rec->role != SOCK_ROLE_CONN || rec->writer != 0 ||
+            flags & (MSG_MORE | MSG_OOB | MSG_EOR))
                 return false;
         tc = tcp_conn_at(&u->s.tcp, rec->conn);
         if (tc->snd_next == 0 || stack_pending(&u->s, 0))
@@ -535,13 +566,14 @@ static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flag
                         stack_end(u->s.st);
                 }
         } else if (rec->role != SOCK_ROLE_CONN) {
-                got = -EPIPE;           /* as Linux: never connected */
+                got = -EPIPE; /* as Linux: never connected */
         }
         ustack_leave(u);
         return got == 0 ? -EAGAIN : got;
 }
 
-/* One reservation: bytes sent, 0 when there is no room, -errno. The lock is held before and after, not meanwhile. */
+/* One reservation: bytes sent, 0 when there is no room, -errno. The lock is held before and after,
+ * not meanwhile. */
 static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int flags)
 {
         struct ustack *u = s->u;
@@ -586,7 +618,8 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
                         got = -EAGAIN;
                         break;
                 }
-                got = send_chunk(s, c, MIN(left, SEND_CHUNK), left > SEND_CHUNK ? (flags & ~MSG_EOR) | MSG_MORE : flags);
+                got = send_chunk(s, c, MIN(left, SEND_CHUNK),
+                                 left > SEND_CHUNK ? (flags & ~MSG_EOR) | MSG_MORE : flags);
                 if (got <= 0)
                         break;
                 done += (size_t)got;
@@ -666,17 +699,19 @@ static void consume(struct ustack *u, struct tcp_conn *tc, size_t n, nstime now)
 }
 
 /*
- * A program that reads a few bytes at a time takes the lock for the first of them, and with it, *ahead*, what is left of the
- * first queued segment: what it reads next is copied from there without the lock. The bytes stay in the queue until all
- * but the last have been read, or until somebody looks (usock_tcp_settle()); so what is unread is never nothing while the
- * queue says that there is something: readiness, and what becomes of a connection that is closed or whose process is
- * killed, are as without it. The window opens later by as much as was taken, at most a quarter of the buffer.
+ * A program that reads a few bytes at a time takes the lock for the first of them, and with it,
+ * *ahead*, what is left of the first queued segment: what it reads next is copied from there
+ * without the lock. The bytes stay in the queue until all but the last have been read, or until
+ * somebody looks (usock_tcp_settle()); so what is unread is never nothing while the queue says that
+ * there is something: readiness, and what becomes of a connection that is closed or whose process
+ * is killed, are as without it. The window opens later by as much as was taken, at most a quarter
+ * of the buffer.
  *
- * Only where nobody else can read: one thread, one process, and the number never left it. rec->reader stands in the way of
- * any other, should that go wrong. After another process died inside, the queue may have been purged: nothing is read
- * from it without the lock then.
+ * Only where nobody else can read: one thread, one process, and the number never left it.
+ * rec->reader stands in the way of any other, should that go wrong. After another process died
+ * inside, the queue may have been purged: nothing is read from it without the lock then.
  */
-#define AHEAD_READS 4u                  /* reads like this one that must be left to make it worth while */
+#define AHEAD_READS 4u /* reads like this one that must be left to make it worth while */
 
 static uint64_t recoveries(const struct usock *s)
 {
@@ -705,7 +740,7 @@ bool usock_tcp_read_ahead(struct usock *s, void *p, size_t n)
         if (unlikely(!__libc_single_threaded || s->ahead.recoveries != recoveries(s)))
                 return false;
         if (unlikely(!user_copy(p, s->ahead.at, n)))
-                return false;           /* the long way tells */
+                return false; /* the long way tells */
         s->ahead.at += n;
         WRITE_ONCE(s->ahead.left, s->ahead.left - (uint32_t)n);
         s->ahead.used += (uint32_t)n;
@@ -735,8 +770,9 @@ void ustack_settle(struct ustack *u)
 }
 
 /*
- * What was taken out of the queue did not find the application's memory: it goes back. If there is somebody who has read on
- * meanwhile, or no memory for it, the connection is reset: a stream has no holes.
+ * What was taken out of the queue did not find the application's memory: it goes back. If there is
+ * somebody who has read on meanwhile, or no memory for it, the connection is reset: a stream has no
+ * holes.
  */
 static ssize_t give_back(struct usock *s, const uint8_t *p, size_t n, uint32_t seq)
 {
@@ -765,8 +801,9 @@ static void took(struct ustack *u, nstime now)
                 stack_flush(&u->s, now);
 }
 
-/* All there is, when it is little: one turn of the lock, then the copy to the application. -EAGAIN here means: take the
- * long way. The lock is left in any other case. `now`: as in took(); what is acknowledged is, by then, read as well. */
+/* All there is, when it is little: one turn of the lock, then the copy to the application. -EAGAIN
+ * here means: take the long way. The lock is left in any other case. `now`: as in took(); what is
+ * acknowledged is, by then, read as well. */
 static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int flags, nstime now)
 {
         struct ustack *u = s->u;
@@ -788,7 +825,8 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
                         take_ahead(s, rec, tc, total);
                         took(u, now);
                         ustack_leave(u);
-                        return likely(copy_out(c, stage, total)) ? (ssize_t)total : give_back(s, stage, total, seq);
+                        return likely(copy_out(c, stage, total)) ? (ssize_t)total
+                                                                 : give_back(s, stage, total, seq);
                 }
         }
         if (avail == 0 || MIN(avail, total) > sizeof stage || flags & MSG_TRUNC)
@@ -809,9 +847,10 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
         return flags & MSG_PEEK ? -EFAULT : give_back(s, stage, (size_t)got, seq);
 }
 
-/* What is there, once: bytes, 0 at the end of the stream, -errno. The lock is held before and after, not while copying.
- * MSG_TRUNC throws the bytes away instead of copying them (tcp(7)). */
-static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t want, int flags, nstime *came)
+/* What is there, once: bytes, 0 at the end of the stream, -errno. The lock is held before and
+ * after, not while copying. MSG_TRUNC throws the bytes away instead of copying them (tcp(7)). */
+static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t want, int flags,
+                         nstime *came)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -823,7 +862,8 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
         if (got <= 0)
                 return got;
         if (unlikely(came != NULL))
-                *came = tcp_recv_stamp(&u->s.tcp, tc, (uint32_t)skip + (uint32_t)got - 1, stack_time(&u->s, ustack_now()));
+                *came = tcp_recv_stamp(&u->s.tcp, tc, (uint32_t)skip + (uint32_t)got - 1,
+                                       stack_time(&u->s, ustack_now()));
         if (!(flags & MSG_TRUNC)) {
                 WRITE_ONCE(rec->reader, u->slot + 1);
                 c->piece = copy_piece(u, tc);
@@ -866,7 +906,8 @@ static ssize_t recv_urgent(struct usock *s, struct cursor *c, size_t total, int 
         return copy_out(c, &b, 1) ? 1 : -EFAULT;
 }
 
-ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags, nstime *came)
+ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags,
+                       nstime *came)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -884,9 +925,11 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         usock_tcp_settle(s);
         from = usock_peek_from(rec, flags);
         if (likely(rec->role == SOCK_ROLE_CONN && rec->reader == 0)) {
-                if ((tcp_recv_avail(usock_conn(s)) == 0 || unlikely(came != NULL)) && stack_pending(&u->s, 0))
+                if ((tcp_recv_avail(usock_conn(s)) == 0 || unlikely(came != NULL)) &&
+                    stack_pending(&u->s, 0))
                         stack_take(&u->s, now = ustack_now());
-                got = likely(came == NULL && !rec->peeks_on) ? recv_staged(s, &c, total, flags, now) : -EAGAIN;
+                got = likely(came == NULL && !rec->peeks_on) ? recv_staged(s, &c, total, flags, now)
+                                                             : -EAGAIN;
                 if (got != -EAGAIN)
                         return got;
                 took(u, now);
@@ -898,11 +941,12 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                         got = -EAGAIN;
                         break;
                 }
-                if (total == 0) {       /* as Linux: waits all the same for something to be there */
+                if (total == 0) { /* as Linux: waits all the same for something to be there */
                         got = MIN(peek(u, usock_conn(s), 0, 1, any), 0);
                         break;
                 }
-                got = recv_once(s, &c, flags & MSG_PEEK ? from + done : 0, total - done, flags, came);
+                got = recv_once(s, &c, flags & MSG_PEEK ? from + done : 0, total - done, flags,
+                                came);
                 if (got <= 0)
                         break;
                 done += (size_t)got;
@@ -910,7 +954,8 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         if (unlikely(rec->peeks_on))
                 usock_peek_moves(rec, flags, done);
         if (got == -EAGAIN && u->s.st->nacks != 0)
-                stack_flush_acks(&u->s, ustack_now());  /* the turn is over: no answer will carry them */
+                /* The turn is over: no answer will carry them. */
+                stack_flush_acks(&u->s, ustack_now());
         ustack_leave(u);
         return done > 0 ? (ssize_t)done : got;
 }

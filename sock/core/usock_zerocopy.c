@@ -1,7 +1,8 @@
 /*
- * MSG_ZEROCOPY, as Linux has it on loopback: bytes are copied, and the error queue tells that the call's memory is the program's
- * again. It is so when the call returns; what is told, once, is the numbers of the calls since what was told before, and that
- * nothing was saved (SO_EE_CODE_ZEROCOPY_COPIED).
+ * MSG_ZEROCOPY, as Linux has it on loopback: bytes are copied, and the error queue tells that the
+ * call's memory is the program's again. It is so when the call returns; what is told, once, is the
+ * numbers of the calls since what was told before, and that nothing was saved
+ * (SO_EE_CODE_ZEROCOPY_COPIED).
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
@@ -30,8 +31,10 @@ static bool take(struct usock *s, struct sock_extended_err *e)
 
         ustack_lock(s->u);
         any = rec->zc_told != rec->zc_sent;
-        *e = (struct sock_extended_err){.ee_origin = SO_EE_ORIGIN_ZEROCOPY, .ee_code = SO_EE_CODE_ZEROCOPY_COPIED,
-                                        .ee_info = rec->zc_told, .ee_data = rec->zc_sent - 1};
+        *e = (struct sock_extended_err){.ee_origin = SO_EE_ORIGIN_ZEROCOPY,
+                                        .ee_code = SO_EE_CODE_ZEROCOPY_COPIED,
+                                        .ee_info = rec->zc_told,
+                                        .ee_data = rec->zc_sent - 1};
         WRITE_ONCE(rec->zc_told, rec->zc_sent);
         ustack_leave(s->u);
         return any;
@@ -41,7 +44,8 @@ ssize_t usock_tcp_recv_note(struct usock *s, struct msghdr *m)
 {
         struct {
                 struct sock_extended_err err;
-                struct sockaddr_in6 offender;   /* as Linux: there is none, but room for one of the socket's family */
+                /* As Linux: there is none, but room for one of the socket's family. */
+                struct sockaddr_in6 offender;
         } h = {.offender = {0}};
         bool v6 = s->family == AF_INET6;
         struct usock_room r;
@@ -50,7 +54,8 @@ ssize_t usock_tcp_recv_note(struct usock *s, struct msghdr *m)
                 return -EAGAIN;
         r = usock_cmsg_begin(m);
         usock_cmsg_add(&r, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVERR : IP_RECVERR, &h,
-                       sizeof h.err + (v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)));
+                       sizeof h.err +
+                               (v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)));
         m->msg_namelen = 0;
         m->msg_flags = MSG_ERRQUEUE;
         usock_cmsg_end(&r, m);

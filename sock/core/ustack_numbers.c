@@ -1,5 +1,6 @@
 /*
- * Descriptor numbers that the library keeps (unetd/client/fd_room.h): a program that uses up its own still has sockets and channels.
+ * Descriptor numbers that the library keeps (unetd/client/fd_room.h): a program that uses up its
+ * own still has sockets and channels.
  */
 #include "base/sandbox.h"
 #include "sock/attach/ustack.h"

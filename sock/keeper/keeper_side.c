@@ -1,6 +1,6 @@
 /*
- * What the keeper does with a stack (unetd/keeper/keeper_ops.h): it goes on when no process does, and finishes what dead ones
- * leave. It only tries the lock: whoever holds it is at work.
+ * What the keeper does with a stack (unetd/keeper/keeper_ops.h): it goes on when no process does,
+ * and finishes what dead ones leave. It only tries the lock: whoever holds it is at work.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
@@ -15,12 +15,16 @@
 
 #include "base/sys.h"
 
-#define QUIET       (64 * NS_PER_MS)    /* without anything going on before the keeper goes back to sleep */
+/* Without anything going on before the keeper goes back to sleep. */
+#define QUIET       (64 * NS_PER_MS)
 #define LOOK_EVERY  (4 * NS_PER_MS)
 #define LOOK_SELDOM (48 * NS_PER_MS)
-#define LATE        10                  /* a look comes too late by a tenth, at most, of the time for which none was needed */
-#define STUCK       (150 * NS_PER_S)    /* longer than any timer of TCP lets a connection be silent */
-#define CAPTURE_WAIT (60 * NS_PER_S)    /* an empty stack stays this long for `unet pcap` to read the rest: it may get no processor */
+/* A look comes too late by a tenth, at most, of the time for which none was needed. */
+#define LATE 10
+/* Longer than any timer of TCP lets a connection be silent. */
+#define STUCK (150 * NS_PER_S)
+/* An empty stack stays this long for `unet pcap` to read the rest: it may get no processor. */
+#define CAPTURE_WAIT (60 * NS_PER_S)
 
 static void no_event(struct stack *s, uint32_t sock, uint32_t events)
 {
@@ -34,8 +38,9 @@ static bool in_message(const struct sock_rec *rec)
 }
 
 /*
- * What is under way when the stack is brought to us is what another keeper was told of: its processes wait for our answer,
- * and have told us of nothing yet. They may have by the first tick, which a busy machine lets come late.
+ * What is under way when the stack is brought to us is what another keeper was told of: its
+ * processes wait for our answer, and have told us of nothing yet. They may have by the first tick,
+ * which a busy machine lets come late.
  */
 static bool note_unwatched(struct keeper_view *v)
 {
@@ -70,7 +75,7 @@ static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *f
                 return err;
         }
         v->state_fd = fds->state;
-        v->u.s.map_chan = NULL;         /* chan_attach brings them */
+        v->u.s.map_chan = NULL; /* chan_attach brings them */
         v->u.s.event = no_event;
         *out = v;
         return 0;
@@ -103,7 +108,8 @@ static bool rest(struct keeper_view *v)
         atomic_store_explicit(&st->ticking, 0, memory_order_relaxed);
         st->keeper_at = stack_deadline(&v->u.s);
         st->rests++;
-        stack_arm(&v->u.s);             /* under a leader, too: it may be stopped, and what was rung for is done */
+        /* Under a leader, too: it may be stopped, and what was rung for is done. */
+        stack_arm(&v->u.s);
         if (st->leader == 0)
                 bell_arm_count(v->u.s.bell, BELL_UNATTENDED, st->rests);
         return !stack_pending(&v->u.s, 0);
@@ -111,8 +117,8 @@ static bool rest(struct keeper_view *v)
 
 void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uint32_t slot)
 {
-        if (!sock_held_only_by(v->u.s.st, rec, slot) || !rec->registered || v->ngone == ARRAY_LEN(v->gone) ||
-            ustack_shares_port(&v->u, rec, slot))
+        if (!sock_held_only_by(v->u.s.st, rec, slot) || !rec->registered ||
+            v->ngone == ARRAY_LEN(v->gone) || ustack_shares_port(&v->u, rec, slot))
                 return;
         v->gone[v->ngone++] = (struct keeper_listener){
                 .proto = ustack_entry_proto(rec),
@@ -141,17 +147,18 @@ static void end_unwatched(struct keeper_view *v)
         v->nunwatched = 0;
 }
 
-/* Whose timer is due soon costs the others who sleep on that processor: up to 3 us a round trip in a virtual machine
- * (docs/decisions.md). */
+/* Whose timer is due soon costs the others who sleep on that processor: up to 3 us a round trip in
+ * a virtual machine (docs/decisions.md). */
 static nstime next_look(const struct keeper_view *v, nstime now)
 {
         return now + MIN(MAX((now - v->needed_at) / LATE, LOOK_EVERY), LOOK_SELDOM);
 }
 
 /*
- * Once rung, the keeper keeps looking in until it has been quiet for QUIET: seldom while processes see to the queues
- * themselves, every millisecond while it is the keeper who finds the work: what it comes upon between two turns of theirs does not
- * count. Processes that come and go meanwhile need not arm the bell, and their peers not ring it.
+ * Once rung, the keeper keeps looking in until it has been quiet for QUIET: seldom while processes
+ * see to the queues themselves, every millisecond while it is the keeper who finds the work: what
+ * it comes upon between two turns of theirs does not count. Processes that come and go meanwhile
+ * need not arm the bell, and their peers not ring it.
  */
 static nstime tick(void *view, nstime now, bool *active)
 {
@@ -205,7 +212,8 @@ static bool resting(void *view)
 
 static bool is_aloft(const struct sock_rec *rec, struct keeper_listener *at)
 {
-        if (rec->refs != sock_ref_bit(SOCK_REF_FLIGHT) || rec->more != 0 || !rec->registered || rec->flyer != 0)
+        if (rec->refs != sock_ref_bit(SOCK_REF_FLIGHT) || rec->more != 0 || !rec->registered ||
+            rec->flyer != 0)
                 return false;
         *at = (struct keeper_listener){
                 .proto = ustack_entry_proto(rec),
@@ -237,8 +245,8 @@ static int in_flight(void *view, uint64_t cookie, bool over, struct keeper_liste
         return alone ? KEEPER_ALOFT : rec != NULL && !over;
 }
 
-/* Nobody is left, and nothing goes out or comes in: the peer of what is not finished takes nothing any more, and whoever
- * would tell of its end is gone too. */
+/* Nobody is left, and nothing goes out or comes in: the peer of what is not finished takes nothing
+ * any more, and whoever would tell of its end is gone too. */
 static bool stuck(struct keeper_view *v, nstime now)
 {
         const struct counters *cnt = &v->u.s.st->cnt;
@@ -257,11 +265,12 @@ static bool empty(void *view)
         nstime now = ustack_now();
 
         keeper_bury_strangers(v);
-        return stuck(v, now) || (conns->used == v->u.s.tcp.sh->tw_count && !netif_waits(v->u.s.st) &&
-                              !capture_awaited(v, now));
+        return stuck(v, now) || (conns->used == v->u.s.tcp.sh->tw_count &&
+                                 !netif_waits(v->u.s.st) && !capture_awaited(v, now));
 }
 
-/* Without the lock, which a busy stack does not leave free for long: who asks looks once more under it. */
+/* Without the lock, which a busy stack does not leave free for long: who asks looks once more
+ * under it. */
 static bool cookie_owner(void *view, uint64_t cookie)
 {
         return ustack_find_cookie(&((struct keeper_view *)view)->u, cookie) != 0;
@@ -291,7 +300,9 @@ static int link_attach(void *view, uint32_t iface, int mem, int book)
 {
         uint32_t i = iface & ~UNETD_IFACE;
 
-        return unetd_is_iface(iface) && i < DIR_IFACES ? ustack_link_map(&((struct keeper_view *)view)->u, i, mem, book) : -EINVAL;
+        return unetd_is_iface(iface) && i < DIR_IFACES
+                       ? ustack_link_map(&((struct keeper_view *)view)->u, i, mem, book)
+                       : -EINVAL;
 }
 
 /* Whoever drives: a process that has told the last unetd, or could not tell it any more, or we. */
@@ -303,8 +314,12 @@ static void links_again(void *view)
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink_shared *sh = v->u.link[i] != NULL ? vlink_shared(v->u.link[i]) : NULL;
                 if (sh != NULL && atomic_load_explicit(&sh->driver, memory_order_acquire) != 0)
-                        v->taken[v->ntaken++] = (struct unetd_far){.stack = v->u.id, .iface = UNETD_IFACE | i, .qpn = sh->qpn,
-                                                                   .qkey = sh->qkey, .mtu = sh->mtu, .pinned_kb = sh->pinned_kb};
+                        v->taken[v->ntaken++] = (struct unetd_far){.stack = v->u.id,
+                                                                   .iface = UNETD_IFACE | i,
+                                                                   .qpn = sh->qpn,
+                                                                   .qkey = sh->qkey,
+                                                                   .mtu = sh->mtu,
+                                                                   .pinned_kb = sh->pinned_kb};
         }
 }
 

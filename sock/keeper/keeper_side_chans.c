@@ -1,4 +1,5 @@
-/* The keeper's side of a stack's channels: put into the state, moved, taken out. See unetd/keeper/keeper_ops.h. */
+/* The keeper's side of a stack's channels: put into the state, moved, taken out. See
+ * unetd/keeper/keeper_ops.h. */
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/keeper/keeper_view.h"
@@ -13,7 +14,7 @@
 
 #include "base/sys.h"
 
-#define DOWN_EVERY  (50 * NS_PER_MS)
+#define DOWN_EVERY (50 * NS_PER_MS)
 
 static int dup_high(int fd)
 {
@@ -24,8 +25,9 @@ static int dup_high(int fd)
 static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
 {
         *to = *from;
-        int *fd[] = {&to->tx, &to->rx, &to->peer_bell, &to->peer_leader, &to->peer_keeper, &to->mem, &to->xsk, &to->packet,
-                     &to->ring, &to->sender, &to->book};
+        int *fd[] = {&to->tx,          &to->rx,     &to->peer_bell, &to->peer_leader,
+                     &to->peer_keeper, &to->mem,    &to->xsk,       &to->packet,
+                     &to->ring,        &to->sender, &to->book};
         bool failed = false;
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
@@ -39,15 +41,18 @@ static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
 }
 
 /* What the stack is on the interface, and the frames that come by it. */
-static void iface_config(const struct ustack *u, uint32_t slot, const struct unetd_chan *chan, struct netif_config *cfg,
-                         struct frame_geom *rx)
+static void iface_config(const struct ustack *u, uint32_t slot, const struct unetd_chan *chan,
+                         struct netif_config *cfg, struct frame_geom *rx)
 {
         const struct unetd_iface *f = &chan->iface;
         bool xdp = unetd_chan_is_xdp(chan);
 
-        *cfg = (struct netif_config){.addr = f->addr, .gateway = f->gateway, .prefix = (uint8_t)f->prefix,
+        *cfg = (struct netif_config){.addr = f->addr,
+                                     .gateway = f->gateway,
+                                     .prefix = (uint8_t)f->prefix,
                                      .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1),
-                                     .serial = f->serial, .mtu = xdp ? u->xdp[slot]->ni.geom.mtu : f->mtu};
+                                     .serial = f->serial,
+                                     .mtu = xdp ? u->xdp[slot]->ni.geom.mtu : f->mtu};
         memcpy(cfg->name, f->name, sizeof cfg->name);
         cfg->mtu_max = xdp ? xdp_mtu_max(&u->xdp[slot]->ni.geom) : SHM_MTU;
         memcpy(cfg->mac, xdp ? u->xdp[slot]->ni.geom.mac : f->mac, sizeof cfg->mac);
@@ -63,7 +68,8 @@ static bool is_same(const struct ustack *u, uint32_t slot, const struct unetd_ch
                (c->netif != 0) == unetd_chan_is_iface(chan);
 }
 
-/* What came by the old way and nobody has read: of SYNs that it has answered already no peer sends another. */
+/* What came by the old way and nobody has read: of SYNs that it has answered already no peer
+ * sends another. */
 static void take_what_came(struct ustack *u, uint32_t slot)
 {
         stack_time(&u->s, ustack_now());
@@ -90,9 +96,11 @@ static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan
         err = getrandom(seed, sizeof seed, 0) != sizeof seed ? -EIO : 0;
         if (err == 0 && is_same(u, slot, chan)) {
                 if (stack_netif_move(&u->s, slot, &cfg, rx))
-                        ustack_wake_all(u);     /* who sleeps by the old way holds it, and its queue cannot be had again */
+                        /* Who sleeps by the old way holds it, and its queue cannot be had again. */
+                        ustack_wake_all(u);
         } else if (err == 0) {
-                err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom, rx, seed, ustack_now());
+                err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom, rx,
+                                      seed, ustack_now());
         }
         if (unetd_chan_is_xdp(chan)) {
                 if (err == 0)
@@ -110,7 +118,7 @@ static int iface_attach_locked(struct ustack *u, uint32_t slot, const struct une
         if (ustack_trylock(u)) {
                 err = iface_attach(u, slot, chan);
                 stack_sync(&u->s);
-                stack_flush(&u->s, ustack_now());       /* by the new way */
+                stack_flush(&u->s, ustack_now()); /* by the new way */
                 ustack_unlock(u);
         }
         return err;
@@ -141,15 +149,16 @@ static bool any_full(const struct stack_state *st)
         return false;
 }
 
-/* The limits of address space as they are now: somebody may have set one from outside (prlimit(1)), and on a channel that a process
- * cannot map nobody answers. Limits that are not told are none. */
+/* The limits of address space as they are now: somebody may have set one from outside (prlimit(1)),
+ * and on a channel that a process cannot map nobody answers. Limits that are not told are none. */
 static bool has_space(const struct stack_state *st, uint64_t bytes)
 {
         for (uint32_t i = 0, n = stack_procs(st); i < n; i++) {
                 uint32_t pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
                 struct rlimit rl;
 
-                if (pid == 0 || pid == STACK_FORKING || prlimit((pid_t)pid, RLIMIT_AS, NULL, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
+                if (pid == 0 || pid == STACK_FORKING ||
+                    prlimit((pid_t)pid, RLIMIT_AS, NULL, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
                         continue;
                 if (rl.rlim_cur < mapped_by(pid) + bytes)
                         return false;
@@ -164,7 +173,8 @@ static bool has_room(const struct stack_state *st, uint32_t slot, const struct u
                 return false;
         if (atomic_load(&st->chan[slot].state) != CHAN_FREE)
                 return true;
-        return !any_full(st) && has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
+        return !any_full(st) &&
+               has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
 }
 
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
@@ -179,11 +189,13 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         if (unetd_chan_is_iface(chan))
                 return iface_attach_locked(u, slot, chan);
         if (unetd_chan_is_remote(chan))
-                err = stack_remote_add(u->s.st, slot, chan->peer_stack, chan->remote,
-                                       (struct ip_ifaddr){chan->iface.addr, (uint8_t)chan->iface.prefix}, chan->tx_geom,
-                                       vlink_rx_geom());
+                err = stack_remote_add(
+                        u->s.st, slot, chan->peer_stack, chan->remote,
+                        (struct ip_ifaddr){chan->iface.addr, (uint8_t)chan->iface.prefix},
+                        chan->tx_geom, vlink_rx_geom());
         else
-                err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
+                err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom,
+                                     chan->rx_geom);
         if (err != 0 && !(err == -EBUSY && is_same(u, slot, chan)))
                 return err;
         err = chan_dup(chan, &mine);
@@ -204,8 +216,9 @@ int keeper_chan_down(void *view, uint32_t slot)
 
         if (slot >= STACK_CHANS)
                 return 0;
-        if (atomic_load(&u->s.st->chan[slot].state) == CHAN_DOWN && now - v->down_looked[slot] < DOWN_EVERY)
-                return -EAGAIN;         /* whether it is still in use costs a walk over all connections */
+        if (atomic_load(&u->s.st->chan[slot].state) == CHAN_DOWN &&
+            now - v->down_looked[slot] < DOWN_EVERY)
+                return -EAGAIN; /* whether it is still in use costs a walk over all connections */
         if (!ustack_trylock(u))
                 return -EAGAIN;
         v->down_looked[slot] = now;

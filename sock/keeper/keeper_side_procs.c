@@ -1,4 +1,5 @@
-/* The keeper's side of a stack's processes: what becomes of that which dead ones held, and who they were. See unetd/keeper/keeper_ops.h. */
+/* The keeper's side of a stack's processes: what becomes of that which dead ones held, and who they
+ * were. See unetd/keeper/keeper_ops.h. */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/keeper/keeper_view.h"
@@ -12,8 +13,9 @@
 #include "unetd/client/maps.h"
 #include "unetd/client/timens.h"
 
-#define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked is looked for so often */
-#define CLOCK_SLACK_MS 20               /* the kernel tells in ticks */
+/* The child of a process that died while it forked is looked for so often. */
+#define FORK_WAIT      NS_PER_S
+#define CLOCK_SLACK_MS 20 /* the kernel tells in ticks */
 
 /* Those of a process; after an exec not those that survived it. */
 static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
@@ -38,8 +40,9 @@ static bool has_slot(void *arg, int32_t pid)
 }
 
 /*
- * The dead process was in the middle of fork(). Its child says who it is within moments, if it was ever born; if it has not
- * run in all that time, it is seen to have the stack mapped. True: it is still being waited for.
+ * The dead process was in the middle of fork(). Its child says who it is within moments, if it was
+ * ever born; if it has not run in all that time, it is seen to have the stack mapped. True: it is
+ * still being waited for.
  */
 static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
 {
@@ -80,7 +83,8 @@ int keeper_proc_died(void *view, uint32_t slot)
                 ustack_unlock(u);
                 return -EAGAIN;
         }
-        stack_run(&u->s, ustack_now());         /* what came while it lived, before its end: as in usock_close() */
+        /* What came while it lived, before its end: as in usock_close(). */
+        stack_run(&u->s, ustack_now());
         for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
                 if (p[i].pid == STACK_FORKING && p[i].parent == slot)
                         proc_gone(v, i);
@@ -108,7 +112,8 @@ int keeper_proc_execed(void *view, uint32_t slot)
         return holds;
 }
 
-/* The line of /proc/<pid>/stat from the state on (proc(5), field 3). False: there is no such process. */
+/* The line of /proc/<pid>/stat from the state on (proc(5), field 3). False: there is no
+ * such process. */
 static bool read_stat(uint32_t pid, char line[512], const char **state)
 {
         char path[32], *end = NULL;
@@ -133,7 +138,8 @@ static uint64_t began_ms(const char *state)
                         state++;
         if (state == NULL)
                 return UINT64_MAX;
-        return strtoull(state, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) - (uint64_t)(timens.boot / NS_PER_MS);
+        return strtoull(state, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) -
+               (uint64_t)(timens.boot / NS_PER_MS);
 }
 
 /* The process that took the slot lives, and is not another one that has its number now. */
@@ -142,8 +148,8 @@ static bool is_there(const struct proc_slot *p)
         char line[512];
         const char *state;
 
-        return p->pid != STACK_FORKING && read_stat(p->pid, line, &state) && *state != 'Z' && *state != 'X' &&
-               began_ms(state) <= p->start + CLOCK_SLACK_MS;
+        return p->pid != STACK_FORKING && read_stat(p->pid, line, &state) && *state != 'Z' &&
+               *state != 'X' && began_ms(state) <= p->start + CLOCK_SLACK_MS;
 }
 
 void keeper_bury_strangers(struct keeper_view *v)

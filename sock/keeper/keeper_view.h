@@ -7,29 +7,34 @@
 
 struct keeper_view {
         struct ustack u;
-        nstime busy_at;                 /* when something was last going on */
-        uint64_t seen;                  /* messages received as of the last tick */
-        nstime needed_at;               /* the last look that found something to do which no process had seen to, or the end of a rest */
+        nstime busy_at; /* when something was last going on */
+        uint64_t seen;  /* messages received as of the last tick */
+        /* The last look that found something to do which no process had seen to, or the end of
+         * a rest. */
+        nstime needed_at;
         struct keeper_listener gone[64];
         uint32_t ngone;
-        nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
-        uint32_t *unwatched;            /* sockets in messages that another keeper watched, until the first tick */
+        nstime down_looked[STACK_CHANS]; /* when a channel that is down was last looked at */
+        /* Sockets in messages that another keeper watched, until the first tick. */
+        uint32_t *unwatched;
         uint32_t nunwatched;
-        bool resting;                   /* the bell is armed for us, or a process's leader sleeps */
-        bool strangers;                 /* no process that unetd knows is left, but there are others */
-        bool nobody;                    /* there are none, and what they left was gone through */
-        int state_fd;                   /* the caller's */
+        bool resting;   /* the bell is armed for us, or a process's leader sleeps */
+        bool strangers; /* no process that unetd knows is left, but there are others */
+        bool nobody;    /* there are none, and what they left was gone through */
+        int state_fd;   /* the caller's */
         nstime forking_until[STACK_PROCS];
-        nstime capture_until;           /* 0: nobody captures, or everything was read */
-        struct unetd_far taken[DIR_IFACES];    /* links that we drive now, and unetd does not know of */
+        nstime capture_until; /* 0: nobody captures, or everything was read */
+        /* Links that we drive now, and unetd does not know of. */
+        struct unetd_far taken[DIR_IFACES];
         uint32_t ntaken;
-        uint64_t moved;                 /* messages sent and received by a stack without processes */
-        nstime moved_at;                /* when that last changed; 0: not looked at yet */
+        uint64_t moved;  /* messages sent and received by a stack without processes */
+        nstime moved_at; /* when that last changed; 0: not looked at yet */
 };
 
 /* ---- keeper_side.c ---- */
 
-/* A listener whose last process slot this is, is told to unetd, which takes it out of the directory. */
+/* A listener whose last process slot this is, is told to unetd, which takes it out of
+ * the directory. */
 void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uint32_t slot);
 
 /* ---- keeper_side_chans.c: as the operations of these names ---- */
@@ -42,7 +47,8 @@ uint64_t keeper_chans(void *view);
 
 int keeper_proc_died(void *view, uint32_t slot);
 int keeper_proc_execed(void *view, uint32_t slot);
-/* Children that died before they could tell unetd of themselves; only looked for when no process is known any more. */
+/* Children that died before they could tell unetd of themselves; only looked for when no process is
+ * known any more. */
 void keeper_bury_strangers(struct keeper_view *v);
 
 #endif

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
-#define CHUNK  1024u
-#define SOCK_TYPES 0xf                  /* the bits of a type that are no flags */
-#define CHUNKS 1024u                    /* 1,048,576 sockets a process */
+#define CHUNK      1024u
+#define SOCK_TYPES 0xf   /* the bits of a type that are no flags */
+#define CHUNKS     1024u /* 1,048,576 sockets a process */
 
 static struct native_slot *_Atomic chunks[CHUNKS];
-static uint32_t next_free;              /* no slot below this is free */
+static uint32_t next_free; /* no slot below this is free */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -79,7 +79,8 @@ static void slot_end(struct native_slot *n)
         slot_free(n);
 }
 
-/* Whoever finds that nobody is left ends the socket; the CLOSING bit is taken by one of them only. */
+/* Whoever finds that nobody is left ends the socket; the CLOSING bit is taken by one of
+ * them only. */
 void native_put(struct native_slot *n)
 {
         uint32_t closing = SLOT_CLOSING;
@@ -191,8 +192,8 @@ int native_start(void)
 
 static int kind_of(int type, int protocol)
 {
-        if (type & ~(SOCK_TYPES | SOCK_NONBLOCK | SOCK_CLOEXEC) || (type & SOCK_TYPES) > SOCK_PACKET || protocol < 0 ||
-            protocol >= IPPROTO_MAX)
+        if (type & ~(SOCK_TYPES | SOCK_NONBLOCK | SOCK_CLOEXEC) ||
+            (type & SOCK_TYPES) > SOCK_PACKET || protocol < 0 || protocol >= IPPROTO_MAX)
                 return -EINVAL;
         switch (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) {
         case SOCK_STREAM:
@@ -220,7 +221,7 @@ static int do_socket(int domain, int type, int protocol)
                 return err;
         err = usock_open(kind, domain, -1, &us);
         if (err == -EOVERFLOW)
-                err = -ENOMEM;          /* RLIMIT_AS */
+                err = -ENOMEM; /* RLIMIT_AS */
         return err != 0 ? err : native_install(us, type & SOCK_NONBLOCK);
 }
 
@@ -379,7 +380,8 @@ int unet_setsockopt(int sock, int level, int name, const void *val, socklen_t le
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        err = val == NULL && len >= sizeof(int) ? -EFAULT : usock_setsockopt(n->us, level, name, val, len);
+        err = val == NULL && len >= sizeof(int) ? -EFAULT
+                                                : usock_setsockopt(n->us, level, name, val, len);
         native_put(n);
         return (int)native_result(err);
 }
@@ -391,7 +393,9 @@ int unet_getsockopt(int sock, int level, int name, void *val, socklen_t *len)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        err = len == NULL || (val == NULL && *len > 0) ? -EFAULT : usock_getsockopt(n->us, level, name, val, len);
+        err = len == NULL || (val == NULL && *len > 0)
+                      ? -EFAULT
+                      : usock_getsockopt(n->us, level, name, val, len);
         native_put(n);
         return (int)native_result(err);
 }
@@ -458,7 +462,8 @@ int native_take_struct(void *ours, size_t size, size_t first, const void *theirs
         if (theirs == NULL)
                 return -EFAULT;
         memcpy(&n, theirs, sizeof n);
-        if (n < first || n > NATIVE_STRUCT_MOST || (n > size && !is_zero((const char *)theirs + size, n - size)))
+        if (n < first || n > NATIVE_STRUCT_MOST ||
+            (n > size && !is_zero((const char *)theirs + size, n - size)))
                 return -EINVAL;
         memset(ours, 0, size);
         memcpy(ours, theirs, MIN(n, size));

@@ -1,16 +1,16 @@
 /*
  * The native API (<unet/sock.h>) from inside: the table of sockets, and what its files share.
  *
- * A number leads to a slot, which has one usock. A call holds the slot while it runs, so that a close in
- * another thread takes effect when it returns. Slots are never freed: a stale number finds one that is
- * closed, or another socket's.
+ * A number leads to a slot, which has one usock. A call holds the slot while it runs, so that a
+ * close in another thread takes effect when it returns. Slots are never freed: a stale number finds
+ * one that is closed, or another socket's.
  *
  *      number --> slot --us--> struct usock
  *                  |
  *                  +--members--> memberships in poll sets
  *
- * Functions here return negative errno, as usock.h; native_result() makes -1 and errno of it at the very
- * end.
+ * Functions here return negative errno, as usock.h; native_result() makes -1 and errno of it at the
+ * very end.
  */
 #ifndef SOCK_NATIVE_H
 #define SOCK_NATIVE_H
@@ -26,16 +26,18 @@
 struct native_member;
 
 struct native_slot {
-        _Atomic uint32_t use;           /* calls under way, +1 while open, and the two bits below */
+        _Atomic uint32_t use; /* calls under way, +1 while open, and the two bits below */
         int number;
         struct usock *us;
-        _Atomic int late_err;           /* met after some bytes were moved: for the next call */
-        pthread_mutex_t setup;          /* of bind, listen and connect as far as they do not wait, and of these: */
-        bool connecting;                /* its outcome has not been told yet */
-        bool held;                      /* the port is held in the kernel by unetd */
-        ip_addr held_addr;              /* as bound; connect may choose a narrower one */
-        struct native_member *members;  /* under the lock of memberships */
-        struct tcp_watch_counts seen;   /* what this process has taken of what happened (unet_watch_take()); WRITE_ONCE() */
+        _Atomic int late_err; /* met after some bytes were moved: for the next call */
+        /* Of bind, listen and connect as far as they do not wait, and of these:. */
+        pthread_mutex_t setup;
+        bool connecting;               /* its outcome has not been told yet */
+        bool held;                     /* the port is held in the kernel by unetd */
+        ip_addr held_addr;             /* as bound; connect may choose a narrower one */
+        struct native_member *members; /* under the lock of memberships */
+        /* What this process has taken of what happened (unet_watch_take()); WRITE_ONCE(). */
+        struct tcp_watch_counts seen;
 };
 
 enum { SLOT_OPEN = 1u << 31, SLOT_CLOSING = 1u << 30, SLOT_ENDING = 1u << 29 };
@@ -51,7 +53,8 @@ void native_put(struct native_slot *n);
 int native_install(struct usock *us, bool nonblock);
 /* Binds to a free port unless it is bound. Under setup, but for who finds that it is. */
 int native_autobind(struct native_slot *n);
-/* A rule of the configuration keeps it, with the name that it has, off the fabric: -EACCES, as there is no kernel's socket. */
+/* A rule of the configuration keeps it, with the name that it has, off the fabric: -EACCES, as
+ * there is no kernel's socket. */
 bool native_rule(struct native_slot *n);
 /* Nobody on the fabric has the address: -ECONNREFUSED when it is this host's, else -ENETUNREACH. */
 int native_nobody(const struct sockaddr *to, socklen_t len);
@@ -64,7 +67,8 @@ static inline ssize_t native_result(ssize_t r)
         return -1;
 }
 
-/* A name that an application gives: 0, -EINVAL, -EFAULT. NULL is the one bad pointer that is told from a good one. */
+/* A name that an application gives: 0, -EINVAL, -EFAULT. NULL is the one bad pointer that is told
+ * from a good one. */
 static inline int native_name(const struct sockaddr *sa, socklen_t len)
 {
         if (len > sizeof(struct sockaddr_storage))
@@ -75,7 +79,8 @@ static inline int native_name(const struct sockaddr *sa, socklen_t len)
 /* Nanoseconds of a valid time, as long as there is no longer one. */
 static inline nstime native_time(const struct timespec *t)
 {
-        return t->tv_sec < NSTIME_NEVER / 4 / NS_PER_S ? t->tv_sec * NS_PER_S + t->tv_nsec : NSTIME_NEVER / 4;
+        return t->tv_sec < NSTIME_NEVER / 4 / NS_PER_S ? t->tv_sec * NS_PER_S + t->tv_nsec
+                                                       : NSTIME_NEVER / 4;
 }
 
 static inline bool native_time_valid(const struct timespec *t)
@@ -103,8 +108,9 @@ static inline bool native_nowait(const struct native_slot *n, int flags)
 int native_reconnect(struct native_slot *n);
 
 /*
- * Structs of the application's that begin with their size, as they are in its version of the header: `first` bytes there were in the first
- * one. What a shorter one does not have is 0; what a longer one has besides must be. -EFAULT, -EINVAL.
+ * Structs of the application's that begin with their size, as they are in its version of the
+ * header: `first` bytes there were in the first one. What a shorter one does not have is 0; what a
+ * longer one has besides must be. -EFAULT, -EINVAL.
  */
 #define NATIVE_STRUCT_MOST 4096u
 int native_take_struct(void *ours, size_t size, size_t first, const void *theirs);
@@ -120,7 +126,8 @@ uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at);
 
 /* ---- native_flow.c ---- */
 
-/* The socket with its stack's lock, of TCP, or NULL and -errno at *err; and back, with the result. */
+/* The socket with its stack's lock, of TCP, or NULL and -errno at *err; and back, with
+ * the result. */
 struct native_slot *native_enter(int sock, int *err);
 int native_leave(struct native_slot *n, int err);
 

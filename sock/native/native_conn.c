@@ -15,7 +15,8 @@ static int take_error(struct native_slot *n)
         return err;
 }
 
-/* The end of an attempt, told once: another thread that waited for it, too, is told what there is now. Under setup. */
+/* The end of an attempt, told once: another thread that waited for it, too, is told what there is
+ * now. Under setup. */
 static int outcome(struct native_slot *n)
 {
         int err;
@@ -37,7 +38,8 @@ static int await(struct native_slot *n, int still)
         int err;
 
         pthread_mutex_unlock(&n->setup);
-        err = usock_nonblock(n->us) ? usock_wait1(n->us, USOCK_POLL_MADE, 0) : native_wait(n, USOCK_POLL_MADE, until);
+        err = usock_nonblock(n->us) ? usock_wait1(n->us, USOCK_POLL_MADE, 0)
+                                    : native_wait(n, USOCK_POLL_MADE, until);
         pthread_mutex_lock(&n->setup);
 
         return err == -EAGAIN ? still : err != 0 ? err : outcome(n);

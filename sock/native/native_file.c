@@ -1,6 +1,7 @@
 /*
- * The native API: sending a file. The kernel copies from its page cache straight into the frames that will
- * be sent: a reservation, pread(2) into it without the lock, and a commit of what was read.
+ * The native API: sending a file. The kernel copies from its page cache straight into the frames
+ * that will be sent: a reservation, pread(2) into it without the lock, and a commit of what was
+ * read.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
@@ -87,7 +88,8 @@ static ssize_t send_all(struct native_slot *n, struct source *from, size_t count
         ssize_t r = 0;
 
         while (done < count) {
-                r = send_chunk(n->us, from, MIN(count - done, CHUNK), count - done > CHUNK && from->off + CHUNK < end);
+                r = send_chunk(n->us, from, MIN(count - done, CHUNK),
+                               count - done > CHUNK && from->off + CHUNK < end);
                 if (r == -EAGAIN && !usock_nonblock(n->us)) {
                         r = native_wait(n, POLLOUT, deadline);
                         if (r == 0)

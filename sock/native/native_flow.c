@@ -1,12 +1,13 @@
-/* The native API, <unet/flow.h>: windows, and what a sender keeps to, as the application wants them. */
+/* The native API, <unet/flow.h>: windows, and what a sender keeps to, as the application
+ * wants them. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
 #include "unet/flow.h"
 
 #define WINDOW_UNSCALED UINT16_MAX
-#define MSS_LEAST       88              /* Linux's TCP_MIN_MSS and MAX_TCP_WINDOW */
+#define MSS_LEAST       88 /* Linux's TCP_MIN_MSS and MAX_TCP_WINDOW */
 #define MSS_MOST        32767
-#define WINDOW_MOST     ((uint32_t)UINT16_MAX << 14)    /* RFC 7323 §2.3 */
+#define WINDOW_MOST     ((uint32_t)UINT16_MAX << 14) /* RFC 7323 §2.3 */
 
 /* The connection, or NULL. */
 static struct tcp_conn *conn_of(struct usock *s)
@@ -24,7 +25,8 @@ static struct tcp_opts *load(struct usock *s)
         return &rec->opts;
 }
 
-/* A connection has these options from now on (NULL: as before), and `credit` more bytes are granted (0: none). */
+/* A connection has these options from now on (NULL: as before), and `credit` more bytes are granted
+ * (0: none). */
 static int change(struct usock *s, const struct tcp_opts *o, uint32_t credit)
 {
         struct ustack *u = s->u;
@@ -108,8 +110,13 @@ static void get(struct usock *s, struct unet_window *w)
         bool opened = tc != NULL && tcp_window_opened(tc);
         uint32_t ahead = opened ? tcp_window_ahead(tc) : o->credit ? o->window_first : 0;
 
-        w->mode = o->credit ? UNET_WINDOW_CREDIT : o->rcvbuf != 0 ? UNET_WINDOW_SIZE : UNET_WINDOW_AUTO;
-        w->bytes = o->credit ? o->window_first : o->rcvbuf != 0 ? o->rcvbuf : tc != NULL ? tc->rcv_limit : 0;
+        w->mode = o->credit        ? UNET_WINDOW_CREDIT
+                  : o->rcvbuf != 0 ? UNET_WINDOW_SIZE
+                                   : UNET_WINDOW_AUTO;
+        w->bytes = o->credit        ? o->window_first
+                   : o->rcvbuf != 0 ? o->rcvbuf
+                   : tc != NULL     ? tc->rcv_limit
+                                    : 0;
         w->most = o->window_most;
         w->unit = 1u << scale;
         w->offered = opened ? MIN(ahead >> scale, UINT16_MAX) << scale : 0;
@@ -141,8 +148,10 @@ static bool is_in(int64_t t, nstime least, nstime most)
 
 static bool flow_is_valid(const struct unet_flow *f)
 {
-        return is_in(f->rto_min, TCP_RTO_MIN_LEAST, TCP_RTO_MIN_MOST) && is_in(f->rto_max, TCP_RTO_MOST_LEAST, TCP_RTO_MOST_MOST) &&
-               is_in(f->ack_delay, NS_PER_MS, TCP_ACK_DELAY_MOST) && is_in(f->mss, MSS_LEAST, MSS_MOST);
+        return is_in(f->rto_min, TCP_RTO_MIN_LEAST, TCP_RTO_MIN_MOST) &&
+               is_in(f->rto_max, TCP_RTO_MOST_LEAST, TCP_RTO_MOST_MOST) &&
+               is_in(f->ack_delay, NS_PER_MS, TCP_ACK_DELAY_MOST) &&
+               is_in(f->mss, MSS_LEAST, MSS_MOST);
 }
 
 static int set_flow(struct usock *s, const struct unet_flow *f)

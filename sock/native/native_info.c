@@ -1,20 +1,23 @@
-/* The native API: what the kernel does not give. What a sender knows, what limits it, and buffers of an
- * exact size. */
+/* The native API: what the kernel does not give. What a sender knows, what limits it, and buffers
+ * of an exact size. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
 #include "unetd/client/timens.h"
 
 static_assert(UNET_LIMIT_APP == (int)TCP_LIM_APP && UNET_LIMIT_RWND == (int)TCP_LIM_RWND &&
                       UNET_LIMIT_CWND == (int)TCP_LIM_CWND && UNET_LIMIT_NIQ == (int)TCP_LIM_NIQ &&
-                      UNET_LIMIT_SNDBUF == (int)TCP_LIM_SNDBUF && UNET_LIMIT_PACING == (int)TCP_LIM_PACING &&
-                      UNET_LIMIT_PEER == (int)TCP_LIM_PEER && UNET_LIMIT_CLAMP == (int)TCP_LIM_CLAMP && UNET_LIMITS == (int)TCP_LIMITS,
+                      UNET_LIMIT_SNDBUF == (int)TCP_LIM_SNDBUF &&
+                      UNET_LIMIT_PACING == (int)TCP_LIM_PACING &&
+                      UNET_LIMIT_PEER == (int)TCP_LIM_PEER &&
+                      UNET_LIMIT_CLAMP == (int)TCP_LIM_CLAMP && UNET_LIMITS == (int)TCP_LIMITS,
               "the same list");
 
 const char *unet_limit_name(enum unet_limit limit)
 {
         static const char *const names[UNET_LIMITS] = {
-                "nothing",     "application", "receiver window", "congestion window", "interface queue",
-                "send buffer", "pacing",      "peer has not read", "own limit",
+                "nothing",         "application", "receiver window", "congestion window",
+                "interface queue", "send buffer", "pacing",          "peer has not read",
+                "own limit",
         };
 
         return (unsigned)limit < UNET_LIMITS ? names[limit] : "unknown";

@@ -1,8 +1,9 @@
 /*
  * The native API: sending and receiving.
  *
- * usock moves what can be moved now; here are the waits. A TCP call that is to move more than usock did at
- * first goes on buffer by buffer. An error met after some bytes were moved is told by the next call.
+ * usock moves what can be moved now; here are the waits. A TCP call that is to move more than usock
+ * did at first goes on buffer by buffer. An error met after some bytes were moved is told by the
+ * next call.
  */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
@@ -74,7 +75,8 @@ static ssize_t send_rest(struct native_slot *n, const struct msghdr *m, size_t d
 
         while (w.n > 0) {
                 const char *p = (const char *)w.iov->iov_base + w.off;
-                ssize_t r = usock_send(n->us, p, w.iov->iov_len - w.off, w.n > 1 ? flags | MSG_MORE : flags);
+                ssize_t r = usock_send(n->us, p, w.iov->iov_len - w.off,
+                                       w.n > 1 ? flags | MSG_MORE : flags);
                 if (r == -EAGAIN)
                         r = native_wait(n, POLLOUT, deadline);
                 if (r < 0)
@@ -106,7 +108,8 @@ static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags
         return send_on(n, m, usock_sendmsg(n->us, m, flags), flags);
 }
 
-static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, size_t target, int flags)
+static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, size_t target,
+                         int flags)
 {
         nstime deadline = native_deadline(READ_ONCE(usock_rec(n->us)->rcvtimeo));
         struct walk w = walk_from(m, done);
@@ -114,7 +117,8 @@ static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, s
         m->msg_controllen = 0;
         m->msg_flags = 0;
         while (done < target && w.n > 0) {
-                ssize_t r = usock_recv(n->us, (char *)w.iov->iov_base + w.off, w.iov->iov_len - w.off, flags);
+                ssize_t r = usock_recv(n->us, (char *)w.iov->iov_base + w.off,
+                                       w.iov->iov_len - w.off, flags);
                 if (r == 0)
                         break;
                 if (r == -EAGAIN)
@@ -141,7 +145,8 @@ static ssize_t peek_all(struct native_slot *n, struct msghdr *m, size_t target, 
                         return got;
                 if (got > 0 && usock_poll(n->us) & (POLLRDHUP | POLLHUP | POLLERR))
                         return got;
-                err = got > 0 || usock_peeks_on(n->us) ? usock_wait1(n->us, 0, NS_PER_MS) : native_wait(n, USOCK_POLL_SOME, deadline);
+                err = got > 0 || usock_peeks_on(n->us) ? usock_wait1(n->us, 0, NS_PER_MS)
+                                                       : native_wait(n, USOCK_POLL_SOME, deadline);
                 if (err == -EINTR || (err == -EAGAIN && ustack_now() >= deadline))
                         return got > 0 ? got : err;
         }
@@ -152,7 +157,8 @@ static size_t recv_target(const struct native_slot *n, const struct msghdr *m, i
 {
         size_t total = iov_bytes(m);
 
-        return flags & MSG_WAITALL ? total : MIN(total, (size_t)READ_ONCE(usock_rec(n->us)->rcvlowat));
+        return flags & MSG_WAITALL ? total
+                                   : MIN(total, (size_t)READ_ONCE(usock_rec(n->us)->rcvlowat));
 }
 
 /* After the first look, of which `r` came. */
@@ -174,7 +180,7 @@ static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)
 {
         if (unlikely(has_late_error(n)))
                 return late_error(n);
-        m->msg_namelen = 0;             /* as Linux: a stream's bytes come from its peer */
+        m->msg_namelen = 0; /* as Linux: a stream's bytes come from its peer */
         return recv_on(n, m, usock_recvmsg(n->us, m, flags), flags);
 }
 
@@ -240,7 +246,8 @@ static ssize_t recv_udp(struct native_slot *n, struct msghdr *m, int flags)
                 if (deadline == NSTIME_NEVER)
                         deadline = native_deadline(READ_ONCE(usock_rec(n->us)->rcvtimeo));
                 r = native_wait(n, POLLIN, deadline);
-                if (r >= 0 && flags & MSG_PEEK && usock_peeks_on(n->us) && usock_wait1(n->us, 0, NS_PER_MS) == -EINTR)
+                if (r >= 0 && flags & MSG_PEEK && usock_peeks_on(n->us) &&
+                    usock_wait1(n->us, 0, NS_PER_MS) == -EINTR)
                         r = -EINTR;
                 if (r < 0)
                         return r;
@@ -318,13 +325,16 @@ ssize_t unet_sendto(int sock, const void *buf, size_t n, int flags, const struct
                     socklen_t tolen)
 {
         struct iovec iov = {(void *)(uintptr_t)buf, n};
-        struct msghdr m = {
-                .msg_name = (void *)(uintptr_t)to, .msg_namelen = tolen, .msg_iov = &iov, .msg_iovlen = 1};
+        struct msghdr m = {.msg_name = (void *)(uintptr_t)to,
+                           .msg_namelen = tolen,
+                           .msg_iov = &iov,
+                           .msg_iovlen = 1};
 
         return unet_sendmsg(sock, &m, flags);
 }
 
-ssize_t unet_recvfrom(int sock, void *buf, size_t n, int flags, struct sockaddr *from, socklen_t *fromlen)
+ssize_t unet_recvfrom(int sock, void *buf, size_t n, int flags, struct sockaddr *from,
+                      socklen_t *fromlen)
 {
         struct iovec iov = {buf, n};
         struct msghdr m = {.msg_name = from, .msg_iov = &iov, .msg_iovlen = 1};
@@ -333,7 +343,7 @@ ssize_t unet_recvfrom(int sock, void *buf, size_t n, int flags, struct sockaddr 
         if (from != NULL)
                 m.msg_namelen = fromlen != NULL ? *fromlen : 0;
         if (unlikely(from != NULL && fromlen == NULL))
-                m.msg_iov = NULL;       /* EFAULT, or EBADF before it */
+                m.msg_iov = NULL; /* EFAULT, or EBADF before it */
         r = unet_recvmsg(sock, &m, flags);
         if (r >= 0 && from != NULL)
                 *fromlen = m.msg_namelen;
@@ -342,13 +352,15 @@ ssize_t unet_recvfrom(int sock, void *buf, size_t n, int flags, struct sockaddr 
 
 /* ---- one buffer of a stream ---- */
 
-/* Nothing to be told but the bytes: what moves whole at the first look needs no message around it. */
+/* Nothing to be told but the bytes: what moves whole at the first look needs no message
+ * around it. */
 static inline bool is_plain(const struct native_slot *n, const void *buf, size_t bytes)
 {
         return n->us->kind == USOCK_TCP && buf != NULL && bytes <= SSIZE_MAX && !has_late_error(n);
 }
 
-static __attribute__((noinline)) ssize_t send_plain_on(struct native_slot *n, const void *buf, size_t bytes, ssize_t r, int flags)
+static __attribute__((noinline)) ssize_t send_plain_on(struct native_slot *n, const void *buf,
+                                                       size_t bytes, ssize_t r, int flags)
 {
         struct iovec iov = {(void *)(uintptr_t)buf, bytes};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -356,7 +368,8 @@ static __attribute__((noinline)) ssize_t send_plain_on(struct native_slot *n, co
         return send_on(n, &m, r, flags);
 }
 
-static __attribute__((noinline)) ssize_t recv_plain_on(struct native_slot *n, void *buf, size_t bytes, ssize_t r, int flags)
+static __attribute__((noinline)) ssize_t recv_plain_on(struct native_slot *n, void *buf,
+                                                       size_t bytes, ssize_t r, int flags)
 {
         struct iovec iov = {buf, bytes};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -389,7 +402,8 @@ ssize_t unet_recv(int sock, void *buf, size_t bytes, int flags)
 
         if (unlikely(n == NULL))
                 return native_result(-EBADF);
-        if (unlikely(!is_plain(n, buf, bytes) || flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB | MSG_ERRQUEUE))) {
+        if (unlikely(!is_plain(n, buf, bytes) ||
+                     flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB | MSG_ERRQUEUE))) {
                 native_put(n);
                 return unet_recvfrom(sock, buf, bytes, flags, NULL, NULL);
         }
@@ -416,7 +430,8 @@ ssize_t unet_writev(int sock, const struct iovec *iov, int n)
 
 /* ---- several messages ---- */
 
-/* What a batch that moved some messages returns; an error that ended it comes with the next call. */
+/* What a batch that moved some messages returns; an error that ended it comes with the
+ * next call. */
 static int batch_result(struct native_slot *n, unsigned done, ssize_t r)
 {
         if (done == 0)
@@ -435,7 +450,8 @@ static int send_batch(struct native_slot *n, struct mmsghdr *msgs, unsigned coun
         while (done < count) {
                 r = usock_send_straight(n->us, &msgs[done], count - done, flags);
                 if (r == 0) {
-                        r = do_send(n, &msgs[done].msg_hdr, done + 1 < count ? flags | USOCK_BATCH : flags);
+                        r = do_send(n, &msgs[done].msg_hdr,
+                                    done + 1 < count ? flags | USOCK_BATCH : flags);
                         if (r < 0)
                                 break;
                         msgs[done].msg_len = (unsigned)r;
@@ -462,7 +478,8 @@ int unet_sendmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags)
 }
 
 /* Waits for the first message, or each, no longer than `deadline`. */
-static int recv_batch(struct native_slot *n, struct mmsghdr *msgs, unsigned count, int flags, nstime deadline)
+static int recv_batch(struct native_slot *n, struct mmsghdr *msgs, unsigned count, int flags,
+                      nstime deadline)
 {
         bool nowait = native_nowait(n, flags);
         unsigned done = 0;
@@ -472,7 +489,8 @@ static int recv_batch(struct native_slot *n, struct mmsghdr *msgs, unsigned coun
                 bool wait = !nowait && (done == 0 || !(flags & MSG_WAITFORONE));
                 if (wait && deadline != NSTIME_NEVER && (r = native_wait(n, POLLIN, deadline)) < 0)
                         break;
-                r = do_recv(n, &msgs[done].msg_hdr, (flags & ~MSG_WAITFORONE) | (wait ? 0 : MSG_DONTWAIT));
+                r = do_recv(n, &msgs[done].msg_hdr,
+                            (flags & ~MSG_WAITFORONE) | (wait ? 0 : MSG_DONTWAIT));
                 if (r < 0)
                         break;
                 msgs[done++].msg_len = (unsigned)r;
@@ -482,7 +500,8 @@ static int recv_batch(struct native_slot *n, struct mmsghdr *msgs, unsigned coun
         return batch_result(n, done, r);
 }
 
-int unet_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags, const struct timespec *timeout)
+int unet_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags,
+                  const struct timespec *timeout)
 {
         struct native_slot *s = native_get(sock);
         nstime deadline = NSTIME_NEVER;
@@ -495,7 +514,9 @@ int unet_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags, const s
         if (timeout != NULL && !native_time_valid(timeout))
                 r = -EINVAL;
         else
-                r = msgs == NULL && n > 0 ? -EFAULT : recv_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags, deadline);
+                r = msgs == NULL && n > 0
+                            ? -EFAULT
+                            : recv_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags, deadline);
         native_put(s);
         return (int)native_result(r);
 }

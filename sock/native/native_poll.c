@@ -13,7 +13,8 @@ struct watch {
         unsigned n;
 };
 
-/* Holds the sockets and makes the items; returns how many entries are invalid: those end the wait. */
+/* Holds the sockets and makes the items; returns how many entries are invalid: those end
+ * the wait. */
 static unsigned watch_begin(struct watch *w)
 {
         unsigned invalid = 0;
@@ -22,7 +23,8 @@ static unsigned watch_begin(struct watch *w)
                 struct unet_pollfd *p = &w->v[i];
                 w->slot[i] = p->sock >= 0 ? native_get(p->sock) : NULL;
                 w->item[i] = (struct usock_item){.s = w->slot[i] ? w->slot[i]->us : NULL,
-                                                 .fd = p->sock >= 0 ? -1 : p->fd, .events = p->events};
+                                                 .fd = p->sock >= 0 ? -1 : p->fd,
+                                                 .events = p->events};
                 p->revents = p->sock >= 0 && w->slot[i] == NULL ? POLLNVAL : 0;
                 invalid += p->revents != 0;
         }
@@ -72,10 +74,12 @@ static int do_poll(struct unet_pollfd *v, unsigned n, nstime timeout, const sigs
 
 int unet_poll(struct unet_pollfd *v, unsigned n, int timeout_ms)
 {
-        return (int)native_result(do_poll(v, n, timeout_ms < 0 ? -1 : timeout_ms * NS_PER_MS, NULL));
+        return (int)native_result(
+                do_poll(v, n, timeout_ms < 0 ? -1 : timeout_ms * NS_PER_MS, NULL));
 }
 
-int unet_ppoll(struct unet_pollfd *v, unsigned n, const struct timespec *timeout, const sigset_t *mask)
+int unet_ppoll(struct unet_pollfd *v, unsigned n, const struct timespec *timeout,
+               const sigset_t *mask)
 {
         nstime t = -1;
 

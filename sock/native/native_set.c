@@ -8,17 +8,18 @@
  *                                                         +-- level-triggered, ready: again
  *
  * A member comes into the queue when it is added or modified, and when its socket had an event
- * (usock_news). It leaves when it is found not ready, edge-triggered ones also when they were reported. So
- * a wait costs by the events, not by the members. Only a set that was lapped by the news looks at all of
- * them.
+ * (usock_news). It leaves when it is found not ready, edge-triggered ones also when they were
+ * reported. So a wait costs by the events, not by the members. Only a set that was lapped by the
+ * news looks at all of them.
  *
- * Nobody sleeps with a socket in hand: a set sleeps on news, so closing a socket need not wait for a
- * waiter. Changes to a set nudge the socket concerned, which is news to a thread that sleeps in the set.
+ * Nobody sleeps with a socket in hand: a set sleeps on news, so closing a socket need not wait for
+ * a waiter. Changes to a set nudge the socket concerned, which is news to a thread that sleeps in
+ * the set.
  *
  * Kernel descriptors are in an epoll set of the kernel's beside ours, with the application's data.
  *
- * Locks: the one of memberships when members come and go, then the set's. A set's lock is not held while
- * asleep.
+ * Locks: the one of memberships when members come and go, then the set's. A set's lock is not held
+ * while asleep.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
@@ -32,25 +33,27 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#define IN_EVENTS    (POLLIN | POLLPRI | POLLRDNORM | POLLRDBAND | POLLRDHUP)
-#define OUT_EVENTS   (POLLOUT | POLLWRNORM | POLLWRBAND)
-#define FLOW_EVENTS                                                                                                                     \
-        (UNET_EV_ACKED | UNET_EV_UNSENT | UNET_EV_UNREAD | UNET_EV_LOSS | UNET_EV_RTT | UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT)
-#define KERNEL_EVERY (30 * NS_PER_US)   /* with our sockets busy, the kernel's are asked this often */
+#define IN_EVENTS  (POLLIN | POLLPRI | POLLRDNORM | POLLRDBAND | POLLRDHUP)
+#define OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
+#define FLOW_EVENTS                                                                     \
+        (UNET_EV_ACKED | UNET_EV_UNSENT | UNET_EV_UNREAD | UNET_EV_LOSS | UNET_EV_RTT | \
+         UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT)
+/* With our sockets busy, the kernel's are asked this often. */
+#define KERNEL_EVERY (30 * NS_PER_US)
 #define BUCKETS_MIN  64u
 
 struct native_member {
         struct unet_pollset *set;
         struct native_slot *slot;
-        struct native_member *of_slot;  /* next set that the socket is in */
+        struct native_member *of_slot; /* next set that the socket is in */
         LIST_ENTRY(native_member) bucket;
         TAILQ_ENTRY(native_member) queue;
         bool queued;
-        bool off;                       /* one-shot, reported */
-        bool fresh;                     /* new or modified: an edge in itself */
+        bool off;   /* one-shot, reported */
+        bool fresh; /* new or modified: an edge in itself */
         uint32_t events;
         uint64_t data;
-        uint32_t in, out;               /* edges seen */
+        uint32_t in, out; /* edges seen */
         struct tcp_watch_counts flow;
 };
 LIST_HEAD(bucket, native_member);
@@ -59,15 +62,17 @@ struct unet_pollset {
         pthread_mutex_t lock;
         LIST_ENTRY(unet_pollset) all;
         struct bucket *buckets;
-        uint32_t nbuckets, count;       /* nbuckets is a power of two */
+        uint32_t nbuckets, count; /* nbuckets is a power of two */
         TAILQ_HEAD(member_queue, native_member) queue;
         struct usock_news seen;
         int epfd;
-        _Atomic bool kernel_half;       /* something was put there */
-        _Atomic nstime kernel_asked;    /* threads that wait in the set forget it, without the lock */
-        pthread_mutex_t outside_lock;   /* of the next two; taken before stacks' locks, and not inside `lock` */
-        struct usock_outside *outside;  /* unet_pollset_fd(): who sleeps elsewhere; NULL: nobody */
-        _Atomic int outside_fd;         /* an epoll set of his socket and of our kernel half; -1: there is none */
+        _Atomic bool kernel_half;    /* something was put there */
+        _Atomic nstime kernel_asked; /* threads that wait in the set forget it, without the lock */
+        /* Of the next two; taken before stacks' locks, and not inside `lock`. */
+        pthread_mutex_t outside_lock;
+        struct usock_outside *outside; /* unet_pollset_fd(): who sleeps elsewhere; NULL: nobody */
+        /* An epoll set of his socket and of our kernel half; -1: there is none. */
+        _Atomic int outside_fd;
 };
 
 static LIST_HEAD(, unet_pollset) sets = LIST_HEAD_INITIALIZER(sets);
@@ -87,7 +92,8 @@ static struct bucket *bucket_of_member(const struct native_member *m)
         return bucket_of(m->set, usock_stack(m->slot->us), usock_number(m->slot->us));
 }
 
-/* Twice as many buckets, when there are more members than buckets. Without memory the chains get longer. */
+/* Twice as many buckets, when there are more members than buckets. Without memory the chains
+ * get longer. */
 static void grow(struct unet_pollset *set)
 {
         struct bucket *old = set->buckets, *wider = calloc(set->nbuckets, 2 * sizeof *wider);
@@ -265,8 +271,9 @@ int unet_pollset_del(struct unet_pollset *set, int sock)
 
 /* ---- the kernel's descriptors ---- */
 
-static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI && EPOLLRDHUP == POLLRDHUP &&
-                      EPOLLET == UNET_EDGE && EPOLLONESHOT == UNET_ONESHOT,
+static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &&
+                      EPOLLRDHUP == POLLRDHUP && EPOLLET == UNET_EDGE &&
+                      EPOLLONESHOT == UNET_ONESHOT,
               "events of a set are epoll's");
 
 /* Threads that sleep in the set do not know of its kernel half yet. */
@@ -395,7 +402,8 @@ static int make_outside(struct unet_pollset *set)
         struct epoll_event in = {.events = EPOLLIN};
         int fd = o != NULL ? epoll_create1(EPOLL_CLOEXEC) : -1;
 
-        if (fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, usock_outside_fd(o), &in) == 0 && epoll_ctl(fd, EPOLL_CTL_ADD, set->epfd, &in) == 0) {
+        if (fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, usock_outside_fd(o), &in) == 0 &&
+            epoll_ctl(fd, EPOLL_CTL_ADD, set->epfd, &in) == 0) {
                 set->outside = o;
                 return fd;
         }
@@ -456,7 +464,7 @@ void native_set_fork_prepare(void)
         struct unet_pollset *set;
 
         pthread_mutex_lock(&memberships);
-        LIST_FOREACH(set, &sets, all) {
+        LIST_FOREACH (set, &sets, all) {
                 pthread_mutex_lock(&set->outside_lock);
                 pthread_mutex_lock(&set->lock);
         }
@@ -466,19 +474,20 @@ void native_set_fork_parent(void)
 {
         struct unet_pollset *set;
 
-        LIST_FOREACH(set, &sets, all) {
+        LIST_FOREACH (set, &sets, all) {
                 pthread_mutex_unlock(&set->lock);
                 pthread_mutex_unlock(&set->outside_lock);
         }
         pthread_mutex_unlock(&memberships);
 }
 
-/* The child's sets are empty, and so are their kernel halves, which are not the parent's any more. */
+/* The child's sets are empty, and so are their kernel halves, which are not the parent's
+ * any more. */
 void native_set_fork_child(void)
 {
         struct unet_pollset *set;
 
-        LIST_FOREACH(set, &sets, all) {
+        LIST_FOREACH (set, &sets, all) {
                 empty(set);
                 close(set->epfd);
                 set->epfd = epoll_create1(EPOLL_CLOEXEC);
@@ -495,7 +504,7 @@ static void concerned(void *arg, void *stack, uint32_t sock)
         struct unet_pollset *set = arg;
         struct native_member *m;
 
-        LIST_FOREACH(m, bucket_of(set, stack, sock), bucket)
+        LIST_FOREACH (m, bucket_of(set, stack, sock), bucket)
                 if (usock_number(m->slot->us) == sock && usock_stack(m->slot->us) == stack)
                         enqueue(m);
 }
@@ -505,18 +514,18 @@ static void all_concerned(struct unet_pollset *set)
         struct native_member *m;
 
         for (uint32_t i = 0; i < set->nbuckets; i++)
-                LIST_FOREACH(m, &set->buckets[i], bucket)
+                LIST_FOREACH (m, &set->buckets[i], bucket)
                         enqueue(m);
 }
 
-/* There is room in some channel: datagram sockets that found it full have an edge, which their counts do
- * not show. */
+/* There is room in some channel: datagram sockets that found it full have an edge, which their
+ * counts do not show. */
 static void room(struct unet_pollset *set)
 {
         struct native_member *m;
 
         for (uint32_t i = 0; i < set->nbuckets; i++)
-                LIST_FOREACH(m, &set->buckets[i], bucket)
+                LIST_FOREACH (m, &set->buckets[i], bucket)
                         if (READ_ONCE(usock_rec(m->slot->us)->blocked) != 0) {
                                 m->fresh = true;
                                 enqueue(m);
@@ -539,8 +548,8 @@ static void drain(struct unet_pollset *set)
 
 /* ---- harvest: who is ready ---- */
 
-/* Whether something new came of what the member asks for. Counts are read before readiness, so that none is
- * lost. */
+/* Whether something new came of what the member asks for. Counts are read before readiness, so that
+ * none is lost. */
 static bool edge(struct native_member *m)
 {
         uint32_t in, out;
@@ -554,10 +563,12 @@ static bool edge(struct native_member *m)
         return moved;
 }
 
-/* What a watch tells (unet_watch_set()). An edge is a mark that is reached and was not, or what happens; of what is unread, input. */
+/* What a watch tells (unet_watch_set()). An edge is a mark that is reached and was not, or what
+ * happens; of what is unread, input. */
 static uint32_t ready_of_flow(struct native_member *m, bool fresh, bool input)
 {
-        uint32_t edges = native_watch_edges(m->slot, &m->flow), events = native_watch_events(m->slot) & m->events;
+        uint32_t edges = native_watch_edges(m->slot, &m->flow),
+                 events = native_watch_events(m->slot) & m->events;
 
         if (fresh || !(m->events & UNET_EDGE))
                 return events;
@@ -578,7 +589,8 @@ static uint32_t ready(struct native_member *m)
         return flow | ((uint16_t)usock_poll(m->slot->us) & asked);
 }
 
-/* One member of the queue; true when it was reported. Those that stay ready stand at the end then. */
+/* One member of the queue; true when it was reported. Those that stay ready stand at the
+ * end then. */
 static bool harvest_one(struct native_member *m, struct unet_event *ev)
 {
         uint32_t events = ready(m);
@@ -618,8 +630,10 @@ static int harvest_kernel(struct unet_pollset *set, struct unet_event *ev, int m
         return MAX(n, 0);
 }
 
-/* What is there now. The kernel is asked when we have nothing, and now and then: first, lest it starve. */
-static int collect(struct unet_pollset *set, struct unet_event *ev, int max, struct usock_news *seen)
+/* What is there now. The kernel is asked when we have nothing, and now and then: first, lest
+ * it starve. */
+static int collect(struct unet_pollset *set, struct unet_event *ev, int max,
+                   struct usock_news *seen)
 {
         int n = 0;
 
@@ -646,7 +660,8 @@ static int sleep_on(struct unet_pollset *set, const struct usock_news *seen, nst
         return usock_wait_news(seen, &kernel, set->kernel_half, left, NULL);
 }
 
-static int wait_for_events(struct unet_pollset *set, struct unet_event *ev, int max, nstime deadline, struct usock_news *seen)
+static int wait_for_events(struct unet_pollset *set, struct unet_event *ev, int max,
+                           nstime deadline, struct usock_news *seen)
 {
         int n, err;
 

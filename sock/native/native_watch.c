@@ -1,21 +1,27 @@
-/* The native API, <unet/flow.h>: what an application is told of a connection, as events of poll sets. */
+/* The native API, <unet/flow.h>: what an application is told of a connection, as events of
+ * poll sets. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
 #include "unet/flow.h"
 
-#define OF_WATCH(ev) ((uint32_t)(ev) << 16)     /* TCP_WATCH_* as UNET_EV_* */
+#define OF_WATCH(ev) ((uint32_t)(ev) << 16) /* TCP_WATCH_* as UNET_EV_* */
 
-static_assert(UNET_EV_ACKED == OF_WATCH(TCP_WATCH_ACKED) && UNET_EV_UNSENT == OF_WATCH(TCP_WATCH_UNSENT) &&
-                      UNET_EV_UNREAD == OF_WATCH(TCP_WATCH_UNREAD) && UNET_EV_LOSS == OF_WATCH(TCP_WATCH_LOSS) &&
-                      UNET_EV_RTT == OF_WATCH(TCP_WATCH_RTT) && UNET_EV_SHUT == OF_WATCH(TCP_WATCH_SHUT) &&
-                      UNET_EV_NIQ == OF_WATCH(TCP_WATCH_NIQ) && UNET_EV_LIMIT == OF_WATCH(TCP_WATCH_LIMIT),
+static_assert(UNET_EV_ACKED == OF_WATCH(TCP_WATCH_ACKED) &&
+                      UNET_EV_UNSENT == OF_WATCH(TCP_WATCH_UNSENT) &&
+                      UNET_EV_UNREAD == OF_WATCH(TCP_WATCH_UNREAD) &&
+                      UNET_EV_LOSS == OF_WATCH(TCP_WATCH_LOSS) &&
+                      UNET_EV_RTT == OF_WATCH(TCP_WATCH_RTT) &&
+                      UNET_EV_SHUT == OF_WATCH(TCP_WATCH_SHUT) &&
+                      UNET_EV_NIQ == OF_WATCH(TCP_WATCH_NIQ) &&
+                      UNET_EV_LIMIT == OF_WATCH(TCP_WATCH_LIMIT),
               "the same list");
 
 static struct tcp_conn *conn_of(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
 
-        return sock_role(rec) == SOCK_ROLE_CONN ? tcp_conn_at(&s->u->s.tcp, READ_ONCE(rec->conn)) : NULL;
+        return sock_role(rec) == SOCK_ROLE_CONN ? tcp_conn_at(&s->u->s.tcp, READ_ONCE(rec->conn))
+                                                : NULL;
 }
 
 static uint32_t happened(const struct tcp_watch_counts *now, const struct tcp_watch_counts *seen)
@@ -44,7 +50,8 @@ uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at)
         if (tc == NULL)
                 return 0;
         tcp_watch_counts(tc, &now);
-        ev = happened(&now, at) | (now.acked != at->acked ? UNET_EV_ACKED : 0) | (now.unsent != at->unsent ? UNET_EV_UNSENT : 0);
+        ev = happened(&now, at) | (now.acked != at->acked ? UNET_EV_ACKED : 0) |
+             (now.unsent != at->unsent ? UNET_EV_UNSENT : 0);
         *at = now;
         return ev;
 }
@@ -71,7 +78,8 @@ static int set(struct native_slot *n, const struct unet_watch *w)
         if (tc == NULL)
                 return -ENOTCONN;
         if (w != NULL)
-                m = (struct tcp_marks){w->acked, w->rtt, w->unsent_below, w->unread_above, w->limits};
+                m = (struct tcp_marks){w->acked, w->rtt, w->unsent_below, w->unread_above,
+                                       w->limits};
         if (!(tc->watch.holds & TCP_WATCH_ON)) {
                 tcp_watch_counts(tc, &counts);
                 write_words(&n->seen, &counts, sizeof counts);
@@ -123,7 +131,8 @@ int unet_watch_set(int sock, const struct unet_watch *theirs)
         if (err != 0 || (theirs != NULL && (w.rtt < 0 || w.limits >> UNET_LIMITS != 0)))
                 return (int)native_result(-EINVAL);
         n = native_enter(sock, &err);
-        return n != NULL ? native_leave(n, set(n, theirs != NULL ? &w : NULL)) : (int)native_result(err);
+        return n != NULL ? native_leave(n, set(n, theirs != NULL ? &w : NULL))
+                         : (int)native_result(err);
 }
 
 int unet_watch_take(int sock, struct unet_happened *theirs)

@@ -1,9 +1,10 @@
 /*
- * The whole source filter of a socket in a group at once (RFC 3678 §4.2 and §5.2), as Linux's ip_mc_msfilter(),
- * ip_mc_msfget() and ip_mc_gsfget(): IP_MSFILTER with addresses, MCAST_MSFILTER with struct sockaddr_storage.
+ * The whole source filter of a socket in a group at once (RFC 3678 §4.2 and §5.2), as Linux's
+ * ip_mc_msfilter(), ip_mc_msfget() and ip_mc_gsfget(): IP_MSFILTER with addresses, MCAST_MSFILTER
+ * with struct sockaddr_storage.
  *
- * A filter is one of a member; without sources to include it is the end of the membership. Reports follow from it
- * (ip/igmp.h).
+ * A filter is one of a member; without sources to include it is the end of the membership. Reports
+ * follow from it (ip/igmp.h).
  */
 #include "sock/attach/handle.h"
 #include "sock/udp/usock_group.h"
@@ -72,7 +73,8 @@ static int read_new(const union filter_value *v, struct filter *f)
 {
         if (!is_v4(&v->new.gf_group))
                 return -EADDRNOTAVAIL;
-        f->at = (struct group_call){.group = v4_of(&v->new.gf_group), .ifindex = v->new.gf_interface};
+        f->at = (struct group_call){.group = v4_of(&v->new.gf_group),
+                                    .ifindex = v->new.gf_interface};
         f->mode = v->new.gf_fmode;
         f->n = v->new.gf_numsrc;
         return 0;
@@ -82,7 +84,8 @@ static int read_sources(int name, const union filter_value *v, struct filter *f)
 {
         for (uint32_t i = 0; i < f->n; i++) {
                 if (name == IP_MSFILTER) {
-                        memcpy(&f->src[i], v->bytes + OLD_HEAD + i * sizeof f->src[i], sizeof f->src[i]);
+                        memcpy(&f->src[i], v->bytes + OLD_HEAD + i * sizeof f->src[i],
+                               sizeof f->src[i]);
                         f->src[i] = ntohl(f->src[i]);
                         continue;
                 }
@@ -129,7 +132,8 @@ static int set(struct usock *s, const struct filter *f)
         if (ifc < 0)
                 return f->mode == MCAST_INCLUDE && f->n == 0 ? -EADDRNOTAVAIL : -EINVAL;
         ustack_lock(s->u);
-        err = igmp_listen(st->igmp, (uint32_t)ifc, f->at.group, s->idx, f->mode == MCAST_EXCLUDE, f->src, f->n, now);
+        err = igmp_listen(st->igmp, (uint32_t)ifc, f->at.group, s->idx, f->mode == MCAST_EXCLUDE,
+                          f->src, f->n, now);
         stack_run(st, now);
         ustack_leave(s->u);
         return err;
@@ -161,7 +165,8 @@ static void put_source(int name, union filter_value *v, uint32_t i, uint32_t src
         const struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(src)};
 
         if (name == IP_MSFILTER) {
-                memcpy(v->bytes + OLD_HEAD + i * sizeof in.sin_addr, &in.sin_addr, sizeof in.sin_addr);
+                memcpy(v->bytes + OLD_HEAD + i * sizeof in.sin_addr, &in.sin_addr,
+                       sizeof in.sin_addr);
                 return;
         }
         memset(&v->new.gf_slist[i], 0, sizeof v->new.gf_slist[i]);
@@ -199,12 +204,14 @@ int filter_get(struct usock *s, int name, void *val, socklen_t *len)
         err = read_head(name, &v, &f);
         if (err != 0)
                 return name == MCAST_MSFILTER ? -EINVAL : err;
-        if (group_is_named(&f.at) && name == IP_MSFILTER && !group_find_named(&f.at, &(struct dir_iface){.peer = 0}))
+        if (group_is_named(&f.at) && name == IP_MSFILTER &&
+            !group_find_named(&f.at, &(struct dir_iface){.peer = 0}))
                 return -ENODEV;
         err = look(s, &f.at, &j);
         if (err != 0)
                 return err;
-        *(name == IP_MSFILTER ? &v.old.imsf_fmode : &v.new.gf_fmode) = j.exclude ? MCAST_EXCLUDE : MCAST_INCLUDE;
+        *(name == IP_MSFILTER ? &v.old.imsf_fmode : &v.new.gf_fmode) =
+                j.exclude ? MCAST_EXCLUDE : MCAST_INCLUDE;
         *(name == IP_MSFILTER ? &v.old.imsf_numsrc : &v.new.gf_numsrc) = j.nsrc;
         for (uint32_t i = 0; i < MIN(f.n, j.nsrc); i++)
                 put_source(name, &v, i, j.src[i]);

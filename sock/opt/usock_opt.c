@@ -1,9 +1,9 @@
 /*
- * Socket options and ioctls, with Linux's types, lengths, ranges and errors (socket(7), ip(7), tcp(7)). Each level has its
- * tables: usock_opt.h.
+ * Socket options and ioctls, with Linux's types, lengths, ranges and errors (socket(7), ip(7),
+ * tcp(7)). Each level has its tables: usock_opt.h.
  *
- * The application's memory is not touched under the stack's lock. What is not in a table is -ENOPROTOOPT: a socket of the
- * kernel's beside ours may know it.
+ * The application's memory is not touched under the stack's lock. What is not in a table is
+ * -ENOPROTOOPT: a socket of the kernel's beside ours may know it.
  */
 #include "sock/attach/handle.h"
 #include "sock/opt/usock_opt.h"
@@ -17,9 +17,9 @@
 
 #include "sock/udp/usock_udp.h"
 
-#define SET_ROOM 44u                    /* IP_OPTIONS, 40 bytes: nothing that may be set is longer */
+#define SET_ROOM 44u /* IP_OPTIONS, 40 bytes: nothing that may be set is longer */
 
-union value {                           /* the application's copy, on our side */
+union value { /* the application's copy, on our side */
         uint8_t bytes[OPT_TCP_INFO_BYTES];
         uint64_t align;
 };
@@ -99,7 +99,8 @@ static int int_arg(int level, const struct opt_int *o, const void *val, socklen_
         return 0;
 }
 
-static int get_int(const struct opt_call *c, int level, const struct opt_int *o, union value *to, socklen_t *len)
+static int get_int(const struct opt_call *c, int level, const struct opt_int *o, union value *to,
+                   socklen_t *len)
 {
         int v;
 
@@ -108,7 +109,7 @@ static int get_int(const struct opt_call *c, int level, const struct opt_int *o,
         v = o->size == 0 ? o->get(c) : get_field(&c->tcp, o);
         if (v == 0 && level == IPPROTO_IP && o->name == IP_MTU)
                 return -ENOTCONN;
-        memcpy(to->bytes, &v, sizeof v);        /* the first byte is the value of ip(7)'s one-byte form */
+        memcpy(to->bytes, &v, sizeof v); /* the first byte is the value of ip(7)'s one-byte form */
         if (level == IPPROTO_IP && *len > 0 && *len < sizeof v && v >= 0 && v <= UINT8_MAX)
                 *len = 1;
         *len = MIN(*len, (socklen_t)sizeof v);
@@ -216,7 +217,8 @@ static int get_one(const struct opt_call *c, int level, int name, union value *v
 /* What the network has said until now is asked for: what has arrived is looked at first. */
 static bool asks_for_news(int level, int name)
 {
-        return (level == IPPROTO_TCP && name == TCP_INFO) || (level == SOL_SOCKET && name == SO_ERROR);
+        return (level == IPPROTO_TCP && name == TCP_INFO) ||
+               (level == SOL_SOCKET && name == SO_ERROR);
 }
 
 int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t *len)
@@ -258,7 +260,7 @@ static int tcp_count(const struct tcp_conn *tc, unsigned long req)
                 return (int)tcp_recv_inq(tc);
         case SIOCOUTQ:
                 return (int)(tc->snd_end - seq_min(tc->snd_una, tc->snd_end));
-        default:                        /* SIOCOUTQNSD */
+        default: /* SIOCOUTQNSD */
                 return (int)(tc->snd_end - seq_min(tc->snd_nxt, tc->snd_end));
         }
 }
@@ -278,7 +280,7 @@ static int udp_ioctl(const struct opt_call *c, unsigned long req)
         case FIONREAD:
                 return (int)udp_recv_avail(&c->s->u->s.udp, c->rec->conn);
         case SIOCOUTQ:
-                return 0;               /* a datagram that was taken is in the channel */
+                return 0; /* a datagram that was taken is in the channel */
         default:
                 return -ENOTTY;
         }

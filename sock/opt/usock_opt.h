@@ -1,9 +1,9 @@
 /*
- * Options of sockets, from inside, for sock/opt/usock_opt*.c. usock_opt.c has the calls and the ioctls; each level of options has
- * a file: its tables, and what they call.
+ * Options of sockets, from inside, for sock/opt/usock_opt*.c. usock_opt.c has the calls and the
+ * ioctls; each level of options has a file: its tables, and what they call.
  *
- * A call loads the socket's options, changes one, and stores them: into the record, and into the connection, listener or pcb
- * when there is one.
+ * A call loads the socket's options, changes one, and stores them: into the record, and into the
+ * connection, listener or pcb when there is one.
  */
 #ifndef SOCK_USOCK_OPT_H
 #define SOCK_USOCK_OPT_H
@@ -18,16 +18,17 @@ struct opt_call {
         struct sock_rec *rec;
         struct tcp_opts tcp;
         struct udp_opts udp;
-        uint32_t device;                /* SO_BINDTODEVICE, SO_BINDTOIFINDEX: which of unetd's; 0: none */
+        uint32_t device; /* SO_BINDTODEVICE, SO_BINDTOIFINDEX: which of unetd's; 0: none */
 };
 
-/* An option that is an int to the application, most of them a field of struct tcp_opts with a range. */
+/* An option that is an int to the application, most of them a field of struct tcp_opts with
+ * a range. */
 struct opt_int {
         int name;
-        uint8_t kinds;                  /* USOCK_TCP | USOCK_UDP: sockets that have it */
-        uint8_t size;                   /* of a field of struct tcp_opts; 0: none, see set and get */
+        uint8_t kinds; /* USOCK_TCP | USOCK_UDP: sockets that have it */
+        uint8_t size;  /* of a field of struct tcp_opts; 0: none, see set and get */
         uint16_t off;
-        int lo, hi;                     /* -EINVAL outside; a BOOL is any int */
+        int lo, hi; /* -EINVAL outside; a BOOL is any int */
         int (*set)(struct opt_call *c, int v);
         int (*get)(const struct opt_call *c);
 };
@@ -36,10 +37,12 @@ struct opt_int {
 struct opt_blob {
         int name;
         uint8_t kinds;
-        socklen_t min;                  /* -EINVAL when shorter */
+        socklen_t min; /* -EINVAL when shorter */
         int (*set)(struct opt_call *c, const void *val, socklen_t len);
-        socklen_t (*get)(const struct opt_call *c, void *val, socklen_t room);  /* the value's length */
-        int (*may_get)(const struct opt_call *c, socklen_t room);       /* NULL: always; else 0 or why not */
+        /* The value's length. */
+        socklen_t (*get)(const struct opt_call *c, void *val, socklen_t room);
+        /* NULL: always; else 0 or why not. */
+        int (*may_get)(const struct opt_call *c, socklen_t room);
 };
 
 struct opt_level {
@@ -61,7 +64,8 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 #define OPT_RANGE(n, f, min_, max_) \
         {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = min_, .hi = max_}
 #define OPT_CALLS(n, k, s, g)   {.name = n, .kinds = k, .set = s, .get = g}
-#define OPT_FORM(n, k, m, s, g) {.name = n, .kinds = k, .min = m, .set = s, .get = g} /* struct opt_blob */
+/* Struct opt_blob. */
+#define OPT_FORM(n, k, m, s, g) {.name = n, .kinds = k, .min = m, .set = s, .get = g}
 // clang-format on
 
 /* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
@@ -71,10 +75,11 @@ static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)
         return 0;
 }
 
-/* The device that an option names, which may take a while to find: not with the lock. (usock_opt_socket.c) */
+/* The device that an option names, which may take a while to find: not with the
+ * lock. (usock_opt_socket.c) */
 uint32_t opt_device(int level, int name, const void *val, socklen_t len);
 
-#define OPT_RCVBUF_MIN 2304u            /* Linux: SOCK_MIN_RCVBUF */
+#define OPT_RCVBUF_MIN 2304u /* Linux: SOCK_MIN_RCVBUF */
 
 static inline struct tcp_conn *opt_conn(const struct opt_call *c)
 {
@@ -82,7 +87,8 @@ static inline struct tcp_conn *opt_conn(const struct opt_call *c)
 }
 static inline struct tcp_listener *opt_listener(const struct opt_call *c)
 {
-        return c->rec->role == SOCK_ROLE_LISTENER ? tcp_listener_at(&c->s->u->s.tcp, c->rec->conn) : NULL;
+        return c->rec->role == SOCK_ROLE_LISTENER ? tcp_listener_at(&c->s->u->s.tcp, c->rec->conn)
+                                                  : NULL;
 }
 static inline bool opt_is_udp(const struct opt_call *c)
 {

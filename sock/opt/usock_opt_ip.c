@@ -1,4 +1,5 @@
-/* Options of IPPROTO_IP and IPPROTO_IPV6: ip(7), ipv6(7). Those that name groups are in usock_group.c. */
+/* Options of IPPROTO_IP and IPPROTO_IPV6: ip(7), ipv6(7). Those that name groups are
+ * in usock_group.c. */
 #include "sock/opt/usock_opt.h"
 
 #include <errno.h>
@@ -70,7 +71,7 @@ static int get_min_ttl(const struct opt_call *c)
 static int set_v6only(struct opt_call *c, int v)
 {
         if (c->rec->lport != 0)
-                return -EINVAL;         /* bound already */
+                return -EINVAL; /* bound already */
         c->rec->v6only = v != 0;
         return 0;
 }

@@ -11,11 +11,13 @@
 #include <net/if.h>
 #include <sys/time.h>
 
-#define BUF_MAX        (32u << 20)      /* net.core.rmem_max and wmem_max of this stack; SO_*BUFFORCE too */
-#define SNDBUF_MIN     4608u            /* Linux: SOCK_MIN_SNDBUF */
-#define RCVBUF_DEFAULT 131072           /* Linux: tcp_rmem[1], told before there is a connection */
-#define SNDBUF_DEFAULT 16384            /* Linux: tcp_wmem[1] */
-#define RCVLOWAT_MAX   (3u << 20)       /* as Linux by default, of half of which a receive buffer sizes itself; it grows to that */
+/* net.core.rmem_max and wmem_max of this stack; SO_*BUFFORCE too. */
+#define BUF_MAX        (32u << 20)
+#define SNDBUF_MIN     4608u  /* Linux: SOCK_MIN_SNDBUF */
+#define RCVBUF_DEFAULT 131072 /* Linux: tcp_rmem[1], told before there is a connection */
+#define SNDBUF_DEFAULT 16384  /* Linux: tcp_wmem[1] */
+/* As Linux by default, of half of which a receive buffer sizes itself; it grows to that. */
+#define RCVLOWAT_MAX (3u << 20)
 
 #ifndef SO_RCVTIMEO_NEW
 #define SO_RCVTIMEO_NEW 66
@@ -66,9 +68,10 @@ static int get_incoming_cpu(const struct opt_call *c)
 /*
  * ---- buffers ----
  *
- * The application names bytes of data, and Linux doubles the number for its bookkeeping. Our send buffer, and UDP's receive
- * buffer, count whole frames, so they get the double; TCP's receive buffer counts bytes of data, and gets what was named.
- * getsockopt() gives the double for all of them, as programs expect.
+ * The application names bytes of data, and Linux doubles the number for its bookkeeping. Our send
+ * buffer, and UDP's receive buffer, count whole frames, so they get the double; TCP's receive
+ * buffer counts bytes of data, and gets what was named. getsockopt() gives the double for all of
+ * them, as programs expect.
  */
 
 /* Bytes of data named by the application, as Linux reads them: a negative number is a large one. */
@@ -131,7 +134,7 @@ static int set_rcvlowat(struct opt_call *c, int v)
         WRITE_ONCE(c->rec->waits_for_more, c->rec->rcvlowat > 1);
         if (c->rec->role == SOCK_ROLE_CONN) {
                 tcp_recv_room(usock_conn(c->s), c->rec->rcvlowat);
-                ustack_event(&c->s->u->s, c->s->idx, TCP_EV_READABLE);  /* it may be enough now */
+                ustack_event(&c->s->u->s, c->s->idx, TCP_EV_READABLE); /* it may be enough now */
         }
         return 0;
 }
@@ -155,7 +158,7 @@ static int get_peek_off(const struct opt_call *c)
 
 /* ---- sharing of ports ---- */
 
-enum { REUSE_ADDR = 1, REUSE_PORT = 2 };        /* rec->reuse */
+enum { REUSE_ADDR = 1, REUSE_PORT = 2 }; /* rec->reuse */
 
 static void reuse(struct opt_call *c, uint8_t bit, int on)
 {
@@ -256,7 +259,8 @@ static int get_timestampns(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_TIMESTAMPNS);
 }
 
-/* Of all that it can ask for, software's time of arrival is told: there is no hardware here, and nothing is told of sending. */
+/* Of all that it can ask for, software's time of arrival is told: there is no hardware here, and
+ * nothing is told of sending. */
 static int set_stamps(struct opt_call *c, const void *val, socklen_t len)
 {
         uint32_t flags;
@@ -265,10 +269,11 @@ static int set_stamps(struct opt_call *c, const void *val, socklen_t len)
         if (flags & ~(uint32_t)SOF_TIMESTAMPING_MASK)
                 return -EINVAL;
         if (!opt_is_udp(c) && flags & USOCK_STAMPS_OF_SENDING)
-                return -EOPNOTSUPP;     /* who set it would wait for what never comes */
+                return -EOPNOTSUPP; /* who set it would wait for what never comes */
         c->rec->stamps = flags;
         return opt_set_told(c, USOCK_TELL_STAMPS,
-                            flags & SOF_TIMESTAMPING_SOFTWARE && flags & SOF_TIMESTAMPING_RX_SOFTWARE);
+                            flags & SOF_TIMESTAMPING_SOFTWARE &&
+                                    flags & SOF_TIMESTAMPING_RX_SOFTWARE);
 }
 
 static socklen_t get_stamps(const struct opt_call *c, void *val, socklen_t room)
@@ -301,10 +306,12 @@ static void udp_memory(const struct opt_call *c, uint32_t m[SK_MEMINFO_VARS])
         m[SK_MEMINFO_DROPS] = (uint32_t)r.dropped;
 }
 
-/* What Linux counts apart, of ours it is nothing: no other memory, no segments that wait for the socket's lock. */
+/* What Linux counts apart, of ours it is nothing: no other memory, no segments that wait for the
+ * socket's lock. */
 static socklen_t get_memory(const struct opt_call *c, void *val, socklen_t room)
 {
-        uint32_t m[SK_MEMINFO_VARS] = {[SK_MEMINFO_RCVBUF] = (uint32_t)get_rcvbuf(c), [SK_MEMINFO_SNDBUF] = (uint32_t)get_sndbuf(c)};
+        uint32_t m[SK_MEMINFO_VARS] = {[SK_MEMINFO_RCVBUF] = (uint32_t)get_rcvbuf(c),
+                                       [SK_MEMINFO_SNDBUF] = (uint32_t)get_sndbuf(c)};
 
         if (opt_is_udp(c))
                 udp_memory(c, m);
@@ -397,9 +404,11 @@ static socklen_t get_pacing(const struct opt_call *c, void *val, socklen_t room)
 static int may_get_peername(const struct opt_call *c, socklen_t room)
 {
         const struct tcp_conn *tc = opt_conn(c);
-        socklen_t n = c->s->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+        socklen_t n =
+                c->s->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 
-        if (c->rec->rport == 0 || (tc != NULL && (tc->state < TCPS_SYN_RECEIVED || tc->state == TCPS_TIME_WAIT)))
+        if (c->rec->rport == 0 ||
+            (tc != NULL && (tc->state < TCPS_SYN_RECEIVED || tc->state == TCPS_TIME_WAIT)))
                 return -ENOTCONN;
         return room > n ? -EINVAL : 0;
 }
@@ -442,7 +451,8 @@ static socklen_t get_device(const struct opt_call *c, void *val, socklen_t room)
 {
         struct dir_iface f;
 
-        if (c->rec->oif == 0 || !directory_iface(ustack_directory(), UNETD_IFACE | (c->rec->oif - 1u), &f))
+        if (c->rec->oif == 0 ||
+            !directory_iface(ustack_directory(), UNETD_IFACE | (c->rec->oif - 1u), &f))
                 return 0;
         memcpy(val, f.name, sizeof f.name);
         return (socklen_t)strnlen(f.name, sizeof f.name - 1) + 1;

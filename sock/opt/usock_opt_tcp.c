@@ -8,18 +8,18 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 
-#ifndef TCP_RTO_MAX_MS                  /* Linux 6.15 */
+#ifndef TCP_RTO_MAX_MS /* Linux 6.15 */
 #define TCP_RTO_MAX_MS    44
 #define TCP_RTO_MIN_US    45
 #define TCP_DELACK_MAX_US 46
 #endif
 
-#define CC_NAME_BYTES 16u               /* TCP_CA_NAME_MAX */
-#define NO_SSTHRESH   0x7fffffff        /* Linux: TCP_INFINITE_SSTHRESH */
+#define CC_NAME_BYTES 16u        /* TCP_CA_NAME_MAX */
+#define NO_SSTHRESH   0x7fffffff /* Linux: TCP_INFINITE_SSTHRESH */
 
 static int set_maxseg(struct opt_call *c, int v)
 {
-        if (v != 0 && (v < 88 || v > 32767))    /* Linux: TCP_MIN_MSS, MAX_TCP_WINDOW */
+        if (v != 0 && (v < 88 || v > 32767)) /* Linux: TCP_MIN_MSS, MAX_TCP_WINDOW */
                 return -EINVAL;
         c->tcp.maxseg = (uint16_t)v;
         return 0;
@@ -28,11 +28,12 @@ static int set_maxseg(struct opt_call *c, int v)
 static int get_maxseg(const struct opt_call *c)
 {
         if (opt_conn(c) != NULL && (opt_conn(c)->state != TCPS_CLOSED || c->tcp.maxseg == 0))
-                return (int)opt_conn(c)->snd_mss;              /* what it was, when it is over */
-        return c->tcp.maxseg != 0 ? c->tcp.maxseg : 536;        /* RFC 9293 MUST-15 */
+                return (int)opt_conn(c)->snd_mss;        /* what it was, when it is over */
+        return c->tcp.maxseg != 0 ? c->tcp.maxseg : 536; /* RFC 9293 MUST-15 */
 }
 
-/* 0 means the default, more than two minutes is two minutes, and less than 0 is no FIN-WAIT-2 at all. */
+/* 0 means the default, more than two minutes is two minutes, and less than 0 is no FIN-WAIT-2
+ * at all. */
 static int set_linger2(struct opt_call *c, int v)
 {
         struct tcp_opts def;
@@ -82,7 +83,8 @@ static int get_rto_min(const struct opt_call *c)
 {
         static const struct tcp_link usual;
 
-        return (int)(tcp_rto_least(&c->tcp, opt_conn(c) != NULL ? &opt_conn(c)->link : &usual) / NS_PER_US);
+        return (int)(tcp_rto_least(&c->tcp, opt_conn(c) != NULL ? &opt_conn(c)->link : &usual) /
+                     NS_PER_US);
 }
 
 static int set_rto_max(struct opt_call *c, int v)
@@ -108,7 +110,8 @@ static int set_delack_max(struct opt_call *c, int v)
 
 static int get_delack_max(const struct opt_call *c)
 {
-        return c->tcp.ack_delay_us != 0 ? (int)c->tcp.ack_delay_us : (int)(TCP_ACK_DELAY_MOST / NS_PER_US);
+        return c->tcp.ack_delay_us != 0 ? (int)c->tcp.ack_delay_us
+                                        : (int)(TCP_ACK_DELAY_MOST / NS_PER_US);
 }
 
 static int set_window_clamp(struct opt_call *c, int v)
@@ -154,16 +157,26 @@ struct info_tail {
 };
 
 #define INFO_OLD (offsetof(struct tcp_info, tcpi_snd_wnd) + sizeof(uint32_t))
-static_assert(INFO_OLD + sizeof(struct info_tail) == OPT_TCP_INFO_BYTES && sizeof(struct tcp_info) <= OPT_TCP_INFO_BYTES,
+static_assert(INFO_OLD + sizeof(struct info_tail) == OPT_TCP_INFO_BYTES &&
+                      sizeof(struct tcp_info) <= OPT_TCP_INFO_BYTES,
               "TCP_INFO, Linux 6.18");
 
 static uint8_t linux_state(enum tcp_state s)
 {
-        static const uint8_t of[] = {           /* as in Linux's tcp_states.h */
-                [TCPS_ESTABLISHED] = 1, [TCPS_SYN_SENT] = 2,   [TCPS_SYN_RECEIVED] = 3,
-                [TCPS_FIN_WAIT_1] = 4,  [TCPS_FIN_WAIT_2] = 5, [TCPS_TIME_WAIT] = 7, /* no socket's there: it is closed */
-                [TCPS_CLOSED] = 7,      [TCPS_CLOSE_WAIT] = 8, [TCPS_LAST_ACK] = 9,
-                [TCPS_LISTEN] = 10,     [TCPS_CLOSING] = 11,
+        static const uint8_t of[] = {
+                /* as in Linux's tcp_states.h */
+                [TCPS_ESTABLISHED] = 1,
+                [TCPS_SYN_SENT] = 2,
+                [TCPS_SYN_RECEIVED] = 3,
+                /* No socket's there: it is closed. */
+                [TCPS_FIN_WAIT_1] = 4,
+                [TCPS_FIN_WAIT_2] = 5,
+                [TCPS_TIME_WAIT] = 7,
+                [TCPS_CLOSED] = 7,
+                [TCPS_CLOSE_WAIT] = 8,
+                [TCPS_LAST_ACK] = 9,
+                [TCPS_LISTEN] = 10,
+                [TCPS_CLOSING] = 11,
         };
 
         return of[s];
@@ -192,16 +205,20 @@ static void info_shape(struct tcp_info *i, const struct tcp_conn *tc, const stru
         i->tcpi_retransmits = r->backoff;
         i->tcpi_probes = r->probes;
         i->tcpi_backoff = r->backoff;
-        i->tcpi_options = (uint8_t)((r->ts_ok ? TCPI_OPT_TIMESTAMPS : 0) | (r->sack_ok ? TCPI_OPT_SACK : 0) |
-                                    (tc->flags & TCF_WSCALE ? TCPI_OPT_WSCALE : 0) | (r->ecn_ok ? TCPI_OPT_ECN : 0) |
-                                    (r->ecn_seen ? TCPI_OPT_ECN_SEEN : 0) | (r->syn_data ? TCPI_OPT_SYN_DATA : 0));
+        i->tcpi_options =
+                (uint8_t)((r->ts_ok ? TCPI_OPT_TIMESTAMPS : 0) | (r->sack_ok ? TCPI_OPT_SACK : 0) |
+                          (tc->flags & TCF_WSCALE ? TCPI_OPT_WSCALE : 0) |
+                          (r->ecn_ok ? TCPI_OPT_ECN : 0) | (r->ecn_seen ? TCPI_OPT_ECN_SEEN : 0) |
+                          (r->syn_data ? TCPI_OPT_SYN_DATA : 0));
         i->tcpi_snd_wscale = r->snd_wscale & 15;
         i->tcpi_rcv_wscale = r->rcv_wscale & 15;
         i->tcpi_snd_mss = r->mss;
         i->tcpi_rcv_mss = r->rmss;
-        i->tcpi_advmss = (tc->opts.maxseg != 0 ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss) - conn_options_len(tc);
+        i->tcpi_advmss =
+                (tc->opts.maxseg != 0 ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss) -
+                conn_options_len(tc);
         i->tcpi_pmtu = (uint32_t)tcp_path_mtu(tc);
-        i->tcpi_reordering = 3;         /* Linux's measure in segments; RACK keeps none */
+        i->tcpi_reordering = 3; /* Linux's measure in segments; RACK keeps none */
         i->tcpi_reord_seen = r->reordering;
 }
 
@@ -222,16 +239,18 @@ static void info_windows(struct tcp_info *i, const struct tcp_conn *tc, const st
 static void info_times(struct tcp_info *i, const struct tcp_report *r, nstime now)
 {
         i->tcpi_rto = us(r->rto);
-        i->tcpi_ato = 40000;            /* Linux: TCP_ATO_MIN; RFC 9293 MAY-9 says below 0.5 s */
+        i->tcpi_ato = 40000; /* Linux: TCP_ATO_MIN; RFC 9293 MAY-9 says below 0.5 s */
         i->tcpi_rtt = us(r->srtt);
         i->tcpi_rttvar = us(r->rttvar);
         i->tcpi_min_rtt = us(r->min_rtt);
         i->tcpi_last_data_sent = ms_since(r->last_sent, now);
         i->tcpi_last_data_recv = ms_since(r->last_received, now);
         i->tcpi_last_ack_recv = i->tcpi_last_data_recv;
-        i->tcpi_rwnd_limited = (uint64_t)((r->limited[TCP_LIM_RWND] + r->limited[TCP_LIM_PEER]) / NS_PER_US);
+        i->tcpi_rwnd_limited =
+                (uint64_t)((r->limited[TCP_LIM_RWND] + r->limited[TCP_LIM_PEER]) / NS_PER_US);
         i->tcpi_sndbuf_limited = (uint64_t)(r->limited[TCP_LIM_SNDBUF] / NS_PER_US);
-        i->tcpi_busy_time = MAX((uint64_t)(r->busy / NS_PER_US), i->tcpi_rwnd_limited + i->tcpi_sndbuf_limited);
+        i->tcpi_busy_time =
+                MAX((uint64_t)(r->busy / NS_PER_US), i->tcpi_rwnd_limited + i->tcpi_sndbuf_limited);
 }
 
 static void info_totals(struct tcp_info *i, const struct tcp_report *r)
@@ -253,7 +272,7 @@ static void info_totals(struct tcp_info *i, const struct tcp_report *r)
 static void info_listener(struct tcp_info *i, const struct tcp_listener *l)
 {
         i->tcpi_state = linux_state(TCPS_LISTEN);
-        i->tcpi_unacked = l->queued;    /* Linux: connections waiting, and room for them */
+        i->tcpi_unacked = l->queued; /* Linux: connections waiting, and room for them */
         i->tcpi_sacked = l->backlog;
 }
 
@@ -277,7 +296,8 @@ static socklen_t get_info(const struct opt_call *c, void *val, socklen_t room)
         info_windows(i, tc, &r);
         info_times(i, &r, now);
         info_totals(i, &r);
-        memcpy((uint8_t *)val + INFO_OLD, &(struct info_tail){.rcv_wnd = r.rcv_wnd}, sizeof(struct info_tail));
+        memcpy((uint8_t *)val + INFO_OLD, &(struct info_tail){.rcv_wnd = r.rcv_wnd},
+               sizeof(struct info_tail));
         return OPT_TCP_INFO_BYTES;
 }
 
@@ -319,8 +339,8 @@ static int get_inq(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_INQ);
 }
 
-/* What Linux says before it has seen how a connection is used: that who connected acknowledges at once, and who accepted does
- * not. */
+/* What Linux says before it has seen how a connection is used: that who connected acknowledges at
+ * once, and who accepted does not. */
 static int set_quickack(struct opt_call *c, int v)
 {
         c->tcp.quickack = v != 0;
@@ -370,7 +390,8 @@ static int get_fastopen_connect(const struct opt_call *c)
 
 static int set_fastopen_no_cookie(struct opt_call *c, int v)
 {
-        return set_fastopen_bit(c, v, opt_conn(c) == NULL, USOCK_FASTOPEN_NO_COOKIE | TCP_FASTOPEN_BARE);
+        return set_fastopen_bit(c, v, opt_conn(c) == NULL,
+                                USOCK_FASTOPEN_NO_COOKIE | TCP_FASTOPEN_BARE);
 }
 
 static int get_fastopen_no_cookie(const struct opt_call *c)

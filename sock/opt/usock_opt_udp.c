@@ -27,7 +27,8 @@ static int get_segment(const struct opt_call *c)
 /* What was begun leaves behind the lock: usock_udp_uncorked(). */
 static int set_cork(struct opt_call *c, int v)
 {
-        WRITE_ONCE(c->rec->cork, (uint8_t)((c->rec->cork & ~SOCK_CORK_ON) | (v != 0 ? SOCK_CORK_ON : 0)));
+        WRITE_ONCE(c->rec->cork,
+                   (uint8_t)((c->rec->cork & ~SOCK_CORK_ON) | (v != 0 ? SOCK_CORK_ON : 0)));
         return 0;
 }
 
@@ -41,7 +42,8 @@ static int set_gro(struct opt_call *c, int v)
 {
         uint16_t told = c->rec->told;
 
-        WRITE_ONCE(c->rec->told, (uint16_t)(v != 0 ? told | USOCK_TELL_GRO : told & ~USOCK_TELL_GRO));
+        WRITE_ONCE(c->rec->told,
+                   (uint16_t)(v != 0 ? told | USOCK_TELL_GRO : told & ~USOCK_TELL_GRO));
         return 0;
 }
 

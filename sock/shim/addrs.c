@@ -1,7 +1,8 @@
 /*
- * Programs that list addresses see those of unetd's interfaces as if the kernel had them: by getifaddrs(3) and by the ioctls of
- * netdevice(7). The interface itself the kernel has, with its name, number and flags; what it says there is kept, and our address
- * added to it. The broadcast address is that of the network.
+ * Programs that list addresses see those of unetd's interfaces as if the kernel had them: by
+ * getifaddrs(3) and by the ioctls of netdevice(7). The interface itself the kernel has, with its
+ * name, number and flags; what it says there is kept, and our address added to it. The broadcast
+ * address is that of the network.
  */
 #include "sock/shim/addrs.h"
 #include "sock/shim/shim.h"
@@ -68,7 +69,8 @@ static void fill(struct entry *e, const struct usock_iface *f, const struct ifad
 /* libc lists links, then IPv4 addresses, then IPv6. */
 static bool is_before(const struct ifaddrs *a)
 {
-        return a->ifa_addr == NULL || a->ifa_addr->sa_family == AF_PACKET || a->ifa_addr->sa_family == AF_INET;
+        return a->ifa_addr == NULL || a->ifa_addr->sa_family == AF_PACKET ||
+               a->ifa_addr->sa_family == AF_INET;
 }
 
 static const struct ifaddrs *find_link(const struct ifaddrs *a, const char *name)
@@ -103,7 +105,7 @@ int h_getifaddrs(struct ifaddrs **list)
         unsigned n = r == 0 && *list != NULL ? shim_ifaces(v) : 0, there = 0;
 
         for (unsigned i = 0; i < n; i++)
-                if (find_link(*list, v[i].name) != NULL)        /* it may have gone a moment ago */
+                if (find_link(*list, v[i].name) != NULL) /* it may have gone a moment ago */
                         v[there++] = v[i];
         if (there != 0 && !merge(*list, v, there)) {
                 REAL(freeifaddrs)(*list);
@@ -127,11 +129,12 @@ void h_freeifaddrs(struct ifaddrs *list)
 
 bool addrs_ioctl(unsigned long req)
 {
-        return req == SIOCGIFCONF || req == SIOCGIFFLAGS || req == SIOCGIFADDR || req == SIOCGIFNETMASK ||
-               req == SIOCGIFBRDADDR || req == SIOCGIFDSTADDR;
+        return req == SIOCGIFCONF || req == SIOCGIFFLAGS || req == SIOCGIFADDR ||
+               req == SIOCGIFNETMASK || req == SIOCGIFBRDADDR || req == SIOCGIFDSTADDR;
 }
 
-/* Our entries after the kernel's, as far as there is room; who asks with no buffer is told how much is needed. */
+/* Our entries after the kernel's, as far as there is room; who asks with no buffer is told how much
+ * is needed. */
 static int list_more(struct ifconf *conf, int room, const struct usock_iface *v, unsigned n)
 {
         struct ifconf c = *conf;
@@ -152,7 +155,8 @@ static int list_more(struct ifconf *conf, int room, const struct usock_iface *v,
         return 0;
 }
 
-static const struct usock_iface *find_iface(const struct usock_iface *v, unsigned n, const char *name)
+static const struct usock_iface *find_iface(const struct usock_iface *v, unsigned n,
+                                            const char *name)
 {
         for (unsigned i = 0; i < n; i++)
                 if (strncmp(v[i].name, name, IF_NAMESIZE) == 0)
@@ -175,7 +179,7 @@ static uint32_t asked(unsigned long req, const struct usock_iface *f)
 static int do_list(int fd, struct ifconf *conf)
 {
         struct usock_iface v[USOCK_IFACES];
-        unsigned n = shim_ifaces(v);            /* none: maybe no handler for bad pointers either */
+        unsigned n = shim_ifaces(v); /* none: maybe no handler for bad pointers either */
         int room = n != 0 && user_read_range(conf, sizeof *conf) ? conf->ifc_len : 0;
         int r = (int)sys3(SYS_ioctl, fd, SIOCGIFCONF, conf);
 

@@ -1,4 +1,5 @@
-/* unetd's interfaces where programs look for the kernel's: ioctl() and rtnetlink(7). addrs.c, netlink.c. */
+/* unetd's interfaces where programs look for the kernel's: ioctl() and rtnetlink(7).
+ * addrs.c, netlink.c. */
 #ifndef SHIM_ADDRS_H
 #define SHIM_ADDRS_H
 
@@ -6,12 +7,12 @@
 
 /* usock_ifaces(), for a call that may be the program's first. */
 unsigned shim_ifaces(struct usock_iface v[USOCK_IFACES]);
-uint32_t shim_iface_broadcast(const struct usock_iface *f);     /* 0: it has none */
+uint32_t shim_iface_broadcast(const struct usock_iface *f); /* 0: it has none */
 /* ioctls that tell of interfaces. */
 bool addrs_ioctl(unsigned long req);
 int addrs_do_ioctl(int fd, unsigned long req, void *arg);
 
-extern _Atomic unsigned netlink_dumps;  /* answers of ours that have not been read */
+extern _Atomic unsigned netlink_dumps; /* answers of ours that have not been read */
 /* What a program asks with has at least a header, and is short. */
 static inline bool netlink_may_ask(ssize_t n)
 {

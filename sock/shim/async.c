@@ -1,7 +1,8 @@
 /*
- * Signals of readiness: O_ASYNC, F_SETOWN and their like. The kernel's socket is told first, and keeps what it was told; our
- * side follows it, at once or when the decision is taken. With F_SETSIG a signal says which descriptor has what, which only
- * the kernel's can: such a socket stays with it.
+ * Signals of readiness: O_ASYNC, F_SETOWN and their like. The kernel's socket is told first, and
+ * keeps what it was told; our side follows it, at once or when the decision is taken. With F_SETSIG
+ * a signal says which descriptor has what, which only the kernel's can: such a socket stays with
+ * it.
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/shim.h"
@@ -45,7 +46,8 @@ int async_flags(struct file *f, long flags)
 
         if (r < 0 || f->placeholder)
                 return r;
-        return (int)sys3(SYS_fcntl, f->kfd, F_SETFL, f->mode == MODE_LISTEN ? flags | O_NONBLOCK : flags);
+        return (int)sys3(SYS_fcntl, f->kfd, F_SETFL,
+                         f->mode == MODE_LISTEN ? flags | O_NONBLOCK : flags);
 }
 
 void async_changed(struct file *f, long flags)
@@ -56,8 +58,8 @@ void async_changed(struct file *f, long flags)
 
 bool async_fcntl(int cmd)
 {
-        return cmd == F_SETOWN || cmd == F_SETOWN_EX || cmd == F_SETSIG || cmd == F_GETOWN || cmd == F_GETOWN_EX ||
-               cmd == F_GETSIG;
+        return cmd == F_SETOWN || cmd == F_SETOWN_EX || cmd == F_SETSIG || cmd == F_GETOWN ||
+               cmd == F_GETOWN_EX || cmd == F_GETSIG;
 }
 
 static int set_signal(struct file *f, long sig)
@@ -92,7 +94,8 @@ int async_do_fcntl(struct file *f, int cmd, long arg)
 
 bool async_ioctl(unsigned long req)
 {
-        return req == FIOASYNC || req == FIOSETOWN || req == SIOCSPGRP || req == FIOGETOWN || req == SIOCGPGRP;
+        return req == FIOASYNC || req == FIOSETOWN || req == SIOCSPGRP || req == FIOGETOWN ||
+               req == SIOCGPGRP;
 }
 
 int async_do_ioctl(struct file *f, unsigned long req, void *arg)

@@ -1,8 +1,9 @@
 /*
  * bind(): the kernel's socket is bound, always; a UDP socket's decision is taken then.
  *
- * A TCP port that the kernel is to choose it chooses among the ports that stacks lease too, of which it knows nothing. Where
- * stacks share an interface a leased port is its lessee's (unetd/bridge/gate_rules.h), so another is looked for.
+ * A TCP port that the kernel is to choose it chooses among the ports that stacks lease too, of
+ * which it knows nothing. Where stacks share an interface a leased port is its lessee's
+ * (unetd/bridge/gate_rules.h), so another is looked for.
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/opts.h"
@@ -15,12 +16,13 @@
 #define IP_BIND_ADDRESS_NO_PORT 24
 #endif
 #ifndef IP_LOCAL_PORT_RANGE
-#define IP_LOCAL_PORT_RANGE 51          /* Linux 6.3 */
+#define IP_LOCAL_PORT_RANGE 51 /* Linux 6.3 */
 #endif
 
-enum { TRIES = 64 };                    /* that the kernel is asked for a port; of all, half may be leased */
+enum { TRIES = 64 }; /* that the kernel is asked for a port; of all, half may be leased */
 
-/* An interface of unetd's has the address, so the kernel does not: it holds the port all the same (ip(7), IP_FREEBIND). */
+/* An interface of unetd's has the address, so the kernel does not: it holds the port all the same
+ * (ip(7), IP_FREEBIND). */
 static ssize_t bind_foreign(const struct file *f, const struct sockaddr *sa, socklen_t len)
 {
         int one = 1;
@@ -50,20 +52,25 @@ static int int_opt(const struct file *f, int level, int name)
 /* The port is to be chosen, now, and by us. */
 static bool is_ours_to_choose(const struct file *f, const struct sockaddr *sa, socklen_t len)
 {
-        socklen_t need = f->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        socklen_t need =
+                f->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
         uint16_t port;
 
-        if (f->kind != USOCK_TCP || f->mode != MODE_NEW || f->bound || len < need || !sockaddr_readable(sa, len))
+        if (f->kind != USOCK_TCP || f->mode != MODE_NEW || f->bound || len < need ||
+            !sockaddr_readable(sa, len))
                 return false;
-        memcpy(&port, (const char *)sa + offsetof(struct sockaddr_in, sin_port), sizeof port);  /* in both families */
-        return port == 0 && usock_has_ifaces() && !int_opt(f, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT) &&
+        /* In both families. */
+        memcpy(&port, (const char *)sa + offsetof(struct sockaddr_in, sin_port), sizeof port);
+        return port == 0 && usock_has_ifaces() &&
+               !int_opt(f, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT) &&
                !opts_has(f, IPPROTO_IP, IP_LOCAL_PORT_RANGE);
 }
 
 /* The kernel knows the range, and our leased ports are outside of it. */
 void bind_in_range(struct file *f)
 {
-        struct sockaddr_in6 any = {.sin6_family = (sa_family_t)f->family};     /* of either family: all zero */
+        /* Of either family: all zero. */
+        struct sockaddr_in6 any = {.sin6_family = (sa_family_t)f->family};
         socklen_t len = f->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof any;
 
         if (likely(f->bound || !opts_has(f, IPPROTO_IP, IP_LOCAL_PORT_RANGE)))
@@ -76,7 +83,8 @@ void bind_in_range(struct file *f)
 /* A port that nothing is bound to at this moment; 0: there is none. */
 static uint16_t free_port(int family)
 {
-        struct sockaddr_in6 any = {.sin6_family = (sa_family_t)family};        /* of either family: all zero */
+        /* Of either family: all zero. */
+        struct sockaddr_in6 any = {.sin6_family = (sa_family_t)family};
         socklen_t len = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof any;
         int fd = (int)sys3(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -95,8 +103,10 @@ static ssize_t bind_unleased(const struct file *f, const struct sockaddr *sa, so
         memcpy(&at, sa, MIN(len, (socklen_t)sizeof at));
         for (int i = 0; i < TRIES; i++) {
                 uint16_t port = at.sin6_port = free_port(f->family);
-                ssize_t r = port == 0 || usock_port_leased(be16_get((be16){port})) ? -EADDRINUSE
-                            : bind_at(f, (const struct sockaddr *)&at, MIN(len, (socklen_t)sizeof at));
+                ssize_t r = port == 0 || usock_port_leased(be16_get((be16){port}))
+                                    ? -EADDRINUSE
+                                    : bind_at(f, (const struct sockaddr *)&at,
+                                              MIN(len, (socklen_t)sizeof at));
                 if (r != -EADDRINUSE)
                         return r;
         }
@@ -127,7 +137,8 @@ int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
                 r = bind_somewhere(f, sa, len);
         if (r == 0) {
                 pthread_mutex_lock(&shim.lock);
-                if (f->kind == USOCK_UDP && (f->mode == MODE_NEW || (f->mode == MODE_UDP && !f->bound)))
+                if (f->kind == USOCK_UDP &&
+                    (f->mode == MODE_NEW || (f->mode == MODE_UDP && !f->bound)))
                         udp_engage(f);
                 f->bound = true;
                 file_say(f);

@@ -1,13 +1,16 @@
 /*
- * Cancellation of threads (pthreads(7)): libc acts on one only in its own calls, and ours take their place.
+ * Cancellation of threads (pthreads(7)): libc acts on one only in its own calls, and ours take
+ * their place.
  *
- * No thread is lost that was not asleep when it was cancelled. It asks as it enters a call, and remembers of which cancellations it
- * has (shim_tls.cancels); whoever cancels counts that first and then wakes who is known to sleep. A thread that is about to sleep
- * makes itself known and then looks at the count: one that it has not asked about sends it back to where it asks.
+ * No thread is lost that was not asleep when it was cancelled. It asks as it enters a call, and
+ * remembers of which cancellations it has (shim_tls.cancels); whoever cancels counts that first and
+ * then wakes who is known to sleep. A thread that is about to sleep makes itself known and then
+ * looks at the count: one that it has not asked about sends it back to where it asks.
  *
- * A thread may want to end wherever it is (PTHREAD_CANCEL_ASYNCHRONOUS), as some do around a read() that blocks. libc's signal would
- * end it inside of us, with our locks and our references. So the signal has a handler of ours before libc's, and what comes inside is
- * sent once more by the outermost usock_leave().
+ * A thread may want to end wherever it is (PTHREAD_CANCEL_ASYNCHRONOUS), as some do around a read()
+ * that blocks. libc's signal would end it inside of us, with our locks and our references. So the
+ * signal has a handler of ours before libc's, and what comes inside is sent once more by the
+ * outermost usock_leave().
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/shim.h"
@@ -17,9 +20,10 @@
 
 #include "base/sandbox.h"
 
-#define SLEEPERS  1024
-#define SIGCANCEL 32            /* libc's own; its handler does nothing to a thread that is not in a call of libc */
-#define KSIGSET   8             /* bytes of the kernel's signal set */
+#define SLEEPERS 1024
+/* libc's own; its handler does nothing to a thread that is not in a call of libc. */
+#define SIGCANCEL 32
+#define KSIGSET   8 /* bytes of the kernel's signal set */
 
 /* Who may be asleep in usock_wait(), in threaded programs. */
 static struct sleeper {
@@ -49,7 +53,8 @@ struct sleeper *sleeper_enter(void)
         return NULL;
 }
 
-/* The cancellation of that number is counted; whom it meant may not be written yet, or not stand there any more. */
+/* The cancellation of that number is counted; whom it meant may not be written yet, or not stand
+ * there any more. */
 static bool may_be_meant(uint32_t number)
 {
         uint32_t at = number % ARRAY_LEN(shim.cancelled);
@@ -58,7 +63,8 @@ static bool may_be_meant(uint32_t number)
                pthread_equal(atomic_load(&shim.cancelled[at].thread), pthread_self());
 }
 
-/* Others are not disturbed: what they have read or written so far would be all that their call did. */
+/* Others are not disturbed: what they have read or written so far would be all that their
+ * call did. */
 bool sleeper_was_cancelled(void)
 {
         uint32_t asked = shim_tls.cancels, now = atomic_load(&shim.cancels);
@@ -86,7 +92,8 @@ void cancellation_asked(void)
         pthread_testcancel();
 }
 
-/* The signal is lost on a thread that has not quite gone to sleep: it is sent until this sleep is over. */
+/* The signal is lost on a thread that has not quite gone to sleep: it is sent until this sleep
+ * is over. */
 static void wake_sleeper(struct sleeper *s)
 {
         struct timespec pause = {0, NS_PER_MS};
@@ -168,7 +175,8 @@ static void take_the_signal(void)
         struct kernel_action ka;
 
         make_libc_have_a_handler();
-        if (sys4(SYS_rt_sigaction, SIGCANCEL, NULL, &ka, KSIGSET) < 0 || ka.handler == (signal_handler *)(void *)SIG_DFL)
+        if (sys4(SYS_rt_sigaction, SIGCANCEL, NULL, &ka, KSIGSET) < 0 ||
+            ka.handler == (signal_handler *)(void *)SIG_DFL)
                 return;
         libcs_handler = ka.handler;
         ka.handler = cancel_signal;
@@ -180,7 +188,8 @@ static void take_the_signal_if_need_be(void)
 {
         static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-        if (shim.size && atomic_load(&shim.cancels_anywhere) && atomic_load(&sandbox_forbidden) == 0)
+        if (shim.size && atomic_load(&shim.cancels_anywhere) &&
+            atomic_load(&sandbox_forbidden) == 0)
                 pthread_once(&once, take_the_signal);
 }
 
@@ -196,7 +205,8 @@ int h_pthread_setcanceltype(int type, int *old)
 /* No lock: who cancels may itself be cancelled anywhere. */
 static void note(pthread_t thread)
 {
-        uint32_t number = atomic_fetch_add(&shim.cancels, 1), at = number % ARRAY_LEN(shim.cancelled);
+        uint32_t number = atomic_fetch_add(&shim.cancels, 1),
+                 at = number % ARRAY_LEN(shim.cancelled);
 
         atomic_store(&shim.cancelled[at].thread, thread);
         atomic_store(&shim.cancelled[at].number, number + 1);

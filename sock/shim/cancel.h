@@ -6,7 +6,8 @@
 
 /* Does not return to a thread that is to end. */
 void cancellation_asked(void);
-/* At the beginning of every call that POSIX has as one and that may be about ours: libc's own does the same. */
+/* At the beginning of every call that POSIX has as one and that may be about ours: libc's own does
+ * the same. */
 static inline void cancellation_point(void)
 {
         if (unlikely(atomic_load_explicit(&shim.cancels, memory_order_relaxed) != 0))

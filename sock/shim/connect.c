@@ -1,5 +1,6 @@
 /*
- * connect(): where the decision is taken between the fabric and the kernel, for TCP once and for UDP each time.
+ * connect(): where the decision is taken between the fabric and the kernel, for TCP once and for
+ * UDP each time.
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/decide.h"
@@ -56,7 +57,8 @@ static int connect_wait(struct file *f)
         return r;
 }
 
-/* connect() to AF_UNSPEC: the socket is as new, and keeps what it was bound to. An accepted one was bound to nothing. */
+/* connect() to AF_UNSPEC: the socket is as new, and keeps what it was bound to. An accepted one was
+ * bound to nothing. */
 static int disconnect_tcp(struct file *f)
 {
         static const ip_addr any;
@@ -85,7 +87,8 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         int r;
 
         if (!name_fits(f, sa, len)) {
-                if (sa->sa_family == AF_INET6 && f->family == AF_INET6 && len >= sizeof(struct sockaddr_in6)) {
+                if (sa->sa_family == AF_INET6 && f->family == AF_INET6 &&
+                    len >= sizeof(struct sockaddr_in6)) {
                         sock_decide(f, MODE_KERNEL, "an IPv6 address");
                         f->retry = true;
                 }
@@ -95,7 +98,8 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         if (unlikely(r < 0))
                 return r;
         if (unlikely(r > 0)) {
-                sock_decide(f, MODE_KERNEL, "the program has locked itself in, and may have rules of Landlock's");
+                sock_decide(f, MODE_KERNEL,
+                            "the program has locked itself in, and may have rules of Landlock's");
                 return 1;
         }
         bind_in_range(f);
@@ -114,9 +118,11 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
                 sock_decide(f, MODE_TCP, "the peer is on the fabric");
                 return r;
         }
-        if (r == -ENOENT && usock_is_iface_addr(sa, len))       /* the kernel has not this address */
+        if (r == -ENOENT && usock_is_iface_addr(sa, len)) /* the kernel has not this address */
                 r = -ECONNREFUSED;
-        if (r == -ECONNREFUSED || (r == -EADDRNOTAVAIL && usock_has_port(f->us))) { /* by an interface of unetd's, or not at all */
+        if (r == -ECONNREFUSED ||
+            (r == -EADDRNOTAVAIL &&
+             usock_has_port(f->us))) { /* by an interface of unetd's, or not at all */
                 f->why = why;
                 log_decision(f);
                 return r;
@@ -126,7 +132,8 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         return 1;
 }
 
-/* One that waits for what is sent first is connected to who asks for a connection, and is opened by a message. */
+/* One that waits for what is sent first is connected to who asks for a connection, and is opened by
+ * a message. */
 static int connect_again(struct file *f, bool by_message)
 {
         if (usock_fastopen_waits(f->us))
@@ -134,7 +141,8 @@ static int connect_again(struct file *f, bool by_message)
         return connect_result(f);
 }
 
-static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len, bool nonblock, bool by_message)
+static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len, bool nonblock,
+                       bool by_message)
 {
         int r;
 
@@ -147,7 +155,8 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len,
                 r = connect_start(f, sa, len, by_message);
                 pthread_mutex_unlock(&shim.lock);
         } else {
-                r = f->connecting ? connect_again(f, by_message) : usock_connect(f->us, sa, len, NULL);
+                r = f->connecting ? connect_again(f, by_message)
+                                  : usock_connect(f->us, sa, len, NULL);
                 if (r == -EINPROGRESS) {
                         f->connecting = true;
                         file_say(f);
@@ -179,12 +188,15 @@ static bool is_own_address(const struct sockaddr *sa, socklen_t len, struct sock
         if (!usock_is_iface_addr(sa, len))
                 return false;
         memcpy(from, sa, MIN(len, (socklen_t)sizeof *from));
-        memcpy((char *)from + offsetof(struct sockaddr_in, sin_port), &any, sizeof any);        /* in both families */
+        /* In both families. */
+        memcpy((char *)from + offsetof(struct sockaddr_in, sin_port), &any, sizeof any);
         return true;
 }
 
-/* By an interface of unetd's, by the kernel, or, to a group for which that has no way, by an interface all the same. */
-static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t len, bool *last, const char **why)
+/* By an interface of unetd's, by the kernel, or, to a group for which that has no way, by an
+ * interface all the same. */
+static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t len, bool *last,
+                         const char **why)
 {
         struct sockaddr_storage from;
         socklen_t from_len = sizeof from;
@@ -194,7 +206,8 @@ static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t le
         if (f->out)
                 return bind_towards(f, &from, len);
         for (*last = false; r == -ENETUNREACH; *last = true) {
-                f->out = usock_way_out(f->us, sa, len, *last, f->family, (struct sockaddr *)&from, &from_len, why);
+                f->out = usock_way_out(f->us, sa, len, *last, f->family, (struct sockaddr *)&from,
+                                       &from_len, why);
                 if (f->out)
                         return bind_towards(f, &from, from_len);
                 if (*last)
@@ -204,8 +217,9 @@ static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t le
         return r;
 }
 
-/* connect() to AF_UNSPEC, which the kernel's socket has done: one that was bound to a port stays where it is; a port that the kernel
- * has chosen is lost. What has come can be read all the same. */
+/* connect() to AF_UNSPEC, which the kernel's socket has done: one that was bound to a port
+ * stays where it is; a port that the kernel has chosen is lost. What has come can be read all
+ * the same. */
 static bool disconnect_udp(struct file *f)
 {
         struct sockaddr_storage ss;
@@ -227,7 +241,9 @@ static int offer_udp(struct file *f, const char **why)
 {
         struct sockaddr_storage ss;
         socklen_t len;
-        const char *rule = sock_kernel_name(f, &ss, &len) < 0 ? NULL : usock_rule_listens(USOCK_UDP, (void *)&ss, len);
+        const char *rule = sock_kernel_name(f, &ss, &len) < 0
+                                   ? NULL
+                                   : usock_rule_listens(USOCK_UDP, (void *)&ss, len);
 
         if (!rule)
                 return usock_udp_register(f->us);
@@ -259,7 +275,8 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
                 usock_group_fallback(f->us);
         if (r == 0)
                 r = usock_connect(f->us, sa, len, &why);
-        if (r == -ENOENT && usock_is_iface_addr(sa, len)) { /* Linux says so when something was sent */
+        if (r == -ENOENT &&
+            usock_is_iface_addr(sa, len)) { /* Linux says so when something was sent */
                 f->connected = f->out = false;
                 return -ECONNREFUSED;
         }
@@ -292,7 +309,8 @@ static int do_connect(struct file *f, const struct sockaddr *sa, socklen_t len)
 static int connect_kernel(int fd, const struct sockaddr *sa, socklen_t len)
 {
         int r = REAL(connect)(fd, sa, len), err = errno;
-        struct file *f = r < 0 && err != EINPROGRESS && err != EINTR ? file_enter(fd, MODE_KERNEL) : NULL;
+        struct file *f =
+                r < 0 && err != EINPROGRESS && err != EINTR ? file_enter(fd, MODE_KERNEL) : NULL;
 
         if (!f)
                 return r;
@@ -310,7 +328,9 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
 
         cancellation_point();
         do {
-                f = file_peek(fd) && len >= sizeof(sa_family_t) && sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
+                f = file_peek(fd) && len >= sizeof(sa_family_t) && sockaddr_readable(sa, len)
+                            ? file_enter(fd, MODE_NEW)
+                            : NULL;
                 if (!f)
                         return REAL(connect)(fd, sa, len);
                 r = do_connect(f, sa, len);
@@ -336,11 +356,14 @@ int connect_to_send(int fd, const struct sockaddr *sa, socklen_t len, bool nonbl
         ssize_t r;
 
         do {
-                f = file_peek(fd) && len >= sizeof(sa_family_t) && sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
+                f = file_peek(fd) && len >= sizeof(sa_family_t) && sockaddr_readable(sa, len)
+                            ? file_enter(fd, MODE_NEW)
+                            : NULL;
                 if (!f)
                         return 0;
                 r = 0;
-                if (f->kind == USOCK_TCP && (f->mode == MODE_NEW || f->mode == MODE_TCP) && sa->sa_family != AF_UNSPEC)
+                if (f->kind == USOCK_TCP && (f->mode == MODE_NEW || f->mode == MODE_TCP) &&
+                    sa->sa_family != AF_UNSPEC)
                         r = connect_tcp(f, sa, len, nonblock || file_nonblock(f), true);
                 if (r == 1)
                         spare_used(f);

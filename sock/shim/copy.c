@@ -1,7 +1,8 @@
 /*
- * sendfile and splice where one end is a socket of ours: the kernel cannot do it, so the bytes pass through a
- * buffer here. The position of a file moves only by what was sent, and not at all when an offset is given.
- * To a UDP socket all that one call moves is one datagram, or is added to the one that is begun (UDP_CORK).
+ * sendfile and splice where one end is a socket of ours: the kernel cannot do it, so the bytes pass
+ * through a buffer here. The position of a file moves only by what was sent, and not at all when an
+ * offset is given. To a UDP socket all that one call moves is one datagram, or is added to the one
+ * that is begun (UDP_CORK).
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/shim.h"
@@ -15,11 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK   (256u << 10)
-#define PIPE_ROOM 65536u        /* of a pipe as it is made */
-#define PIPE_PAGE 4096          /* and of one that poll() finds writable */
+#define CHUNK            (256u << 10)
+#define PIPE_ROOM        65536u /* of a pipe as it is made */
+#define PIPE_PAGE        4096   /* and of one that poll() finds writable */
 #define LONGEST_DATAGRAM 65507u
-#define AT_MOST 0x7ffff000u     /* Linux moves no more in one call */
+#define AT_MOST          0x7ffff000u /* Linux moves no more in one call */
 
 /* One buffer is kept; whoever finds it taken makes another for the call. */
 static void *_Atomic spare;
@@ -56,7 +57,9 @@ static ssize_t send_file_at(struct file *f, int in, off_t at, size_t n, void *bu
                         r = got;
                         break;
                 }
-                r = file_send(f, buf, (size_t)got, (size_t)got < n - done && at + (off_t)done + got < end ? MSG_MORE : 0);
+                r = file_send(f, buf, (size_t)got,
+                              (size_t)got < n - done && at + (off_t)done + got < end ? MSG_MORE
+                                                                                     : 0);
                 if (r > 0)
                         done += (size_t)r;
                 if (r != got)
@@ -113,8 +116,9 @@ ssize_t h_sendfile(int out, int in, off_t *off, size_t n)
 
                 if (!f)
                         return REAL(sendfile)(out, in, off, n);
-                r = f->mode == MODE_TCP || f->mode == MODE_UDP ? file_sendfile(f, in, off, n) :
-                                                                 sys4(SYS_sendfile, f->kfd, in, off, n);
+                r = f->mode == MODE_TCP || f->mode == MODE_UDP
+                            ? file_sendfile(f, in, off, n)
+                            : sys4(SYS_sendfile, f->kfd, in, off, n);
                 file_leave(f);
         } while (write_again(&r));
         return r;
@@ -155,7 +159,8 @@ static int wait_for_room(struct file *f)
         return file_nonblock(f) ? -EAGAIN : file_wait(f, POLLOUT, &u);
 }
 
-/* All of it, whatever comes: what was read from a pipe cannot be put back. Somebody else's bytes may have come first. */
+/* All of it, whatever comes: what was read from a pipe cannot be put back. Somebody else's bytes
+ * may have come first. */
 static ssize_t send_read(struct file *f, const char *p, size_t n, int flags)
 {
         for (size_t done = 0; done < n;) {
@@ -171,7 +176,8 @@ static ssize_t send_read(struct file *f, const char *p, size_t n, int flags)
         return (ssize_t)n;
 }
 
-/* Everything that a signal or a time may end is waited for before anything is taken, and no more is taken than there is room for. */
+/* Everything that a signal or a time may end is waited for before anything is taken, and no more is
+ * taken than there is room for. */
 static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags, void *buf)
 {
         int waiting = 0, more = flags & SPLICE_F_MORE ? MSG_MORE : 0;
@@ -183,15 +189,17 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
                 r = wait_for_room(f);
         if (r < 0)
                 return r;
-        n = MIN(n, f->mode == MODE_UDP ? LONGEST_DATAGRAM : MIN(CHUNK, MAX(usock_send_room(f->us), 1)));
+        n = MIN(n, f->mode == MODE_UDP ? LONGEST_DATAGRAM
+                                       : MIN(CHUNK, MAX(usock_send_room(f->us), 1)));
         r = sys3(SYS_read, pipe, buf, n);
         if (r <= 0)
                 return r;
-        return f->mode == MODE_UDP ? file_send_datagram(f, buf, (size_t)r, more) : send_read(f, buf, (size_t)r, more);
+        return f->mode == MODE_UDP ? file_send_datagram(f, buf, (size_t)r, more)
+                                   : send_read(f, buf, (size_t)r, more);
 }
 
-/* What a write to the pipe takes without waiting, once there is room: all of one that is empty; else there is a page, and of how
- * many more nobody tells. */
+/* What a write to the pipe takes without waiting, once there is room: all of one that is empty;
+ * else there is a page, and of how many more nobody tells. */
 static ssize_t room_of_pipe(int pipe, unsigned flags)
 {
         int r = wait_for_pipe(pipe, POLLOUT, flags), waiting = 0;
@@ -245,7 +253,8 @@ static ssize_t file_splice(struct file *f, int pipe, bool to_socket, size_t n, u
         if (to_socket)
                 r = pipe_to_socket(f, pipe, n, flags, buf);
         else
-                r = f->mode == MODE_UDP ? datagram_to_pipe(f, pipe, n, flags, buf) : socket_to_pipe(f, pipe, n, flags, buf);
+                r = f->mode == MODE_UDP ? datagram_to_pipe(f, pipe, n, flags, buf)
+                                        : socket_to_pipe(f, pipe, n, flags, buf);
         chunk_put(buf);
         return r;
 }
@@ -278,6 +287,7 @@ ssize_t h_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, u
                 else
                         r = file_splice(f, to_socket ? in : out, to_socket, n, flags);
                 file_leave(f);
-        } while (to_socket ? write_again(&r) : result_again(&r));         /* of a pipe the kernel has told */
+                /* Of a pipe the kernel has told. */
+        } while (to_socket ? write_again(&r) : result_again(&r));
         return r;
 }

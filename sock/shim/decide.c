@@ -1,7 +1,8 @@
 /*
- * Which sides a socket has. The kernel's socket gets every call that makes its state what the program believes
- * (bind, listen, options); ours joins when the decision is taken: at listen, at connect, at the bind or the first
- * datagram of a UDP socket. When the fabric has nobody at the address the kernel's socket goes on alone.
+ * Which sides a socket has. The kernel's socket gets every call that makes its state what the
+ * program believes (bind, listen, options); ours joins when the decision is taken: at listen, at
+ * connect, at the bind or the first datagram of a UDP socket. When the fabric has nobody at the
+ * address the kernel's socket goes on alone.
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/epoll.h"
@@ -68,7 +69,7 @@ void sock_decide(struct file *f, enum file_mode mode, const char *why)
         if (mode != MODE_NEW && mode != MODE_TCP)
                 spare_used(f);
         if (mode <= MODE_NEW && f->us && __libc_single_threaded && !f->shared) {
-                gone = f->us;           /* a threaded program's last reference ends it */
+                gone = f->us; /* a threaded program's last reference ends it */
                 f->nonblock = usock_nonblock(gone);
                 f->us = NULL;
         }
@@ -114,7 +115,8 @@ const char *sock_refused(int err)
         case -ECONNREFUSED:
                 return "no unetd";
         case -ETIMEDOUT:
-                return "unetd, or its keeper, does not answer: it is stopped, or the machine very busy";
+                return "unetd, or its keeper, does not answer: it is stopped, or the machine very "
+                       "busy";
         case -ENOSPC:
         case -ENOBUFS:
         case -ENOMEM:
@@ -122,7 +124,8 @@ const char *sock_refused(int err)
         case -ENFILE:
                 return "a limit of the stack or of unetd";
         case -EOVERFLOW:
-                return "too little address space or too few descriptors are allowed (RLIMIT_AS, RLIMIT_NOFILE)";
+                return "too little address space or too few descriptors are allowed (RLIMIT_AS, "
+                       "RLIMIT_NOFILE)";
         default:
                 return strerrordesc_np(-err);
         }
@@ -148,7 +151,8 @@ void udp_engage(struct file *f)
         r = sock_engage(f);
         if (r == 0)
                 r = usock_udp_register(f->us);
-        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "bound, on the fabric too" : sock_refused(r));
+        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL,
+                    r == 0 ? "bound, on the fabric too" : sock_refused(r));
 }
 
 bool sock_may_be_ours(const struct sockaddr *sa, socklen_t len)
@@ -157,7 +161,8 @@ bool sock_may_be_ours(const struct sockaddr *sa, socklen_t len)
 
         if (!sockaddr_v4(sa, len))
                 return false;
-        memcpy(&host, sa->sa_family == AF_INET ? (const char *)sa + 4 : (const char *)sa + 8 + 12, 4);
+        memcpy(&host, sa->sa_family == AF_INET ? (const char *)sa + 4 : (const char *)sa + 8 + 12,
+               4);
         host = be32_get((be32){host});
         return host < 0xe0000000u || usock_has_ifaces();
 }
@@ -171,7 +176,8 @@ void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len
                 return;
         pthread_mutex_lock(&shim.lock);
         if (f->mode >= MODE_NEW && !f->bound && sock_kernel_name(f, &any, &any_len) == 0)
-                sys3(SYS_bind, f->kfd, &any, any_len);  /* the port is 0, but an address may be left of an earlier name */
+                /* The port is 0, but an address may be left of an earlier name. */
+                sys3(SYS_bind, f->kfd, &any, any_len);
         if (f->mode == MODE_NEW || !f->bound)
                 udp_engage(f);
         pthread_mutex_unlock(&shim.lock);
@@ -184,7 +190,8 @@ void udp_await_locked(struct file *f)
         if (f->mode != MODE_NEW || f->kind != USOCK_UDP)
                 return;
         r = sock_engage(f);
-        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "somebody waits for what may come" : sock_refused(r));
+        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL,
+                    r == 0 ? "somebody waits for what may come" : sock_refused(r));
 }
 
 /* Nobody else can do anything with a socket that one thread has alone. */

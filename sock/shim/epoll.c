@@ -1,23 +1,26 @@
 /*
- * epoll sets with two halves. The kernel's half is the real epoll descriptor: it holds what is the kernel's, and the
- * kernel's side of sockets that have two. Our half is a list of members beside it.
+ * epoll sets with two halves. The kernel's half is the real epoll descriptor: it holds what is the
+ * kernel's, and the kernel's side of sockets that have two. Our half is a list of members beside
+ * it.
  *
- * The kernel must not be told the program's data for a file we know, since its answer has to be joined with ours: it
- * is told the address of the member, which nothing of the program's can equal. What we do not know goes in untouched.
+ * The kernel must not be told the program's data for a file we know, since its answer has to be
+ * joined with ours: it is told the address of the member, which nothing of the program's can equal.
+ * What we do not know goes in untouched.
  *
  *   epfd --tab[]--> file --set--> members --> file of ours --us
  *     \                              |
  *      +-- kernel's half: {kernel fds, the program's data}, {a member's kernel side, the member}
  *
- * What may be ready is on the set's queue: a member comes to it when it is added or changed, and when usock_news()
- * names its socket; so a call costs by what happened and not by the members there are. On it a member is looked at.
- * One without events leaves, a level-triggered one with events is reported and goes to the end, an edge-triggered one
- * is reported, if usock_edges() has moved since it was or it is new or re-armed, and leaves: epoll(7), to the letter.
- * A one-shot member is off, on both sides, from its report to EPOLL_CTL_MOD.
+ * What may be ready is on the set's queue: a member comes to it when it is added or changed, and
+ * when usock_news() names its socket; so a call costs by what happened and not by the members there
+ * are. On it a member is looked at. One without events leaves, a level-triggered one with events is
+ * reported and goes to the end, an edge-triggered one is reported, if usock_edges() has moved since
+ * it was or it is new or re-armed, and leaves: epoll(7), to the letter. A one-shot member is off,
+ * on both sides, from its report to EPOLL_CTL_MOD.
  *
- * A member is (number, file), as in the kernel: a duplicate is another member, and a member goes when the last number
- * of its file is closed. Files that change sides (an undecided socket is told to connect) take their members along.
- * Locks: shim.lock when members come and go, then the set's.
+ * A member is (number, file), as in the kernel: a duplicate is another member, and a member goes
+ * when the last number of its file is closed. Files that change sides (an undecided socket is told
+ * to connect) take their members along. Locks: shim.lock when members come and go, then the set's.
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/epoll_set.h"
@@ -62,7 +65,8 @@ static void find_duplicates(struct file *f, int epfd)
                 while ((e = readdir(d)) != NULL) {
                         int fd = e->d_name[0] == '.' ? epfd : (int)strtol(e->d_name, NULL, 10);
 
-                        if (fd != epfd && !file_peek(fd) && sys4(SYS_epoll_ctl, fd, EPOLL_CTL_MOD, mark, &none) == 0)
+                        if (fd != epfd && !file_peek(fd) &&
+                            sys4(SYS_epoll_ctl, fd, EPOLL_CTL_MOD, mark, &none) == 0)
                                 file_number(f, fd);
                 }
         if (d)
@@ -86,7 +90,8 @@ static struct file *epoll_file(int epfd)
                 f = file_new(epfd, MODE_EPOLL);
                 if (f) {
                         f->kernel_members = true;
-                        if (atomic_load(&sandbox_forbidden) == 0)       /* opening directories may be its end */
+                        if (atomic_load(&sandbox_forbidden) ==
+                            0) /* opening directories may be its end */
                                 find_duplicates(f, epfd);
                 }
         }
@@ -114,12 +119,14 @@ bool epoll_put_back(const struct epoll_kept *k)
 /* epoll_ctl(2): what may stand beside EPOLLEXCLUSIVE. */
 static bool bad_exclusive(const struct file *f, uint32_t events)
 {
-        const uint32_t allowed = EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
+        const uint32_t allowed =
+                EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
 
         return events & EPOLLEXCLUSIVE && (events & ~allowed || f->mode == MODE_EPOLL);
 }
 
-static int ctl_known(struct file *ef, int epfd, int op, struct file *f, int fd, struct epoll_event *ev)
+static int ctl_known(struct file *ef, int epfd, int op, struct file *f, int fd,
+                     struct epoll_event *ev)
 {
         struct epoll_item *it = ef->set ? epoll_item_find(ef->set, f, fd) : NULL;
 
@@ -154,7 +161,8 @@ static void kernel_joins(struct file *ef)
         epoll_kick(ef->set);
 }
 
-/* Another thread closed one of them: whoever does so takes the members away under shim.lock, and looks for them there. */
+/* Another thread closed one of them: whoever does so takes the members away under shim.lock, and
+ * looks for them there. */
 static bool are_closed(int epfd, const struct file *ef, int fd, const struct file *f)
 {
         return unlikely(file_peek(epfd) != ef || file_peek(fd) != f);
@@ -215,10 +223,13 @@ static struct file *enter_set(int epfd)
 {
         struct file *f = file_peek(epfd);
 
-        return likely(!f) || f->mode != MODE_EPOLL || !f->set || !f->set->count ? NULL : file_enter(epfd, MODE_EPOLL);
+        return likely(!f) || f->mode != MODE_EPOLL || !f->set || !f->set->count
+                       ? NULL
+                       : file_enter(epfd, MODE_EPOLL);
 }
 
-static int wait_entered(struct file *f, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
+static int wait_entered(struct file *f, struct epoll_event *ev, int max, struct until *u,
+                        const sigset_t *mask)
 {
         int r = max <= 0 ? -EINVAL : epoll_set_wait(f->set, ev, max, u, mask);
 
@@ -226,7 +237,8 @@ static int wait_entered(struct file *f, struct epoll_event *ev, int max, struct 
         return r;
 }
 
-/* Members came while we slept in the kernel alone: its answer is in their terms, also when they have left again. */
+/* Members came while we slept in the kernel alone: its answer is in their terms, also when they
+ * have left again. */
 static int translate(int epfd, struct epoll_event *ev, int n)
 {
         struct file *f = enter_any_set(epfd);
@@ -327,7 +339,8 @@ int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const 
         }
 }
 
-int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct timespec *timeout, const sigset_t *mask)
+int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct timespec *timeout,
+                   const sigset_t *mask)
 {
         bool good = shim_started() && !bad_time(timeout) && !bad_mask(mask);
         struct until u = until_ts(good ? timeout : NULL);
@@ -341,7 +354,7 @@ int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct times
                         f = kernel_sleeps(epfd);
                         r = REAL(epoll_pwait2)(epfd, ev, max, timeout, mask);
                         kernel_slept(f);
-                        if (r > 0 && !good) {           /* the kernel could read it */
+                        if (r > 0 && !good) { /* the kernel could read it */
                                 u = until_ts(timeout);
                                 good = true;
                         }

@@ -6,13 +6,16 @@
 
 /* The file changed sides: its memberships follow. shim.lock held. */
 void epoll_file_moved(struct file *f);
-/* The last number of a file is gone: its memberships end, and the members of an epoll descriptor. */
+/* The last number of a file is gone: its memberships end, and the members of an
+ * epoll descriptor. */
 void epoll_file_closed(struct file *f);
 /* The last reference of an epoll descriptor with a set is gone. */
 void epoll_file_ended(struct file *f);
-/* An epoll descriptor that holds some of ours: is one ready? If not, one may be after news since *seen. */
+/* An epoll descriptor that holds some of ours: is one ready? If not, one may be after news
+ * since *seen. */
 bool epoll_set_ready(struct epoll_set *set, struct usock_news *seen);
-/* Before exec: who is in the sets that the new image has, in a memfd; its number, or -1: there is nothing to say. And when exec failed. */
+/* Before exec: who is in the sets that the new image has, in a memfd; its number, or -1: there is
+ * nothing to say. And when exec failed. */
 int epoll_image_make(void);
 void epoll_image_drop(void);
 /* After it, when the sockets are adopted; `adopt` is what UNET_ADOPT says. */

@@ -1,6 +1,7 @@
 /*
- * Epoll sets that a process takes over exec. The kernel's half survives by itself; who is in ours is written down before, in a memfd
- * whose number is in UNET_ADOPT, and is put back by the new image before its first instruction.
+ * Epoll sets that a process takes over exec. The kernel's half survives by itself; who is in ours
+ * is written down before, in a memfd whose number is in UNET_ADOPT, and is put back by the new
+ * image before its first instruction.
  */
 #include "sock/shim/epoll.h"
 #include "sock/shim/epoll_set.h"
@@ -14,7 +15,7 @@
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 struct head {
-        uint32_t magic, pid;            /* of who became the new image: an old variable may name any number */
+        uint32_t magic, pid; /* of who became the new image: an old variable may name any number */
 };
 
 static int image = -1;
@@ -32,14 +33,22 @@ static bool begin(void)
 
         if (image >= 0)
                 return true;
-        image = shim_high_fd((int)sys2(SYS_memfd_create, "unet-epoll", MFD_ALLOW_SEALING | MFD_CLOEXEC));
+        image = shim_high_fd(
+                (int)sys2(SYS_memfd_create, "unet-epoll", MFD_ALLOW_SEALING | MFD_CLOEXEC));
         return image >= 0 && sys3(SYS_write, image, &h, sizeof(h)) == sizeof(h);
 }
 
 static void note(struct epoll_item *it)
 {
-        const struct epoll_kept k = {.epfd = epoll_kernel_fd(it->set), .fd = it->fd, .events = it->events, .data = it->data,
-                                     .in = it->in, .out = it->out, .off = it->off, .fresh = it->fresh, .in_kernel = it->in_kernel};
+        const struct epoll_kept k = {.epfd = epoll_kernel_fd(it->set),
+                                     .fd = it->fd,
+                                     .events = it->events,
+                                     .data = it->data,
+                                     .in = it->in,
+                                     .out = it->out,
+                                     .off = it->off,
+                                     .fresh = it->fresh,
+                                     .in_kernel = it->in_kernel};
 
         if (survives(k.epfd) && survives(k.fd) && begin())
                 sys3(SYS_write, image, &k, sizeof(k));
@@ -67,9 +76,11 @@ static void left_to_kernel(const struct epoll_kept *k)
 {
         struct epoll_event ev = {.events = k->events, .data.u64 = k->data};
 
-        if (!k->in_kernel || k->off || sys4(SYS_epoll_ctl, k->epfd, EPOLL_CTL_DEL, k->fd, NULL) != 0)
+        if (!k->in_kernel || k->off ||
+            sys4(SYS_epoll_ctl, k->epfd, EPOLL_CTL_DEL, k->fd, NULL) != 0)
                 return;
-        sys4(SYS_epoll_ctl, k->epfd, EPOLL_CTL_ADD, k->fd, &ev);        /* anew, as EPOLLEXCLUSIVE cannot be changed */
+        /* Anew, as EPOLLEXCLUSIVE cannot be changed. */
+        sys4(SYS_epoll_ctl, k->epfd, EPOLL_CTL_ADD, k->fd, &ev);
 }
 
 void epoll_image_take(const char *adopt)
@@ -79,10 +90,12 @@ void epoll_image_take(const char *adopt)
         struct epoll_kept k;
         struct head h;
 
-        if (fd < 0 || sys2(SYS_fcntl, fd, F_GET_SEALS) != SEALS || sys4(SYS_pread64, fd, &h, sizeof(h), 0) != sizeof(h) ||
-            h.magic != MAGIC || h.pid != (uint32_t)getpid())
+        if (fd < 0 || sys2(SYS_fcntl, fd, F_GET_SEALS) != SEALS ||
+            sys4(SYS_pread64, fd, &h, sizeof(h), 0) != sizeof(h) || h.magic != MAGIC ||
+            h.pid != (uint32_t)getpid())
                 return;
-        for (off_t at = sizeof(h); sys4(SYS_pread64, fd, &k, sizeof(k), at) == sizeof(k); at += sizeof(k))
+        for (off_t at = sizeof(h); sys4(SYS_pread64, fd, &k, sizeof(k), at) == sizeof(k);
+             at += sizeof(k))
                 if (!epoll_put_back(&k))
                         left_to_kernel(&k);
         sys1(SYS_close, fd);

@@ -1,5 +1,6 @@
 /*
- * What is ready: the members on the queue are looked at, and the kernel's half is asked without waiting.
+ * What is ready: the members on the queue are looked at, and the kernel's half is asked without
+ * waiting.
  */
 #include "sock/shim/epoll.h"
 #include "sock/shim/epoll_set.h"
@@ -18,7 +19,8 @@ static bool edge(struct epoll_item *it, uint32_t revents)
         uint32_t in, out;
         bool moved;
 
-        if (it->f->mode == MODE_EPOLL) {        /* it is ready, and was not, or has heard news of its members since */
+        if (it->f->mode ==
+            MODE_EPOLL) { /* it is ready, and was not, or has heard news of its members since */
                 in = it->f->set->stirred;
                 out = (revents & EPOLLIN) != 0;
                 moved = out && (in != it->in || !it->out);
@@ -34,7 +36,8 @@ static bool edge(struct epoll_item *it, uint32_t revents)
         return moved || it->fresh;
 }
 
-/* Events to report now; what edge() compares is read before what it reports is, so that none is lost. */
+/* Events to report now; what edge() compares is read before what it reports is, so that none
+ * is lost. */
 static uint32_t item_ready(struct epoll_item *it, bool consume)
 {
         uint32_t before_in = it->in, before_out = it->out, revents;
@@ -63,7 +66,8 @@ static void item_fired(struct epoll_item *it, bool by_kernel)
                 return;
         it->off = true;
         if (it->in_kernel && !by_kernel)
-                epoll_kernel_ctl(it, EPOLL_CTL_MOD, EPOLLONESHOT | EPOLLET);   /* ERR and HUP stay: once */
+                /* ERR and HUP stay: once. */
+                epoll_kernel_ctl(it, EPOLL_CTL_MOD, EPOLLONESHOT | EPOLLET);
 }
 
 /* False: it does not get there. */
@@ -129,11 +133,12 @@ static void harvest_ours(struct epoll_set *set, struct harvest *h)
         }
 }
 
-void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it, uint32_t revents)
+void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it,
+                          uint32_t revents)
 {
         if (it->set != set || it->off)
                 return;
-        if (it->f->mode == MODE_UDP && has_our_side(it->f))     /* room is what our side says it is */
+        if (it->f->mode == MODE_UDP && has_our_side(it->f)) /* room is what our side says it is */
                 revents &= ~(uint32_t)OUT_BITS;
         if (!revents)
                 return;
@@ -145,15 +150,18 @@ void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll
 static long look_at_kernel(int epfd, struct epoll_event *ev, int room)
 {
         struct timespec now = {0, 0};
-        long n = sandbox_forbids(SANDBOX_EPOLL2) ? -ENOSYS : sys6(SYS_epoll_pwait2, epfd, (long)ev, room, (long)&now, 0, 0);
+        long n = sandbox_forbids(SANDBOX_EPOLL2)
+                         ? -ENOSYS
+                         : sys6(SYS_epoll_pwait2, epfd, (long)ev, room, (long)&now, 0, 0);
 
         if (n == -ENOSYS)
-                n = sandbox_forbids(SANDBOX_EPOLL) ? REAL(epoll_wait)(epfd, ev, room, 0)
-                                                   : sys6(SYS_epoll_pwait, epfd, (long)ev, room, 0, 0, 0);
+                n = sandbox_forbids(SANDBOX_EPOLL)
+                            ? REAL(epoll_wait)(epfd, ev, room, 0)
+                            : sys6(SYS_epoll_pwait, epfd, (long)ev, room, 0, 0, 0);
         return n;
 }
 
-#define KERNELS_MOST 256                /* that one call brings; what is left comes with the next */
+#define KERNELS_MOST 256 /* that one call brings; what is left comes with the next */
 
 static void harvest_kernel(struct epoll_set *set, struct harvest *h)
 {

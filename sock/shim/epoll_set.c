@@ -1,5 +1,6 @@
 /*
- * The members of an epoll set: their memory, the queue of those that may be ready, and how they come and go.
+ * The members of an epoll set: their memory, the queue of those that may be ready, and how they
+ * come and go.
  */
 #include "sock/shim/epoll.h"
 #include "sock/shim/epoll_set.h"
@@ -10,7 +11,7 @@
 
 #define FEWEST 4u
 
-static struct epoll_item *items;        /* reserved */
+static struct epoll_item *items; /* reserved */
 static unsigned items_max = 1u << 20, sets_max = 1u << 10;
 static unsigned items_used;
 static struct epoll_item *items_free;
@@ -24,7 +25,8 @@ static struct epoll_set *sets_free;
 static void *reserve(unsigned *n, size_t size)
 {
         for (; *n >= FEWEST; *n /= 4) {
-                void *p = mmap(NULL, *n * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                void *p = mmap(NULL, *n * size, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
                 if (p != MAP_FAILED)
                         return p;
         }
@@ -71,7 +73,7 @@ struct epoll_set *epoll_set_new(struct file *owner)
         s->owner = owner;
         s->sleepers = 0;
         s->kick_once = true;
-        s->members = s->full = s->head = s->tail = NULL;      /* and so the buckets are empty */
+        s->members = s->full = s->head = s->tail = NULL; /* and so the buckets are empty */
         s->count = s->nested = s->queued = 0;
         s->seen = (struct usock_news){0};
         s->stirred = 0;
@@ -87,10 +89,13 @@ struct epoll_item *epoll_tagged(uint64_t tag)
 {
         uint64_t at = epoll_tag((const void *)(uintptr_t)tag) - (uintptr_t)items;
 
-        return items && at < items_max * sizeof(*items) && at % sizeof(*items) == 0 ? &items[at / sizeof(*items)] : NULL;
+        return items && at < items_max * sizeof(*items) && at % sizeof(*items) == 0
+                       ? &items[at / sizeof(*items)]
+                       : NULL;
 }
 
-/* What the kernel is asked of a member: whether a datagram socket has room our side knows; the kernel's always has. */
+/* What the kernel is asked of a member: whether a datagram socket has room our side knows; the
+ * kernel's always has. */
 static uint32_t asked_of_kernel(const struct epoll_item *it)
 {
         return it->f->mode == MODE_UDP ? it->events & ~(uint32_t)OUT_BITS : it->events;
@@ -230,7 +235,7 @@ static void on_news(void *arg, void *stack, uint32_t sock)
 {
         struct epoll_set *set = arg;
 
-        if (sock == 0) {                /* room to send, for whoever waits for it */
+        if (sock == 0) { /* room to send, for whoever waits for it */
                 for (struct epoll_item *it = set->full; it; it = it->full_next)
                         epoll_queue_item(set, it);
                 return;
@@ -286,9 +291,10 @@ struct epoll_item *epoll_item_find(const struct epoll_set *set, const struct fil
 }
 
 /*
- * In a threaded program others may be asleep on the set, and must see that its members have changed. Some may even
- * sleep in the kernel alone, having come before the first member did. An eventfd in the kernel's half, made for the
- * first change, wakes them all; its event is ours and reported to nobody.
+ * In a threaded program others may be asleep on the set, and must see that its members have
+ * changed. Some may even sleep in the kernel alone, having come before the first member did. An
+ * eventfd in the kernel's half, made for the first change, wakes them all; its event is ours and
+ * reported to nobody.
  */
 static void kick_make(struct epoll_set *set)
 {
@@ -306,7 +312,8 @@ void epoll_kick(struct epoll_set *set)
 {
         uint64_t one = 1;
 
-        if (__libc_single_threaded || !(set->kick_once || set->sleepers || set->owner->kernel_sleepers))
+        if (__libc_single_threaded ||
+            !(set->kick_once || set->sleepers || set->owner->kernel_sleepers))
                 return;
         set->kick_once = false;
         if (set->kick < 0)
@@ -344,7 +351,11 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
         it = item_alloc();
         if (!it)
                 return -ENOMEM;
-        *it = (struct epoll_item){.set = set, .f = f, .fd = fd, .events = ev->events, .data = ev->data.u64,
+        *it = (struct epoll_item){.set = set,
+                                  .f = f,
+                                  .fd = fd,
+                                  .events = ev->events,
+                                  .data = ev->data.u64,
                                   .fresh = true};
         if (has_kernel_side(f)) {
                 spare_used(f);
@@ -381,7 +392,7 @@ bool epoll_item_back(struct epoll_set *set, struct file *f, const struct epoll_k
         const struct epoll_event ev = {.events = k->events, .data.u64 = k->data};
         struct epoll_item *it;
 
-        if (k->in_kernel)               /* by the tag of the image before */
+        if (k->in_kernel) /* by the tag of the image before */
                 sys4(SYS_epoll_ctl, k->epfd, EPOLL_CTL_DEL, k->fd, NULL);
         if (epoll_item_add(set, f, k->fd, &ev) != 0)
                 return false;
@@ -434,14 +445,15 @@ void epoll_item_remove(struct epoll_item *it, bool in_kernel_too)
         if (it->in_kernel && in_kernel_too)
                 epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
         pthread_mutex_unlock(&set->lock);
-        epoll_kick(set);                      /* who sleeps with it in hand lets go */
+        epoll_kick(set); /* who sleeps with it in hand lets go */
         if (!in_kernel_too && it->elsewhere)
-                it->set = NULL;               /* its tag may be reported for as long as we live */
+                it->set = NULL; /* its tag may be reported for as long as we live */
         else
                 item_free(it);
 }
 
-/* Its file has changed sides. A shared one (EPOLLEXCLUSIVE) cannot be changed, but put there anew. */
+/* Its file has changed sides. A shared one (EPOLLEXCLUSIVE) cannot be changed, but put
+ * there anew. */
 static void kernel_follows(struct epoll_item *it)
 {
         uint32_t ask = asked_of_kernel(it);
@@ -474,8 +486,9 @@ void epoll_file_moved(struct file *f)
         }
 }
 
-/* The kernel forgets its half of what is closed by itself, unless a duplicate it cannot see holds it: ask anyway. But not where
- * another process has both: fork() shares the kernel's set, and what is closed here is in it for as long as it is open there. */
+/* The kernel forgets its half of what is closed by itself, unless a duplicate it cannot see holds
+ * it: ask anyway. But not where another process has both: fork() shares the kernel's set, and what
+ * is closed here is in it for as long as it is open there. */
 void epoll_file_closed(struct file *f)
 {
         pthread_mutex_lock(&shim.lock);

@@ -1,5 +1,6 @@
 /*
- * An epoll set with two halves, for the files that make it up; nobody else includes it. epoll.c tells how it works.
+ * An epoll set with two halves, for the files that make it up; nobody else includes it. epoll.c
+ * tells how it works.
  *
  *      epoll.c         the program's calls
  *      epoll_set.c     members, the queue, coming and going
@@ -20,46 +21,49 @@
 #define BUCKETS      (1u << 12)
 
 struct epoll_item {
-        struct epoll_item *next, *prev; /* in its set; ring without a head */
-        struct epoll_item *after, *before;      /* on the queue */
-        struct epoll_item *bucket_next, **bucket_at;    /* of the set's, by the number of its socket */
-        struct epoll_item *full_next, **full_at;        /* of the set's that are full; full_at NULL: it is not among them */
+        struct epoll_item *next, *prev;              /* in its set; ring without a head */
+        struct epoll_item *after, *before;           /* on the queue */
+        struct epoll_item *bucket_next, **bucket_at; /* of the set's, by the number of its socket */
+        /* Of the set's that are full; full_at NULL: it is not among them. */
+        struct epoll_item *full_next, **full_at;
         struct epoll_item *same_file;
-        struct epoll_set *set;          /* NULL: free */
+        struct epoll_set *set; /* NULL: free */
         struct file *f;
         int fd;
         uint32_t events;
         uint64_t data;
-        uint32_t in, out;               /* edges that were reported */
-        bool off;                       /* one-shot, fired */
-        bool fresh;                     /* new or re-armed: an edge in itself */
+        uint32_t in, out; /* edges that were reported */
+        bool off;         /* one-shot, fired */
+        bool fresh;       /* new or re-armed: an edge in itself */
         bool in_kernel;
-        bool elsewhere;                 /* ... where a child or the parent has it, too */
+        bool elsewhere; /* ... where a child or the parent has it, too */
         bool queued;
-        uint32_t asked;                 /* of the kernel, if it is there */
-        struct usock *us;               /* that it is in a bucket for */
-        unsigned round;                 /* the round of its set that reported it, */
-        int slot;                       /* and where */
+        uint32_t asked;   /* of the kernel, if it is there */
+        struct usock *us; /* that it is in a bucket for */
+        unsigned round;   /* the round of its set that reported it, */
+        int slot;         /* and where */
 };
 
 struct epoll_set {
         pthread_mutex_t lock;
-        struct file *owner;             /* whose number is the kernel's half: epoll_kernel_fd() */
-        _Atomic int sleepers;           /* threads in set_wait() */
-        _Atomic bool kick_once;         /* somebody may sleep in the kernel whom nobody has counted */
+        struct file *owner;     /* whose number is the kernel's half: epoll_kernel_fd() */
+        _Atomic int sleepers;   /* threads in set_wait() */
+        _Atomic bool kick_once; /* somebody may sleep in the kernel whom nobody has counted */
         struct epoll_item *members;
-        struct epoll_item *full;        /* of them, datagram sockets of ours that had no room when they were looked at */
+        /* Of them, datagram sockets of ours that had no room when they were looked at. */
+        struct epoll_item *full;
         int count;
         int nested;                     /* of them, epoll descriptors */
         struct epoll_item *head, *tail; /* the queue */
         int queued;
         struct usock_news seen;
-        uint32_t stirred;               /* grows when a member comes to the queue by news: the edge of a set in a set */
-        bool kernel_half;               /* something was put there */
-        bool undecided;                 /* a member may be, which another process can decide */
-        unsigned round;                 /* grows with each call that reports */
-        struct kernel_watch watch;      /* of the kernel's half */
-        _Atomic int kick;               /* eventfd in the kernel's half, see kick(); -1: not made */
+        /* Grows when a member comes to the queue by news: the edge of a set in a set. */
+        uint32_t stirred;
+        bool kernel_half;          /* something was put there */
+        bool undecided;            /* a member may be, which another process can decide */
+        unsigned round;            /* grows with each call that reports */
+        struct kernel_watch watch; /* of the kernel's half */
+        _Atomic int kick;          /* eventfd in the kernel's half, see kick(); -1: not made */
         struct epoll_set *next_free;
         bool live;
         struct epoll_item *bucket[BUCKETS];
@@ -77,11 +81,12 @@ struct epoll_kept {
 struct harvest {
         struct epoll_event *ev;
         int n, max;
-        bool fault;                     /* the program's memory was not there */
-        struct usock_news seen;         /* all that happened before this was looked at */
+        bool fault;             /* the program's memory was not there */
+        struct usock_news seen; /* all that happened before this was looked at */
 };
 
-/* The kernel's side has something to say: all but a connection of ours, and an epoll set that only has ours. */
+/* The kernel's side has something to say: all but a connection of ours, and an epoll set that only
+ * has ours. */
 static inline bool has_kernel_side(const struct file *f)
 {
         return f->mode != MODE_TCP;
@@ -94,8 +99,8 @@ static inline bool has_our_side(const struct file *f)
 
 /* ---- epoll_set.c ---- */
 
-/* A set for an epoll file that is to hold one of ours, NULL: no memory. shim.lock held, as for all that changes
- * members. */
+/* A set for an epoll file that is to hold one of ours, NULL: no memory. shim.lock held, as for all
+ * that changes members. */
 struct epoll_set *epoll_set_new(struct file *owner);
 /* Any of its numbers that there are still. */
 static inline int epoll_kernel_fd(const struct epoll_set *set)
@@ -103,8 +108,9 @@ static inline int epoll_kernel_fd(const struct epoll_set *set)
         return set->owner->kfd;
 }
 /*
- * What the kernel is told of a member and of a set itself. No address, nor half of one beside a number, since among the kernel's answers
- * are the program's own data, and some programs set only the lower half (Python's number of a file; above it is what the stack had).
+ * What the kernel is told of a member and of a set itself. No address, nor half of one beside a
+ * number, since among the kernel's answers are the program's own data, and some programs set only
+ * the lower half (Python's number of a file; above it is what the stack had).
  */
 static inline uint64_t epoll_tag(const void *p)
 {
@@ -118,7 +124,8 @@ int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct ep
 void epoll_item_remove(struct epoll_item *it, bool in_kernel_too);
 int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events);
 void epoll_each_item(void (*fn)(struct epoll_item *it));
-/* A member of a former image's set; false: it is none of ours any more. (epoll.c; epoll_item_back() has shim.lock held.) */
+/* A member of a former image's set; false: it is none of ours any more. (epoll.c; epoll_item_back()
+ * has shim.lock held.) */
 bool epoll_put_back(const struct epoll_kept *k);
 bool epoll_item_back(struct epoll_set *set, struct file *f, const struct epoll_kept *k);
 /* Wakes those who sleep on the set: its members have changed. */
@@ -128,24 +135,29 @@ void epoll_kicked(struct epoll_set *set);
 /* The queue, under the set's lock. */
 void epoll_queue_item(struct epoll_set *set, struct epoll_item *it);
 struct epoll_item *epoll_queue_take(struct epoll_set *set);
-/* Puts those on the queue that have news; of these alone, the datagram sockets that can send again. */
+/* Puts those on the queue that have news; of these alone, the datagram sockets that can
+ * send again. */
 void epoll_hear_news(struct epoll_set *set);
 bool epoll_hear_senders(struct epoll_set *set);
-/* One that is to be sent from was looked at: a datagram socket that has room again has an edge; one that has none is remembered. */
+/* One that is to be sent from was looked at: a datagram socket that has room again has an edge; one
+ * that has none is remembered. */
 void epoll_note_room(struct epoll_item *it);
 
 /* ---- epoll_ready.c ---- */
 
-/* When the kernel's half is asked: if nothing of ours is ready; after ours; or, that it is not starved, before. */
+/* When the kernel's half is asked: if nothing of ours is ready; after ours; or, that it is not
+ * starved, before. */
 enum kernels_turn { KERNEL_IF_NOTHING, KERNEL_TOO, KERNEL_FIRST };
 /* Fills h with what is ready. How many; -EFAULT. */
 int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn turn);
 /* The kernel reported a member of ours. The set's lock is held, and its round has begun. */
-void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it, uint32_t revents);
+void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it,
+                          uint32_t revents);
 
 /* ---- epoll_wait.c ---- */
 
 /* epoll_pwait2() on a set with members: how many events, or a negative errno. */
-int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask);
+int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u,
+                   const sigset_t *mask);
 
 #endif

@@ -1,21 +1,25 @@
 /*
- * Sleeping on an epoll set: on a few sockets of ours themselves, on news of any if there are many; and on the kernel's half.
+ * Sleeping on an epoll set: on a few sockets of ours themselves, on news of any if there are many;
+ * and on the kernel's half.
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/epoll_set.h"
 #include "sock/shim/wait.h"
 
 /*
- * The wait item of one member. Of an edge-triggered one only the events that are not there can wake, for the others
- * have been reported. False: it must be waited for by news, since it has unread input, and more of it would be an edge
- * that no level shows, or because it is a set itself.
+ * The wait item of one member. Of an edge-triggered one only the events that are not there can
+ * wake, for the others have been reported. False: it must be waited for by news, since it has
+ * unread input, and more of it would be an edge that no level shows, or because it is a set itself.
  */
 static bool item_wait(const struct epoll_item *it, struct usock_item *v)
 {
         uint32_t now, ask = it->events & ~PRIVATE_BITS;
 
-        *v = (struct usock_item){.s = it->f->us, .fd = -1, .events = (short)ask,
-                                  .exclusive = it->events & EPOLLEXCLUSIVE, .enough = true};
+        *v = (struct usock_item){.s = it->f->us,
+                                 .fd = -1,
+                                 .events = (short)ask,
+                                 .exclusive = it->events & EPOLLEXCLUSIVE,
+                                 .enough = true};
         if (it->f->mode == MODE_EPOLL)
                 return false;
         if (!(it->events & EPOLLET))
@@ -29,7 +33,7 @@ static bool item_wait(const struct epoll_item *it, struct usock_item *v)
 struct luggage {
         struct usock_item v[ON_STACK + 1];
         struct file *f[ON_STACK];
-        int n;                          /* -1: wait for news */
+        int n; /* -1: wait for news */
         int held;
 };
 
@@ -43,7 +47,7 @@ static void hold(struct luggage *l, struct file *f)
 {
         if (__libc_single_threaded)
                 return;
-        atomic_fetch_add(&f->refs, 1);  /* a member's file lives as long as the set's lock is held */
+        atomic_fetch_add(&f->refs, 1); /* a member's file lives as long as the set's lock is held */
         l->f[l->held++] = f;
 }
 
@@ -67,11 +71,12 @@ static void few_items(struct epoll_set *set, struct luggage *l)
 }
 
 /*
- * Sleeps until something may be ready: positive; 0 when the time is over, -EINTR, -ERR_AGAIN. A small set waits for
- * its own sockets, once no news has come for them since the items were made; a large one is woken by news of any socket
- * of this process's stacks since the queue was looked at.
+ * Sleeps until something may be ready: positive; 0 when the time is over, -EINTR, -ERR_AGAIN. A
+ * small set waits for its own sockets, once no news has come for them since the items were made; a
+ * large one is woken by news of any socket of this process's stacks since the queue was looked at.
  */
-static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct until *u, const sigset_t *mask)
+static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct until *u,
+                    const sigset_t *mask)
 {
         struct luggage l;
         bool news;
@@ -86,11 +91,13 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
         pthread_mutex_unlock(&set->lock);
         if (l.n < 0 && !news) {
                 let_go(&l);
-                l.v[0] = (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN, .asked = true};
+                l.v[0] = (struct usock_item){
+                        .fd = epoll_kernel_fd(set), .events = POLLIN, .asked = true};
                 r = wait_items(l.v, set->kernel_half, u, mask, seen);
         } else if (!news) {
                 if (set->kernel_half)
-                        l.v[l.n++] = (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
+                        l.v[l.n++] =
+                                (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
                 l.v[0].asked = true;
                 r = wait_items(l.v, l.n, u, mask, NULL);
         } else {
@@ -110,7 +117,8 @@ static enum kernels_turn kernels_turn(struct epoll_set *set)
         return kernel_is_due(&set->watch) ? KERNEL_TOO : KERNEL_IF_NOTHING;
 }
 
-/* What other processes have made of members; datagrams may come to those that are undecided still. */
+/* What other processes have made of members; datagrams may come to those that are
+ * undecided still. */
 static void hear_of_members(struct epoll_set *set)
 {
         struct epoll_item *it;
@@ -129,7 +137,8 @@ static void hear_of_members(struct epoll_set *set)
         pthread_mutex_unlock(&shim.lock);
 }
 
-int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
+int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u,
+                   const sigset_t *mask)
 {
         struct harvest h = {.ev = ev, .max = max};
         int r;
@@ -147,6 +156,6 @@ int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struc
                 if (r < 0)
                         return r;
                 if (r == 0 || until_over(u))
-                        u->left = 0;    /* the last look */
+                        u->left = 0; /* the last look */
         }
 }

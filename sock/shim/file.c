@@ -1,8 +1,8 @@
 /*
  * The table of numbers and the files behind them; see shim.h for who holds what.
  *
- * All memory is reserved once, sized by RLIMIT_NOFILE, and touched as it is used: nothing here calls malloc, so every
- * call that POSIX wants async-signal-safe is.
+ * All memory is reserved once, sized by RLIMIT_NOFILE, and touched as it is used: nothing here
+ * calls malloc, so every call that POSIX wants async-signal-safe is.
  */
 #include "sock/shim/epoll.h"
 #include "sock/shim/opts.h"
@@ -22,12 +22,12 @@
 #include "unetd/client/wire.h"
 
 #define NUMBERS_MAX (1u << 20)
-#define NUMBERS_MIN (1u << 14)  /* what we ask for when address space is limited */
+#define NUMBERS_MIN (1u << 14) /* what we ask for when address space is limited */
 
 struct shim shim = {.lock = PTHREAD_MUTEX_INITIALIZER, .placeholder = -1};
 __thread struct shim_tls shim_tls;
 
-static struct file *files;              /* as many as numbers */
+static struct file *files; /* as many as numbers */
 static unsigned files_used;
 static struct file *files_free;
 
@@ -35,7 +35,8 @@ static struct file *files_free;
 
 static void *reserve(size_t bytes)
 {
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
         return p == MAP_FAILED ? NULL : p;
 }
@@ -79,7 +80,8 @@ static bool start_locked(void)
                         return false;
                 }
         }
-        shim.across_users = getenv("UNET_ACROSS_USERS") != NULL;        /* a program may clear its environment */
+        /* A program may clear its environment. */
+        shim.across_users = getenv("UNET_ACROSS_USERS") != NULL;
         signals_start();
         process_start();
         streams_start();
@@ -102,7 +104,7 @@ bool shim_start(void)
         ok = start_locked();
         pthread_mutex_unlock(&shim.lock);
         usock_leave();
-        errno = err;                    /* of a call that succeeds it says nothing */
+        errno = err; /* of a call that succeeds it says nothing */
         return ok;
 }
 
@@ -169,7 +171,8 @@ static void set_entry(int fd, struct file *f)
 {
         unsigned top = atomic_load(&shim.top);
 
-        while (top <= (unsigned)fd && !atomic_compare_exchange_weak(&shim.top, &top, (unsigned)fd + 1))
+        while (top <= (unsigned)fd &&
+               !atomic_compare_exchange_weak(&shim.top, &top, (unsigned)fd + 1))
                 ;
         atomic_store_explicit(&shim.tab[fd], f, memory_order_release);
         atomic_fetch_add_explicit(&shim.changes, 1, memory_order_release);
@@ -181,7 +184,8 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->mode = (uint8_t)mode;
         f->kind = 0;
         f->family = 0;
-        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = f->told = f->out = f->signals = false;
+        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry =
+                f->told = f->out = f->signals = false;
         f->shared = false;
         f->heard = 0;
         f->spare = 0;
@@ -251,7 +255,8 @@ static void file_lost_number(struct file *f, int fd)
                 if (f->us && f->kfd >= 0 && !f->placeholder)
                         usock_set_kfd(f->us, -1);
                 f->kfd = -1;
-                if (f->items || f->set || !__libc_single_threaded)     /* epoll_ctl() may be about to make it a member */
+                if (f->items || f->set ||
+                    !__libc_single_threaded) /* epoll_ctl() may be about to make it a member */
                         epoll_file_closed(f);
         } else if (f->kfd == fd) {
                 f->kfd = file_other_number(f, fd);
@@ -314,7 +319,8 @@ void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg)
 bool shim_owns_fd(int fd)
 {
         return shim.size && fd >= 0 &&
-               (fd == shim.placeholder || usock_owns_fd(fd) || spares_own(fd) || relayed_owns(fd) || relay_owns(fd));
+               (fd == shim.placeholder || usock_owns_fd(fd) || spares_own(fd) || relayed_owns(fd) ||
+                relay_owns(fd));
 }
 
 int shim_high_fd(int fd)
@@ -358,7 +364,8 @@ int file_materialise(struct file *f)
 
         if (!f->placeholder)
                 return 0;
-        r.with = (int)sys3(SYS_socket, f->family, SOCK_STREAM | SOCK_CLOEXEC | (file_nonblock(f) ? SOCK_NONBLOCK : 0), 0);
+        r.with = (int)sys3(SYS_socket, f->family,
+                           SOCK_STREAM | SOCK_CLOEXEC | (file_nonblock(f) ? SOCK_NONBLOCK : 0), 0);
         if (r.with < 0)
                 return r.with;
         opts_replay_kernel(f, r.with);
@@ -394,13 +401,15 @@ void file_known_outside(struct file *f)
 /* ---- fork ---- */
 
 /*
- * Children that become other programs must not each make a kernel socket for the same connection: their images would look for it by
- * different cookies. So the parent makes it. One that is close-on-exec is, at most, the matter of the child that it is for.
+ * Children that become other programs must not each make a kernel socket for the same connection:
+ * their images would look for it by different cookies. So the parent makes it. One that is
+ * close-on-exec is, at most, the matter of the child that it is for.
  */
 static void share_kernel_socket(int fd, struct file *f, void *arg)
 {
         file_share(f);
-        if (__atomic_load_n(&f->mode, __ATOMIC_ACQUIRE) != MODE_TCP || !f->placeholder || number_closes_on_exec(fd))
+        if (__atomic_load_n(&f->mode, __ATOMIC_ACQUIRE) != MODE_TCP || !f->placeholder ||
+            number_closes_on_exec(fd))
                 return;
         f->told = true;
         file_materialise(f);
@@ -411,8 +420,9 @@ void file_fork_prepare(void)
         file_each(share_kernel_socket, NULL);
 }
 
-/* References of threads that do not exist here are forgotten. Files that only they held stay lost, and so does what one of them was
- * just about to return from accept(): nobody here has been told of it. */
+/* References of threads that do not exist here are forgotten. Files that only they held stay lost,
+ * and so does what one of them was just about to return from accept(): nobody here has been told
+ * of it. */
 void file_fork_child(void)
 {
         for (unsigned i = 0; i < files_used; i++)
@@ -426,7 +436,8 @@ void file_fork_child(void)
                 if (!f)
                         continue;
                 atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
-                if (f->mode == MODE_TCP && f->placeholder && !f->told && !number_closes_on_exec((int)fd))
+                if (f->mode == MODE_TCP && f->placeholder && !f->told &&
+                    !number_closes_on_exec((int)fd))
                         f->mode = MODE_KERNEL;
         }
         shim_tls.held = false;
@@ -470,10 +481,11 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         f->family = (sa_family_t)domain;
         f->kind = (uint8_t)usock_kind(s);
         f->bound = f->mode == MODE_UDP && usock_has_port(s);
-        f->connecting = f->mode == MODE_TCP && (usock_connect_failed(s) || !(usock_poll(s) & USOCK_POLL_MADE));
+        f->connecting = f->mode == MODE_TCP &&
+                        (usock_connect_failed(s) || !(usock_poll(s) & USOCK_POLL_MADE));
         f->rcvtimeo = kernel_timeo(fd, SO_RCVTIMEO);
         f->sndtimeo = kernel_timeo(fd, SO_SNDTIMEO);
-        f->signals = true;              /* it may */
+        f->signals = true; /* it may */
         f->shared = usock_said(s) != 0;
         f->why = "adopted from another process";
         pthread_mutex_lock(&shim.lock);
@@ -514,7 +526,8 @@ struct dirent64_raw {
 static void adopt_open_numbers(void)
 {
         char buf[4096] __attribute__((aligned(8)));
-        int dir = (int)sys4(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+        int dir = (int)sys4(SYS_openat, AT_FDCWD, "/proc/self/fd",
+                            O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
         long n;
 
         if (dir < 0)
@@ -530,8 +543,9 @@ static void adopt_open_numbers(void)
 }
 
 /*
- * Before the program's first instruction: whatever its first call is (fork, exec, epoll_ctl), it is made by a process that has what
- * it was given. Whoever became this program said that there is something to find; nobody else pays for looking.
+ * Before the program's first instruction: whatever its first call is (fork, exec, epoll_ctl), it is
+ * made by a process that has what it was given. Whoever became this program said that there is
+ * something to find; nobody else pays for looking.
  */
 __attribute__((constructor)) static void adopt_at_start(void)
 {

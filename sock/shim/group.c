@@ -1,6 +1,7 @@
 /*
- * Groups. On an interface of unetd's a membership is ours, and the kernel's socket knows nothing of it; on any other it is
- * the kernel's, and what comes there is read from the kernel's side (sock/udp/usock_group.c says which is which).
+ * Groups. On an interface of unetd's a membership is ours, and the kernel's socket knows nothing of
+ * it; on any other it is the kernel's, and what comes there is read from the kernel's side
+ * (sock/udp/usock_group.c says which is which).
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/group.h"

@@ -1,9 +1,10 @@
 /*
- * Functions that are found past the order of libraries: by a handle of libc (dlsym(), Python's ctypes, JNA), or by a library that was
- * loaded with RTLD_DEEPBIND and so is bound to libc before all others. They are answered with our versions.
+ * Functions that are found past the order of libraries: by a handle of libc (dlsym(), Python's
+ * ctypes, JNA), or by a library that was loaded with RTLD_DEEPBIND and so is bound to libc before
+ * all others. They are answered with our versions.
  *
- * Both calls go on to libc's by a jump (jump.S), because libc goes by who calls: RTLD_NEXT is what comes after the caller, and a
- * library is searched for where the caller says.
+ * Both calls go on to libc's by a jump (jump.S), because libc goes by who calls: RTLD_NEXT is what
+ * comes after the caller, and a library is searched for where the caller says.
  */
 #include "sock/shim/real.h"
 
@@ -24,7 +25,7 @@ static void *const ours[REAL_COUNT] = {
 #include "sock/shim/hooks.def"
 };
 
-static _Atomic bool deep_loaded;        /* since libraries were looked at: they may be bound past us */
+static _Atomic bool deep_loaded; /* since libraries were looked at: they may be bound past us */
 
 /* ---- by a handle ---- */
 
@@ -67,12 +68,13 @@ static void *found_by_handle(void *handle, const char *name, enum real_index i, 
 
 /* Looked up before: who walks the list of libraries must not ask for symbols. */
 struct names {
-        void *libcs[REAL_COUNT], *first[REAL_COUNT];    /* libc's; what a library is bound to otherwise */
+        /* libc's; what a library is bound to otherwise. */
+        void *libcs[REAL_COUNT], *first[REAL_COUNT];
 };
 
 struct object {
-        uintptr_t base, low, high;      /* what it is loaded at; its own addresses */
-        uintptr_t sealed, sealed_end;   /* what is read-only once it is bound */
+        uintptr_t base, low, high;    /* what it is loaded at; its own addresses */
+        uintptr_t sealed, sealed_end; /* what is read-only once it is bound */
         const Elf64_Sym *symbols;
         const char *strings;
         const Elf64_Rela *rela[2];
@@ -80,7 +82,8 @@ struct object {
         const struct names *names;
 };
 
-/* The loader has made most addresses of a dynamic section absolute, not those of what the kernel maps. */
+/* The loader has made most addresses of a dynamic section absolute, not those of what the
+ * kernel maps. */
 static uintptr_t address(const struct object *o, Elf64_Addr a)
 {
         return a < o->base ? o->base + a : a;
@@ -137,7 +140,8 @@ static void put(const struct object *o, void **slot, void *to)
 {
         bool sealed = (uintptr_t)slot >= o->sealed && (uintptr_t)slot < o->sealed_end;
 
-        if (sealed && sys3(SYS_mprotect, o->sealed, o->sealed_end - o->sealed, PROT_READ | PROT_WRITE) < 0)
+        if (sealed &&
+            sys3(SYS_mprotect, o->sealed, o->sealed_end - o->sealed, PROT_READ | PROT_WRITE) < 0)
                 return;
         __atomic_store_n(slot, to, __ATOMIC_RELEASE);
         if (sealed)
@@ -159,7 +163,8 @@ static void rebind(const struct object *o, const Elf64_Rela *r)
                 return;
         if (o->names->libcs[i] && *slot == o->names->libcs[i])
                 put(o, slot, ours[i]);
-        else if (type == R_FUNCTION && (uintptr_t)*slot >= o->low && (uintptr_t)*slot < o->high && o->names->first[i])
+        else if (type == R_FUNCTION && (uintptr_t)*slot >= o->low && (uintptr_t)*slot < o->high &&
+                 o->names->first[i])
                 put(o, slot, o->names->first[i]);
 }
 
@@ -200,10 +205,13 @@ struct handle_answer handle_lookup(void *handle, const char *name, const void *c
 
         if (handle == RTLD_NEXT || handle == RTLD_DEFAULT)
                 return (struct handle_answer){NULL, (void *)real_dlsym()};
-        if (atomic_load_explicit(&deep_loaded, memory_order_relaxed) && atomic_exchange(&deep_loaded, false))
+        if (atomic_load_explicit(&deep_loaded, memory_order_relaxed) &&
+            atomic_exchange(&deep_loaded, false))
                 rebind_all();
         i = real_index_of(name);
-        return (struct handle_answer){i < 0 ? NULL : found_by_handle(handle, name, (enum real_index)i, caller), (void *)real_dlsym()};
+        return (struct handle_answer){
+                i < 0 ? NULL : found_by_handle(handle, name, (enum real_index)i, caller),
+                (void *)real_dlsym()};
 }
 
 /* A program that loads a library looks something up in it before it calls it. */

@@ -3,11 +3,12 @@
 #define SHIM_HANDLE_H
 
 struct handle_answer {
-        void *symbol;                   /* NULL: libc is to be asked */
+        void *symbol; /* NULL: libc is to be asked */
         void *libcs;
 };
 
-__attribute__((visibility("hidden"))) struct handle_answer handle_lookup(void *handle, const char *name, const void *caller);
+__attribute__((visibility("hidden"))) struct handle_answer
+handle_lookup(void *handle, const char *name, const void *caller);
 __attribute__((visibility("hidden"))) void *handle_open(int flags);
 
 #endif

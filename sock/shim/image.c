@@ -1,6 +1,7 @@
 /*
- * What a program will be, looked at before it is exec'd: whether the library will be in it and see its calls. It will not where no loader
- * is asked for or the loader ignores LD_PRELOAD, nor in what Go's own compiler makes, which makes its calls without libc.
+ * What a program will be, looked at before it is exec'd: whether the library will be in it and see
+ * its calls. It will not where no loader is asked for or the loader ignores LD_PRELOAD, nor in what
+ * Go's own compiler makes, which makes its calls without libc.
  */
 #include "sock/shim/process.h"
 #include "sock/shim/shim.h"
@@ -11,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCRIPTS_MOST 5                  /* interpreters that are scripts: fs/exec.c */
+#define SCRIPTS_MOST 5 /* interpreters that are scripts: fs/exec.c */
 #define HEADERS_MOST 64
 #define DYNAMIC_MOST 128
-#define NOTES_MOST   1024               /* bytes */
+#define NOTES_MOST   1024 /* bytes */
 #define PADDED(n)    (((long)(n) + 3) & ~3l)
 
 static bool has_go_note(int fd, const Elf64_Phdr *ph)
@@ -23,7 +24,8 @@ static bool has_go_note(int fd, const Elf64_Phdr *ph)
         long n = sys4(SYS_pread64, fd, text, MIN(ph->p_filesz, sizeof(text)), ph->p_offset);
         const Elf64_Nhdr *note;
 
-        for (long at = 0; at + (long)sizeof(*note) + 4 <= n; at += (long)sizeof(*note) + PADDED(note->n_namesz) + PADDED(note->n_descsz)) {
+        for (long at = 0; at + (long)sizeof(*note) + 4 <= n;
+             at += (long)sizeof(*note) + PADDED(note->n_namesz) + PADDED(note->n_descsz)) {
                 note = (const void *)&text[at];
                 if (note->n_namesz == 4 && memcmp(note + 1, "Go", 3) == 0)
                         return true;
@@ -35,7 +37,8 @@ static bool has_go_note(int fd, const Elf64_Phdr *ph)
 static bool is_static_pie(int fd, const Elf64_Phdr *ph)
 {
         Elf64_Dyn d[DYNAMIC_MOST];
-        long n = sys4(SYS_pread64, fd, d, MIN(ph->p_filesz, sizeof(d)), ph->p_offset) / (long)sizeof(d[0]);
+        long n = sys4(SYS_pread64, fd, d, MIN(ph->p_filesz, sizeof(d)), ph->p_offset) /
+                 (long)sizeof(d[0]);
 
         for (long i = 0; i < n; i++)
                 if (d[i].d_tag == DT_FLAGS_1)
@@ -46,7 +49,9 @@ static bool is_static_pie(int fd, const Elf64_Phdr *ph)
 static bool elf_is_deaf(int fd, const Elf64_Ehdr *eh)
 {
         Elf64_Phdr ph[HEADERS_MOST];
-        long n = sys4(SYS_pread64, fd, ph, MIN(eh->e_phnum * sizeof(ph[0]), sizeof(ph)), eh->e_phoff) / (long)sizeof(ph[0]);
+        long n = sys4(SYS_pread64, fd, ph, MIN(eh->e_phnum * sizeof(ph[0]), sizeof(ph)),
+                      eh->e_phoff) /
+                 (long)sizeof(ph[0]);
         bool loaded = false, deaf = eh->e_type == ET_EXEC;
 
         if (eh->e_ident[EI_CLASS] != ELFCLASS64)
@@ -119,7 +124,8 @@ bool image_searched_is_deaf(const char *file)
                 return image_is_deaf(AT_FDCWD, file);
         for (;; path = end + 1) {
                 end = strchrnul(path, ':');
-                snprintf(name, sizeof(name), "%.*s%s%s", (int)(end - path), path, end > path ? "/" : "", file);
+                snprintf(name, sizeof(name), "%.*s%s%s", (int)(end - path), path,
+                         end > path ? "/" : "", file);
                 if (access(name, X_OK) == 0 || !*end)
                         return image_is_deaf(AT_FDCWD, name);
         }

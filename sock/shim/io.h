@@ -1,6 +1,7 @@
 /*
- * Bytes in and out, for recv.c and send.c; nobody else includes it. A connection of ours in the common case is one usock call
- * between enter and leave; what has to wait, and sockets with two sides, take a longer road.
+ * Bytes in and out, for recv.c and send.c; nobody else includes it. A connection of ours in the
+ * common case is one usock call between enter and leave; what has to wait, and sockets with two
+ * sides, take a longer road.
  */
 #ifndef SOCK_SHIM_IO_H
 #define SOCK_SHIM_IO_H
@@ -31,8 +32,8 @@ static inline bool io_vector_readable(const struct iovec *iov, size_t n)
         return n <= IOV_MAX && user_read_range(iov, n * sizeof(*iov));
 }
 
-/* read(), readv() and writev() of nothing ask nobody, as SYS5 has it; recv() of nothing waits, and send() and write() of nothing say
- * what they would of something. */
+/* read(), readv() and writev() of nothing ask nobody, as SYS5 has it; recv() of nothing waits, and
+ * send() and write() of nothing say what they would of something. */
 static inline bool io_vector_is_empty(const struct iovec *iov, int n)
 {
         for (int i = 0; i < n; i++)
@@ -50,10 +51,12 @@ static inline bool io_take_namelen(struct msghdr *m)
         return true;
 }
 
-/* The program's header of a message, with what it points to. If it cannot be read, or is wrong, the kernel says so. */
+/* The program's header of a message, with what it points to. If it cannot be read, or is wrong, the
+ * kernel says so. */
 static inline bool io_take_header(struct msghdr *to, const struct msghdr *from)
 {
-        return user_copy(to, from, sizeof(*to)) && io_take_namelen(to) && io_vector_readable(to->msg_iov, to->msg_iovlen);
+        return user_copy(to, from, sizeof(*to)) && io_take_namelen(to) &&
+               io_vector_readable(to->msg_iov, to->msg_iovlen);
 }
 
 #endif

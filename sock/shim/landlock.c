@@ -1,11 +1,13 @@
 /*
- * Landlock (landlock(7)) may keep a thread from connecting to ports of TCP. The kernel holds that on its own sockets; before a
- * connection over the fabric it is asked by one. Its rules name ports only, and a connect() to the broadcast address fails after
- * they were looked at and before a packet is sent.
+ * Landlock (landlock(7)) may keep a thread from connecting to ports of TCP. The kernel holds that
+ * on its own sockets; before a connection over the fabric it is asked by one. Its rules name ports
+ * only, and a connect() to the broadcast address fails after they were looked at and before a
+ * packet is sent.
  *
- * A program that has no such rules is not asked for each connection. A domain comes from before this image, which is found out once,
- * or from this process: by landlock_restrict_self(2) through libc's syscall(), or after prctl(PR_SET_NO_NEW_PRIVS), which who is
- * not privileged has to call before. Only who makes both calls past libc is not seen.
+ * A program that has no such rules is not asked for each connection. A domain comes from before
+ * this image, which is found out once, or from this process: by landlock_restrict_self(2) through
+ * libc's syscall(), or after prctl(PR_SET_NO_NEW_PRIVS), which who is not privileged has to call
+ * before. Only who makes both calls past libc is not seen.
  */
 #include "sock/shim/privilege.h"
 #include "sock/shim/shim.h"
@@ -14,12 +16,14 @@
 
 #include "base/sandbox.h"
 
-enum { UNKNOWN, NONE, SOME };           /* SOME: there may be, in this thread or another */
+enum { UNKNOWN, NONE, SOME }; /* SOME: there may be, in this thread or another */
 static _Atomic int rules = UNKNOWN;
 
 static bool forbids(uint16_t port)
 {
-        struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = INADDR_BROADCAST, .sin_port = htons(port)};
+        struct sockaddr_in sa = {.sin_family = AF_INET,
+                                 .sin_addr.s_addr = INADDR_BROADCAST,
+                                 .sin_port = htons(port)};
         long fd = sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
 
         if (fd < 0)
@@ -58,10 +62,11 @@ int landlock_asked(const struct sockaddr *sa)
 {
         uint16_t port;
 
-        if (sandbox_forbids(SANDBOX_PLACE))             /* no socket can be made to ask by */
+        if (sandbox_forbids(SANDBOX_PLACE)) /* no socket can be made to ask by */
                 return atomic_load_explicit(&rules, memory_order_relaxed) == NONE ? 0 : 1;
         if (likely(!may_have_rules()))
                 return 0;
-        memcpy(&port, (const char *)sa + offsetof(struct sockaddr_in, sin_port), sizeof(port));     /* as in sockaddr_in6 */
+        /* As in sockaddr_in6. */
+        memcpy(&port, (const char *)sa + offsetof(struct sockaddr_in, sin_port), sizeof(port));
         return forbids(ntohs(port)) ? -EACCES : 0;
 }

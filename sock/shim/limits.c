@@ -1,12 +1,13 @@
 /*
- * RLIMIT_AS is about the program's memory. What the library has mapped in its address space comes on top: when a program that
- * has a stack limits itself, as much is added to what the kernel is told, and taken off again from what the program is told. A limit
- * that is there before the first socket decides whether there is a stack at all (sock/attach/ustack_room.c). One of descriptors is
- * the program's as it is: a few of them are kept for us (unetd/client/fd_room.h). mlockall() spares what is
- * ours (sock/attach/ustack_map.c).
+ * RLIMIT_AS is about the program's memory. What the library has mapped in its address space comes
+ * on top: when a program that has a stack limits itself, as much is added to what the kernel is
+ * told, and taken off again from what the program is told. A limit that is there before the first
+ * socket decides whether there is a stack at all (sock/attach/ustack_room.c). One of descriptors is
+ * the program's as it is: a few of them are kept for us (unetd/client/fd_room.h). mlockall() spares
+ * what is ours (sock/attach/ustack_map.c).
  *
- * A new image of this process begins with the limit that the program set, unless sockets survive, with which it needs what we
- * need. Children of posix_spawn() have ours.
+ * A new image of this process begins with the limit that the program set, unless sockets survive,
+ * with which it needs what we need. Children of posix_spawn() have ours.
  */
 #include "sock/shim/privilege.h"
 #include "sock/shim/shim.h"
@@ -16,9 +17,9 @@
 
 static struct {
         bool set;
-        struct rlimit asked;            /* by the program */
-        struct rlimit told;             /* to the kernel */
-} as;                                   /* shim.lock */
+        struct rlimit asked; /* by the program */
+        struct rlimit told;  /* to the kernel */
+} as;                        /* shim.lock */
 
 static int kernel_as(const struct rlimit *set, struct rlimit *was)
 {
@@ -35,7 +36,8 @@ static int get_as(struct rlimit *rl)
 {
         int r = kernel_as(NULL, rl);
 
-        if (r == 0 && as.set && rl->rlim_cur == as.told.rlim_cur && rl->rlim_max == as.told.rlim_max)
+        if (r == 0 && as.set && rl->rlim_cur == as.told.rlim_cur &&
+            rl->rlim_max == as.told.rlim_max)
                 *rl = as.asked;
         return r;
 }
@@ -50,7 +52,7 @@ static int set_as(const struct rlimit *new)
                 return r;
         if (new->rlim_cur > new->rlim_max)
                 return -EINVAL;
-        if (new->rlim_max <= was.rlim_max) {            /* which may be done */
+        if (new->rlim_max <= was.rlim_max) { /* which may be done */
                 told.rlim_max = MIN(told.rlim_max, real.rlim_max);
                 told.rlim_cur = MIN(told.rlim_cur, told.rlim_max);
         }
@@ -63,11 +65,12 @@ static int set_as(const struct rlimit *new)
         return 0;
 }
 
-/* Whether the call is about this process's RLIMIT_AS and there is a stack; other calls are libc's. */
+/* Whether the call is about this process's RLIMIT_AS and there is a stack; other calls
+ * are libc's. */
 static bool is_ours(pid_t pid, int what)
 {
-        return what == RLIMIT_AS && shim.size && !usock_tls.inside && (pid == 0 || pid == getpid()) &&
-               (as.set || usock_address_space(false) != 0);
+        return what == RLIMIT_AS && shim.size && !usock_tls.inside &&
+               (pid == 0 || pid == getpid()) && (as.set || usock_address_space(false) != 0);
 }
 
 static int change(const struct rlimit *new, struct rlimit *old)
@@ -94,7 +97,8 @@ static int change(const struct rlimit *new, struct rlimit *old)
 /* What is kept from now on is kept above the program's own numbers, or of them. */
 static int changed(int r, pid_t pid, int what, const struct rlimit *new)
 {
-        if (r < 0 || what != RLIMIT_NOFILE || !new || !shim.size || usock_tls.inside || (pid != 0 && pid != getpid()))
+        if (r < 0 || what != RLIMIT_NOFILE || !new || !shim.size || usock_tls.inside ||
+            (pid != 0 && pid != getpid()))
                 return r;
         usock_enter();
         usock_numbers_limited();
@@ -104,23 +108,27 @@ static int changed(int r, pid_t pid, int what, const struct rlimit *new)
 
 static void before(pid_t pid, int what, const struct rlimit *new)
 {
-        if (what == RLIMIT_NOFILE && new && (pid == 0 || pid == getpid()) && user_read_range(new, sizeof(*new)) && new->rlim_max == 0)
+        if (what == RLIMIT_NOFILE && new && (pid == 0 || pid == getpid()) &&
+            user_read_range(new, sizeof(*new)) && new->rlim_max == 0)
                 privilege_before_no_numbers();
 }
 
 int h_prlimit(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
 {
         before(pid, what, new);
-        return is_ours(pid, what) ? change(new, old) : changed(REAL(prlimit)(pid, what, new, old), pid, what, new);
+        return is_ours(pid, what) ? change(new, old)
+                                  : changed(REAL(prlimit)(pid, what, new, old), pid, what, new);
 }
 
 int h_prlimit64(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
 {
         before(pid, what, new);
-        return is_ours(pid, what) ? change(new, old) : changed(REAL(prlimit64)(pid, what, new, old), pid, what, new);
+        return is_ours(pid, what) ? change(new, old)
+                                  : changed(REAL(prlimit64)(pid, what, new, old), pid, what, new);
 }
 
-/* The first call of a sanitizer's runtime comes before anything that is checked by it may run; there is no socket then. */
+/* The first call of a sanitizer's runtime comes before anything that is checked by it may run;
+ * there is no socket then. */
 #define UNCHECKED __attribute__((no_sanitize("address")))
 
 static UNCHECKED int plain(int what, const struct rlimit *new, struct rlimit *old)
@@ -138,7 +146,8 @@ UNCHECKED int h_setrlimit(int what, const struct rlimit *new)
         if (!shim.size)
                 return plain(what, new, NULL);
         before(0, what, new);
-        return new && is_ours(0, what) ? change(new, NULL) : changed(REAL(setrlimit)(what, new), 0, what, new);
+        return new &&is_ours(0, what) ? change(new, NULL)
+                                      : changed(REAL(setrlimit)(what, new), 0, what, new);
 }
 
 UNCHECKED int h_setrlimit64(int what, const struct rlimit *new)
@@ -146,7 +155,8 @@ UNCHECKED int h_setrlimit64(int what, const struct rlimit *new)
         if (!shim.size)
                 return plain(what, new, NULL);
         before(0, what, new);
-        return new && is_ours(0, what) ? change(new, NULL) : changed(REAL(setrlimit64)(what, new), 0, what, new);
+        return new &&is_ours(0, what) ? change(new, NULL)
+                                      : changed(REAL(setrlimit64)(what, new), 0, what, new);
 }
 
 UNCHECKED int h_getrlimit(int what, struct rlimit *old)
@@ -193,6 +203,7 @@ void limits_go_on(void)
 {
         struct rlimit rl;
 
-        if (as.set && kernel_as(NULL, &rl) == 0 && rl.rlim_cur == as.asked.rlim_cur && rl.rlim_max == as.told.rlim_max)
+        if (as.set && kernel_as(NULL, &rl) == 0 && rl.rlim_cur == as.asked.rlim_cur &&
+            rl.rlim_max == as.told.rlim_max)
                 kernel_as(&as.told, NULL);
 }

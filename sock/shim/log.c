@@ -1,4 +1,5 @@
-/* UNET_LOG=1: every socket's decision on standard error, a line each, for `unet why` and for people. */
+/* UNET_LOG=1: every socket's decision on standard error, a line each, for `unet why` and
+ * for people. */
 #include "sock/shim/process.h"
 #include "sock/shim/shim.h"
 
@@ -7,22 +8,24 @@
 #include <unistd.h>
 
 /*
- * What is standard error: as it was when the program began, or what it has put there by dup2() since: the last few, for a child of
- * vfork() puts its own there in our memory. Another file that only got the number, standard error being closed, is none; and a
- * connection at it is somebody's, who has asked for no log.
+ * What is standard error: as it was when the program began, or what it has put there by dup2()
+ * since: the last few, for a child of vfork() puts its own there in our memory. Another file that
+ * only got the number, standard error being closed, is none; and a connection at it is somebody's,
+ * who has asked for no log.
  */
 static struct known {
         dev_t dev;
         ino_t ino;
 } known[4];
-static unsigned nknown;                 /* so far: those that came last are there */
+static unsigned nknown; /* so far: those that came last are there */
 
 static bool is_inet(int fd)
 {
         int domain = 0;
         socklen_t len = sizeof(domain);
 
-        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain != AF_UNIX;
+        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
+               domain != AF_UNIX;
 }
 
 static bool is_known(const struct stat *sb)
@@ -37,7 +40,8 @@ void log_to(void)
 {
         struct stat sb;
 
-        if (shim.log < 1 || fstat(STDERR_FILENO, &sb) < 0 || is_inet(STDERR_FILENO) || is_known(&sb))
+        if (shim.log < 1 || fstat(STDERR_FILENO, &sb) < 0 || is_inet(STDERR_FILENO) ||
+            is_known(&sb))
                 return;
         known[nknown++ % ARRAY_LEN(known)] = (struct known){sb.st_dev, sb.st_ino};
 }

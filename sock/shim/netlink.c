@@ -1,6 +1,7 @@
 /*
- * Programs that list addresses by rtnetlink(7), as `ip addr` and many servers do: to the kernel's answer to RTM_GETADDR ours is
- * added, a datagram of its own that is read first. What the kernel says then ends the list, and makes the descriptor readable.
+ * Programs that list addresses by rtnetlink(7), as `ip addr` and many servers do: to the kernel's
+ * answer to RTM_GETADDR ours is added, a datagram of its own that is read first. What the kernel
+ * says then ends the list, and makes the descriptor readable.
  */
 #include "sock/shim/addrs.h"
 #include "sock/shim/shim.h"
@@ -10,11 +11,11 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
-#define DUMPS     8                     /* asked for and not read yet */
-#define PER_IFACE 128                   /* bytes of a message, at most */
+#define DUMPS     8   /* asked for and not read yet */
+#define PER_IFACE 128 /* bytes of a message, at most */
 
 struct dump {
-        uint64_t cookie;                /* of the socket; 0: none */
+        uint64_t cookie; /* of the socket; 0: none */
         int fd;
         unsigned len;
         char answer[USOCK_IFACES * PER_IFACE];
@@ -72,8 +73,10 @@ static void describe(struct nlmsghdr *h, const struct usock_iface *f, unsigned i
         const struct ifa_cacheinfo for_ever = {.ifa_prefered = UINT32_MAX, .ifa_valid = UINT32_MAX};
         const uint32_t flags = IFA_F_PERMANENT;
 
-        *(struct ifaddrmsg *)NLMSG_DATA(h) = (struct ifaddrmsg){.ifa_family = AF_INET, .ifa_prefixlen = f->prefix,
-                                                                .ifa_flags = IFA_F_PERMANENT, .ifa_index = ifindex};
+        *(struct ifaddrmsg *)NLMSG_DATA(h) = (struct ifaddrmsg){.ifa_family = AF_INET,
+                                                                .ifa_prefixlen = f->prefix,
+                                                                .ifa_flags = IFA_F_PERMANENT,
+                                                                .ifa_index = ifindex};
         h->nlmsg_type = RTM_NEWADDR;
         h->nlmsg_len = NLMSG_LENGTH(sizeof(struct ifaddrmsg));
         address(h, IFA_ADDRESS, f->addr);
@@ -122,7 +125,7 @@ static bool forgotten(struct dump *d)
 {
         if (d->cookie == 0 || d->cookie == cookie_of(d->fd))
                 return false;
-        d->cookie = 0;                  /* it was closed */
+        d->cookie = 0; /* it was closed */
         netlink_dumps--;
         return true;
 }
@@ -155,8 +158,9 @@ void netlink_asked(int fd, const struct iovec *iov, size_t pieces, ssize_t n)
         struct dump *d;
         bool strict;
 
-        if (usock_tls.inside || shim.disabled || !take_request(&q, iov, pieces) || !is_for_addresses(&q) ||
-            option(fd, SOL_SOCKET, SO_DOMAIN) != AF_NETLINK || option(fd, SOL_SOCKET, SO_PROTOCOL) != NETLINK_ROUTE)
+        if (usock_tls.inside || shim.disabled || !take_request(&q, iov, pieces) ||
+            !is_for_addresses(&q) || option(fd, SOL_SOCKET, SO_DOMAIN) != AF_NETLINK ||
+            option(fd, SOL_SOCKET, SO_PROTOCOL) != NETLINK_ROUTE)
                 return;
         strict = n >= (ssize_t)sizeof q && option(fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK) > 0;
         pthread_mutex_lock(&dumps_lock);
@@ -193,7 +197,8 @@ static ssize_t give(struct msghdr *m, int flags, const struct dump *d)
         size_t n = give_parts(m, d, &good);
 
         if (good && m->msg_name != NULL)
-                good = user_copy(m->msg_name, &kernel, MIN(m->msg_namelen, (socklen_t)sizeof kernel));
+                good = user_copy(m->msg_name, &kernel,
+                                 MIN(m->msg_namelen, (socklen_t)sizeof kernel));
         m->msg_namelen = sizeof kernel;
         m->msg_controllen = 0;
         m->msg_flags = n < d->len ? MSG_TRUNC : 0;

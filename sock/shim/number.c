@@ -1,6 +1,6 @@
 /*
- * Calls that end, copy or make descriptor numbers. What a call closes, replaces or returns means nothing to us any
- * more; what it copies is one more number of the same file.
+ * Calls that end, copy or make descriptor numbers. What a call closes, replaces or returns means
+ * nothing to us any more; what it copies is one more number of the same file.
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/opts.h"
@@ -96,7 +96,8 @@ static int own_of_all(unsigned low, unsigned high, int *v, int max)
         return n;
 }
 
-/* The library's own numbers in [low, high], sorted, the lowest if there are more than `max`: /proc lists them in order. */
+/* The library's own numbers in [low, high], sorted, the lowest if there are more than `max`: /proc
+ * lists them in order. */
 static int own_numbers(unsigned low, unsigned high, int *v, int max)
 {
         DIR *d = opendir("/proc/self/fd");
@@ -108,7 +109,8 @@ static int own_numbers(unsigned low, unsigned high, int *v, int max)
         while ((e = readdir(d)) && n < max) {
                 int fd = atoi(e->d_name);
 
-                if (e->d_name[0] != '.' && (unsigned)fd >= low && (unsigned)fd <= high && shim_owns_fd(fd))
+                if (e->d_name[0] != '.' && (unsigned)fd >= low && (unsigned)fd <= high &&
+                    shim_owns_fd(fd))
                         v[n++] = fd;
         }
         closedir(d);
@@ -199,8 +201,10 @@ static int replace(int fd, int to, int flags, bool dup2_itself)
         if (unlikely(shim.size && !usock_tls.inside && shim_owns_fd(to))) {
                 struct rlimit rl;
 
-                /* As when another thread is just opening the number; above the limit there is none. */
-                errno = getrlimit(RLIMIT_NOFILE, &rl) == 0 && (rlim_t)to >= rl.rlim_cur ? EBADF : EBUSY;
+                /* As when another thread is just opening the number; above the limit there
+                 * is none. */
+                errno = getrlimit(RLIMIT_NOFILE, &rl) == 0 && (rlim_t)to >= rl.rlim_cur ? EBADF
+                                                                                        : EBUSY;
                 return -1;
         }
         if (fd != to && file_peek(to) && !usock_tls.inside && sys2(SYS_fcntl, fd, F_GETFD) >= 0)
@@ -231,12 +235,12 @@ int h_dup3(int fd, int to, int flags)
 /* ---- new numbers ---- */
 
 /* open() has a mode when it may create. */
-#define OPEN_MODE(mode, flags)                                                \
-        do {                                                                  \
-                va_list ap;                                                   \
-                va_start(ap, flags);                                          \
+#define OPEN_MODE(mode, flags)                                                 \
+        do {                                                                   \
+                va_list ap;                                                    \
+                va_start(ap, flags);                                           \
                 mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0; \
-                va_end(ap);                                                   \
+                va_end(ap);                                                    \
         } while (0)
 
 int h_open(const char *path, int flags, ...)

@@ -1,9 +1,10 @@
 /*
  * Options, flags and ioctls.
  *
- * Before the decision an option goes to the kernel's socket, whose answer counts, and is remembered for ours. After
- * it, a connection's options are ours first and the kernel's when we do not know them; sockets with two sides get them
- * on both. A connection has its listener's. What we do not know is never an error of ours.
+ * Before the decision an option goes to the kernel's socket, whose answer counts, and is remembered
+ * for ours. After it, a connection's options are ours first and the kernel's when we do not know
+ * them; sockets with two sides get them on both. A connection has its listener's. What we do not
+ * know is never an error of ours.
  */
 #include "sock/shim/addrs.h"
 #include "sock/shim/decide.h"
@@ -45,7 +46,7 @@ static int set_timeo(nstime *timeo, const void *val, socklen_t len)
         if (tv.tv_usec < 0 || tv.tv_usec >= 1000000)
                 return -EDOM;
         if (tv.tv_sec < 0)
-                *timeo = 1;             /* as the kernel: never waits */
+                *timeo = 1; /* as the kernel: never waits */
         else if (tv.tv_sec > NSTIME_NEVER / NS_PER_S - 1)
                 *timeo = 0;
         else
@@ -95,21 +96,26 @@ static int identity(const struct file *f, int level, int name, void *val, sockle
 /* ---- setsockopt ---- */
 
 /* Options that only the kernel can honour: the socket stays with it. */
-static const char *kernel_only(const struct file *f, int level, int name, const void *val, socklen_t len)
+static const char *kernel_only(const struct file *f, int level, int name, const void *val,
+                               socklen_t len)
 {
         if (level == SOL_SOCKET && name == SO_BINDTODEVICE)
                 return usock_is_device(val, len) ? NULL : "bound to a device of the kernel's";
         if (level == SOL_SOCKET && name == SO_BINDTOIFINDEX)
-                return usock_is_device_number(*(const int *)val) ? NULL : "bound to a device of the kernel's";
+                return usock_is_device_number(*(const int *)val)
+                               ? NULL
+                               : "bound to a device of the kernel's";
         if (level == SOL_SOCKET && (name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF))
                 return "filtered";
-        if ((level == IPPROTO_IP && name == IP_TRANSPARENT) || (level == IPPROTO_IPV6 && name == IPV6_TRANSPARENT))
+        if ((level == IPPROTO_IP && name == IP_TRANSPARENT) ||
+            (level == IPPROTO_IPV6 && name == IPV6_TRANSPARENT))
                 return "transparent";
         if (level == IPPROTO_TCP && (name == TCP_REPAIR || name == TCP_MD5SIG || name == TCP_ULP))
                 return "a TCP option of the kernel's";
         if (level == SOL_SOCKET && name == SO_ZEROCOPY && f->kind == USOCK_UDP)
                 return "zero copy by the kernel's interface";
-        if (level == SOL_SOCKET && name == SO_TIMESTAMPING && *(const uint32_t *)val & USOCK_STAMPS_OF_SENDING)
+        if (level == SOL_SOCKET && name == SO_TIMESTAMPING &&
+            *(const uint32_t *)val & USOCK_STAMPS_OF_SENDING)
                 return "times of sending";
         return NULL;
 }
@@ -137,13 +143,14 @@ static int set_new(struct file *f, int level, int name, const void *val, socklen
         return r;
 }
 
-/* The kernel's socket below a connection of ours, which is not connected, would take it, and nothing would come of it: no filter. */
+/* The kernel's socket below a connection of ours, which is not connected, would take it, and
+ * nothing would come of it: no filter. */
 static bool is_void(int level, int name)
 {
         if (level == SOL_SOCKET)
                 return name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF;
-        return level == IPPROTO_TCP && (name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG ||
-                                        name == TCP_ZEROCOPY_RECEIVE);
+        return level == IPPROTO_TCP && (name == TCP_ULP || name == TCP_REPAIR ||
+                                        name == TCP_MD5SIG || name == TCP_ZEROCOPY_RECEIVE);
 }
 
 static int set_tcp(struct file *f, int level, int name, const void *val, socklen_t len)
@@ -188,22 +195,26 @@ static int do_setsockopt(struct file *f, int level, int name, const void *val, s
                 return group_setsockopt(f, name, val, len);
         if (f->mode == MODE_NEW)
                 return set_new(f, level, name, val, len);
-        return f->mode == MODE_TCP ? set_tcp(f, level, name, val, len) : set_both(f, level, name, val, len);
+        return f->mode == MODE_TCP ? set_tcp(f, level, name, val, len)
+                                   : set_both(f, level, name, val, len);
 }
 
 /* What the kernel would read of a value of ours; if that cannot be read, it says so itself. */
 static bool value_readable(const void *val, socklen_t len)
 {
-        return (int)len < 0 || user_read_range(val, MIN(len, (socklen_t)sizeof(struct group_source_req)));
+        return (int)len < 0 ||
+               user_read_range(val, MIN(len, (socklen_t)sizeof(struct group_source_req)));
 }
 
 int h_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
-        struct file *f = file_peek(fd) && value_readable(val, len) ? file_enter(fd, MODE_NEW) : NULL;
+        struct file *f =
+                file_peek(fd) && value_readable(val, len) ? file_enter(fd, MODE_NEW) : NULL;
         ssize_t r;
 
         if (!f)
-                return relayed_of(fd) ? relayed_setsockopt(fd, level, name, val, len) : REAL(setsockopt)(fd, level, name, val, len);
+                return relayed_of(fd) ? relayed_setsockopt(fd, level, name, val, len)
+                                      : REAL(setsockopt)(fd, level, name, val, len);
         r = do_setsockopt(f, level, name, val, len);
         file_leave(f);
         result_again(&r);
@@ -236,10 +247,12 @@ static int get_both_error(struct file *f, void *val, socklen_t *len)
         return (int)sys5(SYS_getsockopt, f->kfd, SOL_SOCKET, SO_ERROR, val, len);
 }
 
-/* What either side holds, and has dropped; the limits are the kernel's, as SO_SNDBUF and SO_RCVBUF tell them. */
+/* What either side holds, and has dropped; the limits are the kernel's, as SO_SNDBUF and SO_RCVBUF
+ * tell them. */
 static int get_both_memory(struct file *f, void *val, socklen_t *len)
 {
-        static const uint8_t sums[] = {SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_WMEM_ALLOC, SK_MEMINFO_WMEM_QUEUED, SK_MEMINFO_DROPS};
+        static const uint8_t sums[] = {SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_WMEM_ALLOC,
+                                       SK_MEMINFO_WMEM_QUEUED, SK_MEMINFO_DROPS};
         uint32_t ours[SK_MEMINFO_VARS], all[SK_MEMINFO_VARS];
         socklen_t n = sizeof(ours), nall = sizeof(all);
         int r = usock_getsockopt(f->us, SOL_SOCKET, SO_MEMINFO, ours, &n);
@@ -290,7 +303,8 @@ int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
         ssize_t r;
 
         if (!f)
-                return relayed_of(fd) ? relayed_getsockopt(fd, level, name, val, len) : REAL(getsockopt)(fd, level, name, val, len);
+                return relayed_of(fd) ? relayed_getsockopt(fd, level, name, val, len)
+                                      : REAL(getsockopt)(fd, level, name, val, len);
         r = do_getsockopt(f, level, name, val, len);
         file_leave(f);
         result_again(&r);
@@ -299,7 +313,8 @@ int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 
 /* ---- fcntl ---- */
 
-/* The kernel's copy of the flag is the program's, but for listeners, whose kernel side never blocks. */
+/* The kernel's copy of the flag is the program's, but for listeners, whose kernel side
+ * never blocks. */
 static int set_flags(struct file *f, long flags)
 {
         int r = async_flags(f, flags);
@@ -318,7 +333,7 @@ static int get_flags(const struct file *f)
 {
         int r = (int)sys2(SYS_fcntl, f->kfd, F_GETFL);
 
-        if (r < 0 || f->mode <= MODE_NEW)       /* the kernel's copy is the one that all processes have */
+        if (r < 0 || f->mode <= MODE_NEW) /* the kernel's copy is the one that all processes have */
                 return r;
         return file_nonblock(f) ? r | O_NONBLOCK : r & ~O_NONBLOCK;
 }

@@ -1,6 +1,7 @@
 /*
- * What a program has set, for sides of a socket that come later: ours, when it is decided; the kernel's socket below a connection
- * that was accepted, which has its listener's options as Linux's have, and is made when it is asked (file_materialise()).
+ * What a program has set, for sides of a socket that come later: ours, when it is decided; the
+ * kernel's socket below a connection that was accepted, which has its listener's options as Linux's
+ * have, and is made when it is asked (file_materialise()).
  *
  * A listener and its connections share one log. Who changes one that is shared gets a copy first.
  */
@@ -15,10 +16,10 @@
 #endif
 
 #define LOGGED     72
-#define LOGGED_VAL 40                   /* IP_OPTIONS */
+#define LOGGED_VAL 40 /* IP_OPTIONS */
 
 struct opt_log {
-        unsigned refs;                  /* files that have it */
+        unsigned refs; /* files that have it */
         unsigned n;
         struct {
                 int level, name;
@@ -30,7 +31,7 @@ struct opt_log {
 static_assert(sizeof(struct opt_log) <= 4096, "a page");
 
 static struct opt_log *logs_free;
-static pthread_mutex_t logs_lock = PTHREAD_MUTEX_INITIALIZER;   /* the list, and refs */
+static pthread_mutex_t logs_lock = PTHREAD_MUTEX_INITIALIZER; /* the list, and refs */
 
 static struct opt_log *log_alloc(void)
 {
@@ -39,7 +40,8 @@ static struct opt_log *log_alloc(void)
         if (l) {
                 logs_free = l->free_next;
         } else {
-                l = mmap(NULL, sizeof(*l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                l = mmap(NULL, sizeof(*l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                         0);
                 if (l == MAP_FAILED)
                         return NULL;
         }
@@ -137,18 +139,21 @@ void opts_replay(struct file *f)
         struct opt_log *l = f->opts;
 
         for (unsigned i = 0; l && i < l->n; i++)
-                usock_setsockopt(f->us, l->opt[i].level, l->opt[i].name, l->opt[i].val, l->opt[i].len);
+                usock_setsockopt(f->us, l->opt[i].level, l->opt[i].name, l->opt[i].val,
+                                 l->opt[i].len);
 }
 
-/* Not what Linux lets a connection begin anew, nor values that point elsewhere, which may be gone. */
+/* Not what Linux lets a connection begin anew, nor values that point elsewhere, which may
+ * be gone. */
 static bool is_inherited(int level, int name)
 {
         if (level == IPPROTO_IP)
-                return name != IP_TOS;          /* ours to tell; it sets SO_PRIORITY */
+                return name != IP_TOS; /* ours to tell; it sets SO_PRIORITY */
         if (level == IPPROTO_IPV6)
-                return name != IPV6_HOPOPTS && name != IPV6_RTHDRDSTOPTS && name != IPV6_RTHDR && name != IPV6_DSTOPTS;
-        return level != SOL_SOCKET ||
-               (name != SO_PRIORITY && name != SO_ATTACH_REUSEPORT_CBPF && name != SO_ATTACH_FILTER);
+                return name != IPV6_HOPOPTS && name != IPV6_RTHDRDSTOPTS && name != IPV6_RTHDR &&
+                       name != IPV6_DSTOPTS;
+        return level != SOL_SOCKET || (name != SO_PRIORITY && name != SO_ATTACH_REUSEPORT_CBPF &&
+                                       name != SO_ATTACH_FILTER);
 }
 
 static void limit_kernel(int fd, int name, nstime timeo)
@@ -158,7 +163,7 @@ static void limit_kernel(int fd, int name, nstime timeo)
         if (timeo == 0)
                 return;
         if (timeo < NS_PER_US)
-                tv.tv_usec = 1;         /* it never waits */
+                tv.tv_usec = 1; /* it never waits */
         sys5(SYS_setsockopt, fd, SOL_SOCKET, name, &tv, sizeof(tv));
 }
 
@@ -171,7 +176,8 @@ void opts_replay_kernel(const struct file *f, int fd)
 
         for (unsigned i = 0; l && i < l->n; i++)
                 if (is_inherited(l->opt[i].level, l->opt[i].name))
-                        sys5(SYS_setsockopt, fd, l->opt[i].level, l->opt[i].name, l->opt[i].val, l->opt[i].len);
+                        sys5(SYS_setsockopt, fd, l->opt[i].level, l->opt[i].name, l->opt[i].val,
+                             l->opt[i].len);
 }
 
 /* ---- fork ---- */

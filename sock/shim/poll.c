@@ -8,7 +8,8 @@
 
 static bool poll_concerns_us(const struct pollfd *v, nfds_t n)
 {
-        if (usock_tls.inside || !shim_started() || n > INT_MAX / sizeof(*v) || !user_read_range(v, n * sizeof(*v)))
+        if (usock_tls.inside || !shim_started() || n > INT_MAX / sizeof(*v) ||
+            !user_read_range(v, n * sizeof(*v)))
                 return false;
         for (nfds_t i = 0; i < n; i++)
                 if (want_ours(v[i].fd))
@@ -16,7 +17,8 @@ static bool poll_concerns_us(const struct pollfd *v, nfds_t n)
         return false;
 }
 
-static int poll_wants(struct pollfd *v, struct want *w, nfds_t n, struct until *u, const sigset_t *mask)
+static int poll_wants(struct pollfd *v, struct want *w, nfds_t n, struct until *u,
+                      const sigset_t *mask)
 {
         int r;
 
@@ -76,7 +78,8 @@ int h___poll(struct pollfd *v, nfds_t n, int timeout)
 
 int h___poll_chk(struct pollfd *v, nfds_t n, int timeout, size_t room)
 {
-        return room / sizeof(*v) < n ? REAL(__poll_chk)(v, n, timeout, room) : h_poll(v, n, timeout);
+        return room / sizeof(*v) < n ? REAL(__poll_chk)(v, n, timeout, room)
+                                     : h_poll(v, n, timeout);
 }
 
 int h_ppoll(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
@@ -91,7 +94,9 @@ int h_ppoll(struct pollfd *v, nfds_t n, const struct timespec *timeout, const si
         return r == -ERR_KERNEL ? REAL(ppoll)(v, n, timeout, mask) : r;
 }
 
-int h___ppoll_chk(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room)
+int h___ppoll_chk(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+                  size_t room)
 {
-        return room / sizeof(*v) < n ? REAL(__ppoll_chk)(v, n, timeout, mask, room) : h_ppoll(v, n, timeout, mask);
+        return room / sizeof(*v) < n ? REAL(__ppoll_chk)(v, n, timeout, mask, room)
+                                     : h_ppoll(v, n, timeout, mask);
 }

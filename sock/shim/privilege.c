@@ -1,10 +1,12 @@
 /*
- * A process that gives up its user (a worker below a root master) leaves the stack of that user: what it may write there the others
- * would read. Its connections stay there, and a relay carries them (relay.h). Its listeners and datagram sockets are the
- * kernel's from then on, with the same numbers; new sockets are of a stack of its new user. Nobody connects over the fabric any more
- * to a listener that such a process has; the relay hands on who has.
+ * A process that gives up its user (a worker below a root master) leaves the stack of that user:
+ * what it may write there the others would read. Its connections stay there, and a relay carries
+ * them (relay.h). Its listeners and datagram sockets are the kernel's from then on, with the same
+ * numbers; new sockets are of a stack of its new user. Nobody connects over the fabric any more to
+ * a listener that such a process has; the relay hands on who has.
  *
- * It stays where other threads may be in there, and if UNET_ACROSS_USERS says so. docs/security.md has what that means.
+ * It stays where other threads may be in there, and if UNET_ACROSS_USERS says so. docs/security.md
+ * has what that means.
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/privilege.h"
@@ -18,7 +20,7 @@
 
 /* A change of the user that is under way. */
 struct change {
-        bool leaves;                    /* the stack, if the kernel agrees */
+        bool leaves; /* the stack, if the kernel agrees */
         struct relay relay;
 };
 
@@ -54,7 +56,8 @@ static void leave_to_kernel(struct file *f, int fd, const struct relay *r)
         usock_withdraw(f->us);
         if (f->mode == MODE_LISTEN) {
                 flags = sys2(SYS_fcntl, fd, F_GETFL);
-                sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+                sys3(SYS_fcntl, fd, F_SETFL,
+                     file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
                 if (relay_lacks(r))
                         end_queue(f->us);
         }
@@ -82,9 +85,11 @@ static void leave(int fd, struct file *f, void *arg)
                 return;
         if (f->mode == MODE_NEW && f->shared)
                 sock_decide(f, MODE_KERNEL, "a process that has it, too, has given up its user");
-        f->shared = false;              /* what it is to others does not change */
+        f->shared = false; /* what it is to others does not change */
         if (f->mode == MODE_TCP)
-                sock_decide(f, MODE_KERNEL, f->relayed ? WHY "; a relay carries it" : WHY "; no relay could be made for it");
+                sock_decide(f, MODE_KERNEL,
+                            f->relayed ? WHY "; a relay carries it"
+                                       : WHY "; no relay could be made for it");
         else
                 leave_to_kernel(f, fd, arg);
         let_go(f);
@@ -95,7 +100,8 @@ static struct change begin(struct usock_uids to)
 {
         struct change c = {.leaves = false};
 
-        if (!shim.size || usock_tls.inside || shim.across_users || !usock_gives_up_user(&to) || has_threads())
+        if (!shim.size || usock_tls.inside || shim.across_users || !usock_gives_up_user(&to) ||
+            has_threads())
                 return c;
         usock_enter();
         c.leaves = true;
@@ -151,7 +157,8 @@ static struct usock_uids after_setresuid(uid_t real, uid_t effective, uid_t save
 /* Who may change all three does; who may not changes the effective one. */
 static struct usock_uids after_setuid(uid_t uid)
 {
-        return now().effective == 0 ? (struct usock_uids){uid, uid, uid} : after_setresuid(-1, uid, -1);
+        return now().effective == 0 ? (struct usock_uids){uid, uid, uid}
+                                    : after_setresuid(-1, uid, -1);
 }
 
 /* The saved one follows the effective one unless that only becomes the real one. */

@@ -1,11 +1,14 @@
 /*
- * fork, exec, exit: the stack lives on in shared memory; here a process comes to it or takes its leave.
+ * fork, exec, exit: the stack lives on in shared memory; here a process comes to it or takes its
+ * leave.
  *
- * fork() is followed by pthread_atfork(), registered with the first socket. _Fork() runs no such handlers and is
- * hooked. vfork becomes fork once there is a socket (jump.S), for its child runs our hooks on its parent's memory.
+ * fork() is followed by pthread_atfork(), registered with the first socket. _Fork() runs no such
+ * handlers and is hooked. vfork becomes fork once there is a socket (jump.S), for its child runs
+ * our hooks on its parent's memory.
  *
- * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of their kernel
- * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first.
+ * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of
+ * their kernel sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder
+ * becomes a real socket first.
  */
 #include "sock/shim/addrs.h"
 #include "sock/shim/cancel.h"
@@ -109,14 +112,14 @@ static void at_exit(void)
 {
         if (!shim.size || usock_tls.inside)
                 return;
-        usock_enter();                  /* for good */
+        usock_enter(); /* for good */
         relayed_exit();
         file_each(left_to_spawned, NULL);
         usock_exit();
 }
 
-/* After the program's atexit handlers and destructors, which may still use sockets. A library whose destructor comes
- * even later meets the kernel's sockets: this thread stays inside. */
+/* After the program's atexit handlers and destructors, which may still use sockets. A library whose
+ * destructor comes even later meets the kernel's sockets: this thread stays inside. */
 __attribute__((destructor)) static void shim_fini(void)
 {
         at_exit();
@@ -146,23 +149,24 @@ void process_start(void)
 struct image {
         int dir;
         const char *path;
-        bool searched;                  /* as execvp() looks for it */
-        bool here;                      /* this process becomes it */
-        bool looked, deaf;              /* the library is not in it */
-        int survive;                    /* sockets of ours that it takes over */
-        int sets;                       /* who is in its epoll sets; -1: there are none */
+        bool searched;     /* as execvp() looks for it */
+        bool here;         /* this process becomes it */
+        bool looked, deaf; /* the library is not in it */
+        int survive;       /* sockets of ours that it takes over */
+        int sets;          /* who is in its epoll sets; -1: there are none */
 };
 
 static bool is_deaf(struct image *s)
 {
         if (!s->looked)
-                s->deaf = s->searched ? image_searched_is_deaf(s->path) : image_is_deaf(s->dir, s->path);
+                s->deaf = s->searched ? image_searched_is_deaf(s->path)
+                                      : image_is_deaf(s->dir, s->path);
         s->looked = true;
         return s->deaf;
 }
 
-/* A listener that a deaf image has, too, must not be given connections that only the library could accept: it is the kernel's from now
- * on. Hosts on interfaces of ours can reach it there only. */
+/* A listener that a deaf image has, too, must not be given connections that only the library could
+ * accept: it is the kernel's from now on. Hosts on interfaces of ours can reach it there only. */
 static void left_to_kernel(int fd, struct file *f)
 {
         file_keep_flags(fd, f);
@@ -226,8 +230,9 @@ static size_t count(char *const v[])
 }
 
 /*
- * env with UNET_ADOPT. A program that has cleaned it for the new image (inetd does) has taken the shim from it, without which
- * there is no connection: then it gets that back, with the variables that say which unetd is ours.
+ * env with UNET_ADOPT. A program that has cleaned it for the new image (inetd does) has taken the
+ * shim from it, without which there is no connection: then it gets that back, with the variables
+ * that say which unetd is ours.
  */
 #define PRELOAD_MAX (PATH_MAX + 16)
 #define ADOPT_MAX   32
@@ -242,12 +247,15 @@ static bool preloads_us(const char *var)
         return strncmp(var, "LD_PRELOAD=", 11) == 0 && strstr(var, "libunet_preload.so");
 }
 
-/* Our own entry, before what else is to be preloaded; "" when we do not know where we lie, or it is too long. */
+/* Our own entry, before what else is to be preloaded; "" when we do not know where we lie, or it is
+ * too long. */
 static char *preload(char text[PRELOAD_MAX], const char *others)
 {
         Dl_info info;
-        int n = dladdr((void *)(uintptr_t)h_execve, &info) != 0 && info.dli_fname && info.dli_fname[0] == '/'
-                        ? snprintf(text, PRELOAD_MAX, "LD_PRELOAD=%s%s%s", info.dli_fname, others ? ":" : "", others ? others : "")
+        int n = dladdr((void *)(uintptr_t)h_execve, &info) != 0 && info.dli_fname &&
+                                info.dli_fname[0] == '/'
+                        ? snprintf(text, PRELOAD_MAX, "LD_PRELOAD=%s%s%s", info.dli_fname,
+                                   others ? ":" : "", others ? others : "")
                         : PRELOAD_MAX;
 
         if (n >= PRELOAD_MAX)
@@ -255,7 +263,8 @@ static char *preload(char text[PRELOAD_MAX], const char *others)
         return text;
 }
 
-static char *const *env_adopting(const struct image *s, char *const env[], char **room, char text[PRELOAD_MAX], char adopt[ADOPT_MAX])
+static char *const *env_adopting(const struct image *s, char *const env[], char **room,
+                                 char text[PRELOAD_MAX], char adopt[ADOPT_MAX])
 {
         const char *others = NULL;
         bool cleaned = true;
@@ -280,9 +289,9 @@ static char *const *env_adopting(const struct image *s, char *const env[], char 
         room[n] = NULL;
         return room;
 }
-#define ENV_ADOPTING(s, env)                                                                                         \
-        env_adopting(s, env, alloca((count(env) + count(environ) + 3) * sizeof(char *)), alloca(PRELOAD_MAX), \
-                     alloca(ADOPT_MAX))
+#define ENV_ADOPTING(s, env)                                                             \
+        env_adopting(s, env, alloca((count(env) + count(environ) + 3) * sizeof(char *)), \
+                     alloca(PRELOAD_MAX), alloca(ADOPT_MAX))
 
 /* The process goes on as it was. */
 static int not_become(int r)
@@ -419,10 +428,11 @@ int h_execle(const char *path, const char *arg, ...)
         return h_execve(path, argv, env);
 }
 
-/* The child's numbers may be moved by its file actions; it looks at all it has, when it first makes a call of ours. A socket
- * that this process has closed by then lives as one in a message does (file_left_to_spawned()). */
-int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
-                  char *const argv[], char *const env[])
+/* The child's numbers may be moved by its file actions; it looks at all it has, when it first
+ * makes a call of ours. A socket that this process has closed by then lives as one in a message
+ * does (file_left_to_spawned()). */
+int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa,
+                  const posix_spawnattr_t *at, char *const argv[], char *const env[])
 {
         struct image s = {.dir = AT_FDCWD, .path = path};
 
@@ -431,8 +441,8 @@ int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t
         return REAL(posix_spawn)(pid, path, fa, at, argv, env);
 }
 
-int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
-                   char *const argv[], char *const env[])
+int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa,
+                   const posix_spawnattr_t *at, char *const argv[], char *const env[])
 {
         struct image s = {.path = file, .searched = true};
 

@@ -1,4 +1,5 @@
-/* The life of the process: libc's streams, the image that exec runs, fork, the log: stdio.c, image.c, process.c, log.c. */
+/* The life of the process: libc's streams, the image that exec runs, fork, the log: stdio.c,
+ * image.c, process.c, log.c. */
 #ifndef SHIM_PROCESS_H
 #define SHIM_PROCESS_H
 
@@ -7,7 +8,8 @@
 /* From now on libc's streams read, write and close by our calls. */
 void streams_start(void);
 
-/* The program file, or the script's interpreter, is one that will not have the library. What cannot be read will, for all we know. */
+/* The program file, or the script's interpreter, is one that will not have the library. What cannot
+ * be read will, for all we know. */
 bool image_is_deaf(int dir, const char *path);
 /* The one that execvp() finds. */
 bool image_searched_is_deaf(const char *file);

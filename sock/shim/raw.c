@@ -1,6 +1,6 @@
 /*
- * syscall(): programs and language runtimes that make their calls by number get the same sockets. Numbers of calls
- * that we do not hook, and calls on descriptors that are not ours, go straight on.
+ * syscall(): programs and language runtimes that make their calls by number get the same sockets.
+ * Numbers of calls that we do not hook, and calls on descriptors that are not ours, go straight on.
  */
 #include "sock/shim/privilege.h"
 #include "sock/shim/process.h"
@@ -43,11 +43,12 @@ static bool one_descriptor(const struct raw *c, long *r)
                 *r = h_writev(fd, (const struct iovec *)a[1], (int)a[2]);
                 return true;
         case SYS_recvfrom:
-                *r = h_recvfrom(fd, (void *)a[1], (size_t)a[2], (int)a[3], (struct sockaddr *)a[4], (socklen_t *)a[5]);
+                *r = h_recvfrom(fd, (void *)a[1], (size_t)a[2], (int)a[3], (struct sockaddr *)a[4],
+                                (socklen_t *)a[5]);
                 return true;
         case SYS_sendto:
-                *r = h_sendto(fd, (const void *)a[1], (size_t)a[2], (int)a[3], (const struct sockaddr *)a[4],
-                              (socklen_t)a[5]);
+                *r = h_sendto(fd, (const void *)a[1], (size_t)a[2], (int)a[3],
+                              (const struct sockaddr *)a[4], (socklen_t)a[5]);
                 return true;
         case SYS_recvmsg:
                 *r = h_recvmsg(fd, (struct msghdr *)a[1], (int)a[2]);
@@ -56,7 +57,8 @@ static bool one_descriptor(const struct raw *c, long *r)
                 *r = h_sendmsg(fd, (const struct msghdr *)a[1], (int)a[2]);
                 return true;
         case SYS_recvmmsg:
-                *r = h_recvmmsg(fd, (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3], (struct timespec *)a[4]);
+                *r = h_recvmmsg(fd, (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3],
+                                (struct timespec *)a[4]);
                 return true;
         case SYS_sendmmsg:
                 *r = h_sendmmsg(fd, (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3]);
@@ -79,7 +81,8 @@ static bool socket_call(const struct raw *c, long *r)
                 return true;
         }
         if (c->nr == SYS_splice && (concerns_us(fd) || concerns_us((int)a[2]))) {
-                *r = h_splice(fd, (off64_t *)a[1], (int)a[2], (off64_t *)a[3], (size_t)a[4], (unsigned)a[5]);
+                *r = h_splice(fd, (off64_t *)a[1], (int)a[2], (off64_t *)a[3], (size_t)a[4],
+                              (unsigned)a[5]);
                 return true;
         }
         if (!concerns_us(fd))
@@ -173,15 +176,16 @@ static bool number_call(const struct raw *c, long *r)
                 *r = sandbox_landlock((int)a[0], (unsigned)a[1]);
                 return true;
         case SYS_execveat:
-                *r = h_execveat((int)a[0], (const char *)a[1], (char *const *)a[2], (char *const *)a[3], (int)a[4]);
+                *r = h_execveat((int)a[0], (const char *)a[1], (char *const *)a[2],
+                                (char *const *)a[3], (int)a[4]);
                 return true;
         default:
                 return privilege_call(c->nr, a, r);
         }
 }
 
-/* clone() without shared memory is a fork, which the handlers of pthread_atfork() do not hear of. On a stack of its own the child
- * would not come back to us. */
+/* clone() without shared memory is a fork, which the handlers of pthread_atfork() do not hear of.
+ * On a stack of its own the child would not come back to us. */
 static bool cloning_call(const struct raw *c, long *r)
 {
         if (c->nr != SYS_clone || c->a[0] & (CLONE_VM | CLONE_THREAD) || c->a[1] != 0 || !shim.size)
@@ -192,8 +196,8 @@ static bool cloning_call(const struct raw *c, long *r)
         return true;
 }
 
-/* What stands in a ring the kernel would do by itself: libuv adds sockets to its epoll set so, where it is given one, and has other
- * ways where it is not. False: nothing here is ours. */
+/* What stands in a ring the kernel would do by itself: libuv adds sockets to its epoll set so,
+ * where it is given one, and has other ways where it is not. False: nothing here is ours. */
 static bool ring_call(const struct raw *c, long *r)
 {
         if (c->nr != SYS_io_uring_setup || !shim_start())
@@ -205,10 +209,12 @@ static bool ring_call(const struct raw *c, long *r)
 
 static bool time_readable(word time)
 {
-        return time == 0 || (shim_started() && user_read_range((const void *)time, sizeof(struct timespec)));
+        return time == 0 ||
+               (shim_started() && user_read_range((const void *)time, sizeof(struct timespec)));
 }
 
-/* The time to wait, if the call has one; libc reads it, and so such a call is made as it is where that cannot be read. */
+/* The time to wait, if the call has one; libc reads it, and so such a call is made as it is where
+ * that cannot be read. */
 static bool has_bad_time(const struct raw *c)
 {
         switch (c->nr) {
@@ -226,7 +232,8 @@ static bool has_bad_time(const struct raw *c)
         }
 }
 
-/* Its mask and how long that is are behind the last argument; the time that is left is told, other than by pselect(). */
+/* Its mask and how long that is are behind the last argument; the time that is left is told, other
+ * than by pselect(). */
 static bool raw_pselect(const word *a, long *r)
 {
         struct {
@@ -234,9 +241,11 @@ static bool raw_pselect(const word *a, long *r)
                 size_t size;
         } m = {NULL, 0};
 
-        if (!shim_started() || (a[5] && !user_copy(&m, (const void *)a[5], sizeof(m))) || (m.mask && m.size != 8))
+        if (!shim_started() || (a[5] && !user_copy(&m, (const void *)a[5], sizeof(m))) ||
+            (m.mask && m.size != 8))
                 return false;
-        return select_tell(r, (int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], (struct timespec *)a[4], m.mask);
+        return select_tell(r, (int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
+                           (struct timespec *)a[4], m.mask);
 }
 
 static bool waiting_call(const struct raw *c, long *r)
@@ -251,7 +260,8 @@ static bool waiting_call(const struct raw *c, long *r)
                 *r = h_poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
                 return true;
         case SYS_select:
-                *r = h_select((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], (struct timeval *)a[4]);
+                *r = h_select((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
+                              (struct timeval *)a[4]);
                 return true;
         case SYS_epoll_wait:
                 *r = h_epoll_wait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3]);
@@ -260,17 +270,19 @@ static bool waiting_call(const struct raw *c, long *r)
         case SYS_pselect6:
                 return raw_pselect(a, r);
         case SYS_ppoll:
-                *r = h_ppoll((struct pollfd *)a[0], (nfds_t)a[1], (const struct timespec *)a[2], (const sigset_t *)a[3]);
+                *r = h_ppoll((struct pollfd *)a[0], (nfds_t)a[1], (const struct timespec *)a[2],
+                             (const sigset_t *)a[3]);
                 return true;
         case SYS_epoll_ctl:
                 *r = h_epoll_ctl((int)a[0], (int)a[1], (int)a[2], (struct epoll_event *)a[3]);
                 return true;
         case SYS_epoll_pwait:
-                *r = h_epoll_pwait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3], (const sigset_t *)a[4]);
+                *r = h_epoll_pwait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3],
+                                   (const sigset_t *)a[4]);
                 return true;
         case SYS_epoll_pwait2:
-                *r = h_epoll_pwait2((int)a[0], (struct epoll_event *)a[1], (int)a[2], (const struct timespec *)a[3],
-                                    (const sigset_t *)a[4]);
+                *r = h_epoll_pwait2((int)a[0], (struct epoll_event *)a[1], (int)a[2],
+                                    (const struct timespec *)a[3], (const sigset_t *)a[4]);
                 return true;
         case SYS_epoll_create1:
                 *r = h_epoll_create1((int)a[0]);
@@ -280,7 +292,8 @@ static bool waiting_call(const struct raw *c, long *r)
         }
 }
 
-/* Who calls passes as many as the call has; what is read of the rest, as libc does, is not looked at. */
+/* Who calls passes as many as the call has; what is read of the rest, as libc does, is not
+ * looked at. */
 __attribute__((no_sanitize_address)) long h_syscall(long nr, ...)
 {
         struct raw c = {.nr = nr};
@@ -292,8 +305,8 @@ __attribute__((no_sanitize_address)) long h_syscall(long nr, ...)
                 c.a[i] = va_arg(ap, word);
         va_end(ap);
         if (!usock_tls.inside &&
-            (one_descriptor(&c, &r) || socket_call(&c, &r) || number_call(&c, &r) || cloning_call(&c, &r) ||
-             ring_call(&c, &r) || waiting_call(&c, &r)))
+            (one_descriptor(&c, &r) || socket_call(&c, &r) || number_call(&c, &r) ||
+             cloning_call(&c, &r) || ring_call(&c, &r) || waiting_call(&c, &r)))
                 return r;
         return REAL(syscall)(nr, c.a[0], c.a[1], c.a[2], c.a[3], c.a[4], c.a[5]);
 }

@@ -1,10 +1,11 @@
 /*
- * libc's own versions of what we hook. REAL(close)(fd) is libc's close(), looked up when first used: nothing runs in a
- * constructor, and a call that comes before any constructor, or from inside malloc, works (glibc's dlsym allocates
- * nothing unless it fails, and a symbol that libc does not have becomes real_missing()).
+ * libc's own versions of what we hook. REAL(close)(fd) is libc's close(), looked up when first
+ * used: nothing runs in a constructor, and a call that comes before any constructor, or from inside
+ * malloc, works (glibc's dlsym allocates nothing unless it fails, and a symbol that libc does not
+ * have becomes real_missing()).
  *
- * Our versions have the C name h_close and the assembler name close, so that glibc's headers, with their transparent
- * unions and fortified inlines, can be included beside them.
+ * Our versions have the C name h_close and the assembler name close, so that glibc's headers, with
+ * their transparent unions and fortified inlines, can be included beside them.
  */
 #ifndef SHIM_REAL_H
 #define SHIM_REAL_H

@@ -26,7 +26,8 @@ static int pause_a_little(struct until *u)
         return until_over(u) ? -EAGAIN : 0;
 }
 
-/* MSG_PEEK with MSG_WAITALL: the bytes are looked at until they are all there. And a peek that goes on (SO_PEEK_OFF). */
+/* MSG_PEEK with MSG_WAITALL: the bytes are looked at until they are all there. And a peek that goes
+ * on (SO_PEEK_OFF). */
 static int wait_for_more(struct file *f, int flags, struct until *u)
 {
         int r = file_wait(f, USOCK_POLL_SOME, u);
@@ -39,7 +40,8 @@ static bool stream_ended(struct file *f)
         return usock_poll(f->us) & (POLLRDHUP | POLLHUP | POLLERR);
 }
 
-/* Nothing there, and the call may not wait: what arrived meanwhile is let in first, acknowledgements too. */
+/* Nothing there, and the call may not wait: what arrived meanwhile is let in first,
+ * acknowledgements too. */
 static ssize_t recv_now(struct file *f, void *p, size_t n, int flags)
 {
         ssize_t r = usock_recv(f->us, p, n, flags);
@@ -128,7 +130,8 @@ static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags, bool ker
         }
 }
 
-/* Whether all that is asked for is there, so that one call reads it, and says what it has to say beside. */
+/* Whether all that is asked for is there, so that one call reads it, and says what it has to
+ * say beside. */
 static bool all_there(const struct file *f, const struct msghdr *m)
 {
         size_t want = 0;
@@ -139,7 +142,8 @@ static bool all_there(const struct file *f, const struct msghdr *m)
         return usock_ioctl(f->us, FIONREAD, &there) == 0 && want <= (size_t)there;
 }
 
-/* Several buffers, MSG_WAITALL: only the first round can be one call. SO_RCVTIMEO is the time of all of them. */
+/* Several buffers, MSG_WAITALL: only the first round can be one call. SO_RCVTIMEO is the time of
+ * all of them. */
 static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags, struct until *u)
 {
         ssize_t done = 0;
@@ -148,7 +152,7 @@ static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags, s
                 ssize_t r;
 
                 if (m->msg_iov[i].iov_len == 0)
-                        continue;       /* recv() of nothing waits */
+                        continue; /* recv() of nothing waits */
                 r = recv_until(f, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags, u);
                 if (r < 0)
                         return file_moved(f, (size_t)done, r);
@@ -174,7 +178,8 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
 
         if (flags & MSG_ERRQUEUE)
                 return usock_recvmsg(f->us, m, flags);
-        if ((flags & MSG_WAITALL) && io_may_wait(f, flags) && !(flags & (MSG_PEEK | MSG_OOB)) && !all_there(f, m)) {
+        if ((flags & MSG_WAITALL) && io_may_wait(f, flags) && !(flags & (MSG_PEEK | MSG_OOB)) &&
+            !all_there(f, m)) {
                 m->msg_namelen = 0;
                 m->msg_controllen = 0;
                 m->msg_flags = 0;
@@ -198,9 +203,10 @@ static ssize_t file_recvmsg(struct file *f, struct msghdr *m, int flags)
         return f->mode == MODE_UDP ? udp_recvmsg(f, m, flags, kernel_turn(&f->pace)) : -ENOTCONN;
 }
 
-/* One buffer, perhaps with a name, whose place is looked at when there is something for it, as in Linux. The buffers of names
- * and control data belong to the kernel's side as well. */
-static ssize_t file_recvfrom(struct file *f, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
+/* One buffer, perhaps with a name, whose place is looked at when there is something for it, as in
+ * Linux. The buffers of names and control data belong to the kernel's side as well. */
+static ssize_t file_recvfrom(struct file *f, void *p, size_t n, int flags, struct sockaddr *sa,
+                             socklen_t *len)
 {
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -208,7 +214,7 @@ static ssize_t file_recvfrom(struct file *f, void *p, size_t n, int flags, struc
         ssize_t r;
 
         if (f->mode == MODE_TCP && !(flags & MSG_ERRQUEUE)) {
-                r = file_recv(f, p, n, flags);          /* a stream names nobody */
+                r = file_recv(f, p, n, flags); /* a stream names nobody */
         } else {
                 if (named) {
                         m.msg_name = sa;
@@ -229,7 +235,8 @@ static inline ssize_t udp_recv(struct file *f, void *p, size_t n, int flags)
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
         bool kernel = kernel_turn(&f->pace);
-        ssize_t r = unlikely(kernel || (flags & MSG_ERRQUEUE)) ? -EAGAIN : usock_recv(f->us, p, n, flags);
+        ssize_t r = unlikely(kernel || (flags & MSG_ERRQUEUE)) ? -EAGAIN
+                                                               : usock_recv(f->us, p, n, flags);
 
         return likely(r != -EAGAIN) ? r : udp_recvmsg(f, &m, flags, kernel);
 }
@@ -244,7 +251,8 @@ static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
 {
         ssize_t r;
 
-        if (likely(f->mode == MODE_TCP && !(flags & (MSG_WAITALL | MSG_ERRQUEUE)) && !usock_waits_for_more(f->us))) {
+        if (likely(f->mode == MODE_TCP && !(flags & (MSG_WAITALL | MSG_ERRQUEUE)) &&
+                   !usock_waits_for_more(f->us))) {
                 r = usock_recv(f->us, p, n, flags);
                 if (likely(r != -EAGAIN) || (!io_may_wait(f, flags) && !usock_progress()))
                         return r;
@@ -255,10 +263,14 @@ static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
 }
 
 /* An answer of ours to what a netlink socket was asked, for recvfrom(). */
-static ssize_t recv_answer(int fd, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
+static ssize_t recv_answer(int fd, void *p, size_t n, int flags, struct sockaddr *sa,
+                           socklen_t *len)
 {
         struct iovec iov = {p, n};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_name = sa, .msg_namelen = sa && len ? *len : 0};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_name = sa,
+                           .msg_namelen = sa && len ? *len : 0};
         ssize_t r;
 
         if (!netlink_answers(fd, &m, flags, &r))
@@ -269,11 +281,13 @@ static ssize_t recv_answer(int fd, void *p, size_t n, int flags, struct sockaddr
         return r;
 }
 
-static ssize_t kernel_only_recv(int fd, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
+static ssize_t kernel_only_recv(int fd, void *p, size_t n, int flags, struct sockaddr *sa,
+                                socklen_t *len)
 {
         if (unlikely(netlink_dumps != 0) && user_read(len))
                 return recv_answer(fd, p, n, flags, sa, len);
-        return relayed_read(fd, sa ? REAL(recvfrom)(fd, p, n, flags, sa, len) : REAL(recv)(fd, p, n, flags));
+        return relayed_read(fd, sa ? REAL(recvfrom)(fd, p, n, flags, sa, len)
+                                   : REAL(recv)(fd, p, n, flags));
 }
 
 ssize_t h_recv(int fd, void *p, size_t n, int flags)
@@ -310,8 +324,8 @@ static __attribute__((noinline)) ssize_t read_any(int fd, void *p, size_t n)
         return r;
 }
 
-/* The few bytes that a program of one thread finds at once, as most reads of so few do; -EAGAIN: none of these, and nothing
- * was done. */
+/* The few bytes that a program of one thread finds at once, as most reads of so few do; -EAGAIN:
+ * none of these, and nothing was done. */
 static inline ssize_t read_few(int fd, void *p, size_t n)
 {
         struct file *f;
@@ -320,8 +334,8 @@ static inline ssize_t read_few(int fd, void *p, size_t n)
         if ((unsigned)fd >= shim.size || n - 1 >= USOCK_SHORT_MAX)
                 return -EAGAIN;
         f = atomic_load_explicit(&shim.tab[fd], memory_order_acquire);
-        if (!f || (f->mode != MODE_UDP && f->mode != MODE_TCP) || f->shared || usock_tls.inside || !__libc_single_threaded ||
-            f->pace.left == 0)
+        if (!f || (f->mode != MODE_UDP && f->mode != MODE_TCP) || f->shared || usock_tls.inside ||
+            !__libc_single_threaded || f->pace.left == 0)
                 return -EAGAIN;
         usock_enter();
         r = usock_read_short(f->us, p, n);
@@ -355,7 +369,8 @@ ssize_t h___read_chk(int fd, void *p, size_t n, size_t room)
 
 ssize_t h___recv_chk(int fd, void *p, size_t n, size_t room, int flags)
 {
-        return n > room || !file_peek(fd) ? REAL(__recv_chk)(fd, p, n, room, flags) : h_recv(fd, p, n, flags);
+        return n > room || !file_peek(fd) ? REAL(__recv_chk)(fd, p, n, room, flags)
+                                          : h_recv(fd, p, n, flags);
 }
 
 ssize_t h_recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
@@ -374,7 +389,8 @@ ssize_t h_recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *sa, so
         return r;
 }
 
-ssize_t h___recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, struct sockaddr *sa, socklen_t *len)
+ssize_t h___recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, struct sockaddr *sa,
+                         socklen_t *len)
 {
         if (n > room || !file_peek(fd))
                 return REAL(__recvfrom_chk)(fd, p, n, room, flags, sa, len);
@@ -388,7 +404,9 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
 
         cancellation_point();
         do {
-                struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter_reading(fd) : NULL;
+                struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n)
+                                         ? file_enter_reading(fd)
+                                         : NULL;
 
                 if (!f)
                         return relayed_read(fd, REAL(readv)(fd, iov, n));
@@ -429,7 +447,8 @@ static void look_at_rights(struct msghdr *m)
 
 static bool put_header(struct msghdr *to, const struct msghdr *from)
 {
-        return user_put32(&to->msg_namelen, from->msg_namelen) && user_put32(&to->msg_flags, (uint32_t)from->msg_flags) &&
+        return user_put32(&to->msg_namelen, from->msg_namelen) &&
+               user_put32(&to->msg_flags, (uint32_t)from->msg_flags) &&
                user_put64(&to->msg_controllen, from->msg_controllen);
 }
 
@@ -438,7 +457,8 @@ static ssize_t kernel_only_recvmsg(int fd, struct msghdr *m, int flags)
         struct msghdr own;
         ssize_t r;
 
-        if (unlikely(netlink_dumps != 0) && io_take_header(&own, m) && netlink_answers(fd, &own, flags, &r)) {
+        if (unlikely(netlink_dumps != 0) && io_take_header(&own, m) &&
+            netlink_answers(fd, &own, flags, &r)) {
                 if (r >= 0 && !put_header(m, &own))
                         r = -EFAULT;
                 result_again(&r);
@@ -450,7 +470,8 @@ static ssize_t kernel_only_recvmsg(int fd, struct msghdr *m, int flags)
         return relayed_read(fd, r);
 }
 
-static int kernel_only_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
+static int kernel_only_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags,
+                                struct timespec *timeout)
 {
         int r = REAL(recvmmsg)(fd, v, n, flags, timeout);
 
@@ -467,7 +488,8 @@ ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
 
         cancellation_point();
         do {
-                struct file *f = file_peek(fd) && io_take_header(&own, m) ? file_enter_reading(fd) : NULL;
+                struct file *f =
+                        file_peek(fd) && io_take_header(&own, m) ? file_enter_reading(fd) : NULL;
 
                 if (!f)
                         return kernel_only_recvmsg(fd, m, flags);
@@ -479,12 +501,15 @@ ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
         return r;
 }
 
-static ssize_t recv_one_of(struct file *f, struct mmsghdr *v, int flags, ssize_t (*recv)(struct file *, struct msghdr *, int))
+static ssize_t recv_one_of(struct file *f, struct mmsghdr *v, int flags,
+                           ssize_t (*recv)(struct file *, struct msghdr *, int))
 {
         struct msghdr own;
         ssize_t r = io_take_header(&own, &v->msg_hdr) ? recv(f, &own, flags) : -EFAULT;
 
-        return r >= 0 && (!put_header(&v->msg_hdr, &own) || !user_put32(&v->msg_len, (uint32_t)r)) ? -EFAULT : r;
+        return r >= 0 && (!put_header(&v->msg_hdr, &own) || !user_put32(&v->msg_len, (uint32_t)r))
+                       ? -EFAULT
+                       : r;
 }
 
 static ssize_t udp_once_ours(struct file *f, struct msghdr *m, int flags)
@@ -492,15 +517,16 @@ static ssize_t udp_once_ours(struct file *f, struct msghdr *m, int flags)
         return udp_once(f, m, flags, false);
 }
 
-/* Some of n datagrams, of which those that a device has brought take the shortest way. How many. `kernel`: it may be the kernel's
- * turn, which comes once a call of the program's. */
+/* Some of n datagrams, of which those that a device has brought take the shortest way. How many.
+ * `kernel`: it may be the kernel's turn, which comes once a call of the program's. */
 static ssize_t udp_recv_some(struct file *f, struct mmsghdr *v, unsigned n, int flags, bool kernel)
 {
         struct until u = until_timeo(f->rcvtimeo);
         ssize_t r;
 
         for (;; kernel = true) {
-                r = kernel && kernel_turn(&f->pace) ? recv_one_of(f, v, flags, kernel_recvmsg) : -EAGAIN;
+                r = kernel && kernel_turn(&f->pace) ? recv_one_of(f, v, flags, kernel_recvmsg)
+                                                    : -EAGAIN;
                 if (r != -EAGAIN)
                         return r < 0 ? r : 1;
                 r = usock_recv_straight(f->us, v, n, flags);
@@ -515,21 +541,24 @@ static ssize_t udp_recv_some(struct file *f, struct mmsghdr *v, unsigned n, int 
         }
 }
 
-/* As Linux: the time-out is looked at between datagrams, and an error after the first waits for the next call. */
-static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
+/* As Linux: the time-out is looked at between datagrams, and an error after the first waits for the
+ * next call. */
+static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags,
+                             struct timespec *timeout)
 {
         bool some = f->mode == MODE_UDP && !timeout && !(flags & (MSG_ERRQUEUE | MSG_PEEK));
         struct until u = until_ts(timeout);
         unsigned i = 0;
         ssize_t r = 0;
 
-        until_left(&u);                 /* the time starts now */
+        until_left(&u); /* the time starts now */
         while (i < n) {
                 int once = flags & ~MSG_WAITFORONE;
 
                 if (i && (flags & MSG_WAITFORONE))
                         once |= MSG_DONTWAIT;
-                r = some ? udp_recv_some(f, &v[i], n - i, once, i == 0) : recv_one_of(f, &v[i], once, file_recvmsg);
+                r = some ? udp_recv_some(f, &v[i], n - i, once, i == 0)
+                         : recv_one_of(f, &v[i], once, file_recvmsg);
                 if (r < 0)
                         break;
                 i += some ? (unsigned)r : 1;
@@ -547,7 +576,8 @@ int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec
 
         cancellation_point();
         do {
-                struct file *f = file_peek(fd) && !bad_time(timeout) ? file_enter_reading(fd) : NULL;
+                struct file *f =
+                        file_peek(fd) && !bad_time(timeout) ? file_enter_reading(fd) : NULL;
 
                 if (!f)
                         return kernel_only_recvmmsg(fd, v, n, flags, timeout);

@@ -1,6 +1,7 @@
 /*
- * Who waits in a listener whose process gives up its user (relay.h). He is connected already, and has perhaps sent: what he talks to is
- * a connection by the kernel, from his own name where that can be had, to the one that he has called.
+ * Who waits in a listener whose process gives up its user (relay.h). He is connected already, and
+ * has perhaps sent: what he talks to is a connection by the kernel, from his own name where that
+ * can be had, to the one that he has called.
  */
 #include "sock/shim/relay.h"
 
@@ -12,10 +13,12 @@ struct name {
         socklen_t len;
 };
 
-/* A port of a client's of ours is nobody's in the kernel, unless he has bound a socket to it; that of another host is not for us. */
+/* A port of a client's of ours is nobody's in the kernel, unless he has bound a socket to it; that
+ * of another host is not for us. */
 static void call_oneself(int fd, struct name *n)
 {
-        uint16_t *port = &((struct sockaddr_in *)&n->sa)->sin_port;     /* at the same place in both families */
+        /* At the same place in both families. */
+        uint16_t *port = &((struct sockaddr_in *)&n->sa)->sin_port;
         int on = 1;
 
         sys5(SYS_setsockopt, fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -27,7 +30,9 @@ static void call_oneself(int fd, struct name *n)
 
 static int call(struct name *from, const struct name *to)
 {
-        int fd = shim_high_fd((int)sys3(SYS_socket, to->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)), on = 1;
+        int fd = shim_high_fd((int)sys3(SYS_socket, to->sa.ss_family,
+                                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+            on = 1;
         long r;
 
         if (fd < 0)

@@ -1,13 +1,16 @@
 /*
  * The relay itself: a process that only moves bytes (relay.h).
  *
- * It keeps nothing of what it moves. Bytes are looked at where they lie, given on, and then taken away: what it has not given on
- * when it is killed is where it was. Where other processes have the connection as well (sshd's monitor and its child), what came for
- * the program stays in the connection until the program has read it: if it ends without, it is there for them, as it were with a
- * socket that they share. If it had read a part, it says how much was left as it closes (relayed_close()); one that is killed, or
- * has locked itself in, cannot, and that part comes twice.
+ * It keeps nothing of what it moves. Bytes are looked at where they lie, given on, and then taken
+ * away: what it has not given on when it is killed is where it was. Where other processes have the
+ * connection as well (sshd's monitor and its child), what came for the program stays in the
+ * connection until the program has read it: if it ends without, it is there for them, as it were
+ * with a socket that they share. If it had read a part, it says how much was left as it closes
+ * (relayed_close()); one that is killed, or has locked itself in, cannot, and that part comes
+ * twice.
  *
- * Nobody is waited for but in usock_wait(): on the connections, by level, and on the socket pairs, by edge.
+ * Nobody is waited for but in usock_wait(): on the connections, by level, and on the socket pairs,
+ * by edge.
  */
 #include "sock/shim/relay.h"
 
@@ -23,33 +26,34 @@
 
 #include "base/clock.h"
 
-#define PIECE (64u << 10)
+#define PIECE  (64u << 10)
 #define EVENTS 64
-#define PATIENCE NS_PER_S               /* for who found a listener in the directory just before it left that */
+/* For who found a listener in the directory just before it left that. */
+#define PATIENCE NS_PER_S
 
 struct pump {
-        struct usock *us;               /* NULL: it has ended */
+        struct usock *us; /* NULL: it has ended */
         int fd;
         struct relayed *r;
-        size_t offered;                 /* bytes that the program has got, and may not have read yet */
-        bool in_done, out_done;         /* nothing more comes for the program, and from it */
-        bool full, blocked;             /* it does not read; the connection takes nothing */
-        bool unread;                    /* it has ended, and had not read all */
-        int err;                        /* the connection has failed */
+        size_t offered;         /* bytes that the program has got, and may not have read yet */
+        bool in_done, out_done; /* nothing more comes for the program, and from it */
+        bool full, blocked;     /* it does not read; the connection takes nothing */
+        bool unread;            /* it has ended, and had not read all */
+        int err;                /* the connection has failed */
 };
 
 /* All that the relay does. */
 struct carrier {
         struct pump *p;
-        struct usock_item *items;       /* one for each, for each listener, and for `set` */
+        struct usock_item *items; /* one for each, for each listener, and for `set` */
         unsigned n, room;
         struct usock **listener;
-        unsigned nlisteners;            /* 0: it takes nobody any more */
-        nstime until;                   /* if nobody comes */
-        int set;                        /* of the socket pairs and the kernel's sockets */
+        unsigned nlisteners; /* 0: it takes nobody any more */
+        nstime until;        /* if nobody comes */
+        int set;             /* of the socket pairs and the kernel's sockets */
 };
 
-static struct relay *own;               /* in the relay */
+static struct relay *own; /* in the relay */
 static char piece[PIECE];
 
 bool relay_owns(int fd)
@@ -84,8 +88,8 @@ static void keep_rest(struct pump *p)
         p->in_done = true;
 }
 
-/* What was offered has been read, and leaves the connection. False: not yet, or never. The kernel says that something was left before
- * it throws that away. */
+/* What was offered has been read, and leaves the connection. False: not yet, or never. The kernel
+ * says that something was left before it throws that away. */
 static bool settle(struct pump *p)
 {
         int left = 0;
@@ -150,13 +154,14 @@ static void from_program(struct pump *p)
 {
         p->blocked = false;
         while (!p->out_done && p->err == 0) {
-                long n = sys6(SYS_recvfrom, p->fd, (long)piece, PIECE, MSG_PEEK | MSG_DONTWAIT, 0, 0);
+                long n = sys6(SYS_recvfrom, p->fd, (long)piece, PIECE, MSG_PEEK | MSG_DONTWAIT, 0,
+                              0);
                 ssize_t r;
 
                 if (n == -EAGAIN)
                         return;
                 if (n <= 0) {
-                        p->unread |= n < 0;     /* a socket of the kernel's may not have connected */
+                        p->unread |= n < 0; /* a socket of the kernel's may not have connected */
                         p->out_done = n != -ECONNRESET;
                         continue;
                 }
@@ -176,7 +181,8 @@ static void from_program(struct pump *p)
 
 /* ---- the end of one ---- */
 
-/* As the kernel closes a socket: what was not read resets the connection. It goes on where others have it. */
+/* As the kernel closes a socket: what was not read resets the connection. It goes on where others
+ * have it. */
 static void end(struct pump *p)
 {
         struct linger at_once = {.l_onoff = 1};
@@ -291,7 +297,8 @@ static void take_who_waits(struct carrier *c)
 
 /* ---- the loop ---- */
 
-/* What to wait for; 0: all have ended. A connection that waits for the program only is left out, for its end would be told at once. */
+/* What to wait for; 0: all have ended. A connection that waits for the program only is left out,
+ * for its end would be told at once. */
 static int items(struct carrier *c)
 {
         int k = 0;
@@ -299,7 +306,8 @@ static int items(struct carrier *c)
 
         for (unsigned i = 0; i < c->n; i++) {
                 const struct pump *p = &c->p[i];
-                short events = (short)((p->in_done || p->full || p->offered ? 0 : POLLIN) | (p->blocked ? POLLOUT : 0));
+                short events = (short)((p->in_done || p->full || p->offered ? 0 : POLLIN) |
+                                       (p->blocked ? POLLOUT : 0));
 
                 if (p->us == NULL)
                         continue;
@@ -308,7 +316,8 @@ static int items(struct carrier *c)
                         c->items[k++] = (struct usock_item){.s = p->us, .fd = -1, .events = events};
         }
         for (unsigned i = 0; i < c->nlisteners; i++)
-                c->items[k++] = (struct usock_item){.s = c->listener[i], .fd = -1, .events = POLLIN};
+                c->items[k++] =
+                        (struct usock_item){.s = c->listener[i], .fd = -1, .events = POLLIN};
         c->items[k++] = (struct usock_item){.fd = c->set, .events = POLLIN};
         return any ? k : 0;
 }
@@ -356,14 +365,15 @@ static void be_alone(uid_t uid)
         prctl(PR_SET_NAME, "unet-relay");
         sys0(SYS_setsid);
         sys1(SYS_chdir, "/");
-        sys3(SYS_setresuid, uid, uid, uid);     /* the program may show another one at the moment */
+        sys3(SYS_setresuid, uid, uid, uid); /* the program may show another one at the moment */
 }
 
 static void take(struct pump *p, const struct carried *c)
 {
         int on = 1;
 
-        usock_setsockopt(c->f->us, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* the program's writes are whole */
+        /* The program's writes are whole. */
+        usock_setsockopt(c->f->us, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         *p = (struct pump){.us = usock_dup(c->f->us), .fd = c->relay, .r = c->r};
         c->f->spawned = false;
 }

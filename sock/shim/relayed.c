@@ -1,7 +1,7 @@
 /*
- * What a program asks about a connection that a relay carries. Bytes, readiness and flags are the socket pair's. Names are those of the
- * connection. Options of IP and TCP are those of a kernel socket that is there for nothing else: what is set there can be read
- * again, and does nothing.
+ * What a program asks about a connection that a relay carries. Bytes, readiness and flags are the
+ * socket pair's. Names are those of the connection. Options of IP and TCP are those of a kernel
+ * socket that is there for nothing else: what is set there can be read again, and does nothing.
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/opts.h"
@@ -14,14 +14,15 @@
 
 #include "base/sandbox.h"
 
-#define PATIENCE_MS 1000                /* a process that ends waits for the relay to have what it wrote */
+#define PATIENCE_MS 1000 /* a process that ends waits for the relay to have what it wrote */
 
-static int options = -1;                /* that kernel socket */
+static int options = -1; /* that kernel socket */
 
 /* What programs set on a connection itself. */
 static const struct {
         uint8_t level, name;
-} kept[] = {{IPPROTO_TCP, TCP_NODELAY}, {IPPROTO_TCP, TCP_KEEPIDLE}, {IPPROTO_TCP, TCP_KEEPINTVL}, {IPPROTO_TCP, TCP_KEEPCNT},
+} kept[] = {{IPPROTO_TCP, TCP_NODELAY},      {IPPROTO_TCP, TCP_KEEPIDLE},
+            {IPPROTO_TCP, TCP_KEEPINTVL},    {IPPROTO_TCP, TCP_KEEPCNT},
             {IPPROTO_TCP, TCP_USER_TIMEOUT}, {IPPROTO_IP, IP_TOS}};
 
 void relayed_start(const struct file *f)
@@ -55,7 +56,8 @@ struct relayed *relayed_of(int fd)
 
 /* ---- calls ---- */
 
-int relayed_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa, socklen_t *len)
+int relayed_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa,
+                 socklen_t *len)
 {
         ssize_t r = n == 0 ? -ENOTCONN : sock_give_name(name, n, sa, len);
 
@@ -65,7 +67,8 @@ int relayed_name(const struct sockaddr_storage *name, socklen_t n, struct sockad
 
 int relayed_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
-        return REAL(setsockopt)(level == SOL_SOCKET || options < 0 ? fd : options, level, name, val, len);
+        return REAL(setsockopt)(level == SOL_SOCKET || options < 0 ? fd : options, level, name, val,
+                                len);
 }
 
 static int identity(const struct file *f, int name)
@@ -83,7 +86,9 @@ static int identity(const struct file *f, int name)
 /* The relay told why. */
 static int error_of(struct relayed *r)
 {
-        return likely(atomic_load_explicit(&r->err, memory_order_relaxed) == 0) ? 0 : atomic_exchange(&r->err, 0);
+        return likely(atomic_load_explicit(&r->err, memory_order_relaxed) == 0)
+                       ? 0
+                       : atomic_exchange(&r->err, 0);
 }
 
 int relayed_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
@@ -123,7 +128,8 @@ ssize_t relayed_read(int fd, ssize_t r)
 
 /* ---- the end ---- */
 
-/* What is left unread is for those who share the connection: the kernel only says that there is something. */
+/* What is left unread is for those who share the connection: the kernel only says that there
+ * is something. */
 void relayed_close(int fd, const struct file *f)
 {
         int left = 0;

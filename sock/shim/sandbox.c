@@ -1,6 +1,7 @@
 /*
- * A program locks itself in (seccomp). What its filter forbids is found out before the kernel has it (base/sandbox.h), and
- * what cannot be made any more then, a socket to sleep on, the channels there are, is made before.
+ * A program locks itself in (seccomp). What its filter forbids is found out before the kernel has
+ * it (base/sandbox.h), and what cannot be made any more then, a socket to sleep on, the channels
+ * there are, is made before.
  */
 #include "sock/shim/privilege.h"
 #include "sock/shim/shim.h"
@@ -12,8 +13,9 @@
 
 #include "base/sandbox.h"
 
-/* A program asks for no filter at all to learn whether there are any, mostly before it has a socket: while there is no handler for
- * bad pointers yet, a call that does nothing tells whether eight bytes can be read. */
+/* A program asks for no filter at all to learn whether there are any, mostly before it has a
+ * socket: while there is no handler for bad pointers yet, a call that does nothing tells whether
+ * eight bytes can be read. */
 static bool can_be_read(const void *p, size_t n)
 {
         const char *c = p;
@@ -67,7 +69,9 @@ int h_prctl(int option, ...)
                 landlock_may_come();
         if (option != PR_SET_SECCOMP || usock_tls.inside)
                 return REAL(prctl)(option, a[1], a[2], a[3], a[4]);
-        return (int)lock_in(a[1] == SECCOMP_MODE_FILTER ? forbids((const struct sock_fprog *)a[2]) : SANDBOX_STRICT, SYS_prctl, a);
+        return (int)lock_in(a[1] == SECCOMP_MODE_FILTER ? forbids((const struct sock_fprog *)a[2])
+                                                        : SANDBOX_STRICT,
+                            SYS_prctl, a);
 }
 
 long sandbox_landlock(int rules, unsigned flags)
@@ -79,7 +83,9 @@ long sandbox_landlock(int rules, unsigned flags)
 long sandbox_seccomp(unsigned op, unsigned flags, void *args)
 {
         const long a[5] = {op, flags, (long)args};
-        uint32_t forbidden = op == SECCOMP_SET_MODE_FILTER ? forbids(args) : op == SECCOMP_SET_MODE_STRICT ? SANDBOX_STRICT : 0;
+        uint32_t forbidden = op == SECCOMP_SET_MODE_FILTER   ? forbids(args)
+                             : op == SECCOMP_SET_MODE_STRICT ? SANDBOX_STRICT
+                                                             : 0;
         long r = lock_in(forbidden, SYS_seccomp, a);
 
         return flags & SECCOMP_FILTER_FLAG_NEW_LISTENER ? fd_returned((int)r) : r;

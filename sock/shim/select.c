@@ -1,6 +1,7 @@
 /*
- * select and pselect over any mixture of descriptors. Programs select before every read: the usual case has ways of its own,
- * which make no list of what to wait for, and remember what the last look found.
+ * select and pselect over any mixture of descriptors. Programs select before every read: the usual
+ * case has ways of its own, which make no list of what to wait for, and remember what the last look
+ * found.
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/select.h"
@@ -46,7 +47,8 @@ static unsigned long any_word(const fd_set *r, const fd_set *w, const fd_set *x,
 
 static bool select_concerns_us(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
-        if (usock_tls.inside || n <= 0 || !shim_started() || !set_readable(r, n) || !set_readable(w, n) || !set_readable(x, n))
+        if (usock_tls.inside || n <= 0 || !shim_started() || !set_readable(r, n) ||
+            !set_readable(w, n) || !set_readable(x, n))
                 return false;
         for (int i = 0; i * WORD_BITS < n; i++)
                 for (unsigned long bits = any_word(r, w, x, i, n); bits; bits &= bits - 1)
@@ -75,7 +77,8 @@ static unsigned long known_idle(struct select_memo *m)
                 if (likely(m->seen == seen))
                         return m->idle;
         }
-        *m = (struct select_memo){.news = m->changes == changes ? m->news : NULL, .seen = seen, .changes = changes};
+        *m = (struct select_memo){
+                .news = m->changes == changes ? m->news : NULL, .seen = seen, .changes = changes};
         return 0;
 }
 
@@ -94,13 +97,15 @@ static bool can_read_now(struct select_memo *m, struct usock *s, unsigned long b
         return false;
 }
 
-/* Reads and writes that would not wait, of one word of the sets from number `fd` on. m: what is known of it, or NULL. */
+/* Reads and writes that would not wait, of one word of the sets from number `fd` on. m: what is
+ * known of it, or NULL. */
 struct ready {
         unsigned long in, out;
-        bool others;                    /* there are descriptors of the kernel's among them */
+        bool others; /* there are descriptors of the kernel's among them */
 };
 
-static inline struct ready look_at_word(unsigned long rd, unsigned long wr, int fd, struct select_memo *m)
+static inline struct ready look_at_word(unsigned long rd, unsigned long wr, int fd,
+                                        struct select_memo *m)
 {
         struct ready can = {0, 0, false};
 
@@ -134,10 +139,12 @@ static bool kernel_is_asked(void)
         return shim_tls.kernel_due;
 }
 
-/* Whether the shorter ways may be tried: no other thread can close one of them meanwhile, and nobody asked for urgent data. */
+/* Whether the shorter ways may be tried: no other thread can close one of them meanwhile, and
+ * nobody asked for urgent data. */
 static inline bool may_look_first(int n, const fd_set *x)
 {
-        return shim.size && !usock_tls.inside && __libc_single_threaded && n > 0 && n <= FD_SETSIZE && !x;
+        return shim.size && !usock_tls.inside && __libc_single_threaded && n > 0 &&
+               n <= FD_SETSIZE && !x;
 }
 
 static void remember(struct select_memo *m, int n, unsigned long asked, unsigned long in)
@@ -153,18 +160,20 @@ static inline bool memo_holds(const struct select_memo *m)
                m->seen == atomic_load_explicit(m->news, memory_order_acquire);
 }
 
-/* The same as last time, to the letter: one socket that has something to read, and idle ones. False: not so, and nothing was
- * changed. */
+/* The same as last time, to the letter: one socket that has something to read, and idle ones.
+ * False: not so, and nothing was changed. */
 static inline bool select_again(int n, fd_set *r, fd_set *w, const fd_set *x)
 {
         const struct select_memo *m = &shim_tls.select;
         struct file *f;
         bool can;
 
-        if (n != m->n || !may_look_first(n, x) || !memo_holds(m) || shim_tls.watch.pace.left == 0 || shim_tls.kernel_due ||
+        if (n != m->n || !may_look_first(n, x) || !memo_holds(m) || shim_tls.watch.pace.left == 0 ||
+            shim_tls.kernel_due ||
             shim_tls.watch.seen != atomic_load_explicit(&shim.kernel_calls, memory_order_acquire))
                 return false;
-        if (!r || !user_read(r) || word_of(r, 0) != m->asked || (w && (!user_read(w) || word_of(w, 0))))
+        if (!r || !user_read(r) || word_of(r, 0) != m->asked ||
+            (w && (!user_read(w) || word_of(w, 0))))
                 return false;
         f = file_peek(m->fd);
         usock_enter();
@@ -174,12 +183,14 @@ static inline bool select_again(int n, fd_set *r, fd_set *w, const fd_set *x)
         if (!can)
                 return false;
         shim_tls.watch.pace.left--;
-        return put_word(r, 0, 1UL << m->fd);    /* what is not to be written to is found out once more */
+        /* What is not to be written to is found out once more. */
+        return put_word(r, 0, 1UL << m->fd);
 }
 
 /*
- * The usual case by the shortest way: some socket of ours is ready, and it is not the kernel's turn. The sets then hold
- * those and nothing else. 0: none is, nothing was changed. Small numbers first: most programs have no others.
+ * The usual case by the shortest way: some socket of ours is ready, and it is not the kernel's
+ * turn. The sets then hold those and nothing else. 0: none is, nothing was changed. Small numbers
+ * first: most programs have no others.
  */
 static inline int select_few(int n, fd_set *r, fd_set *w)
 {
@@ -195,9 +206,12 @@ static inline int select_few(int n, fd_set *r, fd_set *w)
         if (!(can.in | can.out) || (can.others && kernel_is_asked()))
                 return 0;
         m->n = 0;
-        if (!can.others && !(w && word_of(w, 0)) && ones(can.in) == 1 && rd == (can.in | (rd & m->idle)))
+        if (!can.others && !(w && word_of(w, 0)) && ones(can.in) == 1 &&
+            rd == (can.in | (rd & m->idle)))
                 remember(m, n, word_of(r, 0), can.in);
-        return likely(put_word(r, 0, can.in) && put_word(w, 0, can.out)) ? ones(can.in) + ones(can.out) : -EFAULT;
+        return likely(put_word(r, 0, can.in) && put_word(w, 0, can.out))
+                       ? ones(can.in) + ones(can.out)
+                       : -EFAULT;
 }
 
 static __attribute__((noinline)) int select_many(int n, fd_set *r, fd_set *w)
@@ -211,7 +225,8 @@ static __attribute__((noinline)) int select_many(int n, fd_set *r, fd_set *w)
         for (int i = 0; i < words; i++) {
                 unsigned long in_n = any_word(r, w, NULL, i, n);
 
-                can[i] = look_at_word(word_of(r, i) & in_n, word_of(w, i) & in_n, i * WORD_BITS, NULL);
+                can[i] = look_at_word(word_of(r, i) & in_n, word_of(w, i) & in_n, i * WORD_BITS,
+                                      NULL);
                 bits += ones(can[i].in) + ones(can[i].out);
                 others |= can[i].others;
         }
@@ -263,7 +278,8 @@ static int select_gather(struct want *v, int n, const fd_set *r, const fd_set *w
                                 ev |= POLLOUT | POLLWRNORM | POLLWRBAND;
                         if (word_of(x, i) & bit)
                                 ev |= POLLPRI;
-                        v[count++] = (struct want){.fd = i * WORD_BITS + __builtin_ctzl(bits), .events = ev};
+                        v[count++] = (struct want){.fd = i * WORD_BITS + __builtin_ctzl(bits),
+                                                   .events = ev};
                 }
         return count;
 }
@@ -312,7 +328,8 @@ static int count_bits(int n, const fd_set *r, const fd_set *w, const fd_set *x)
         return count;
 }
 
-static int select_once(int n, fd_set *r, fd_set *w, fd_set *x, struct until *u, const sigset_t *mask)
+static int select_once(int n, fd_set *r, fd_set *w, fd_set *x, struct until *u,
+                       const sigset_t *mask)
 {
         struct want stack[WANTS_ON_STACK], *v = stack;
         int count = count_bits(n, r, w, x);
@@ -359,17 +376,20 @@ static struct timespec whole_seconds(const struct timeval *tv)
 {
         time_t more = tv->tv_usec / US_PER_S;
 
-        return (struct timespec){.tv_sec = tv->tv_sec > INT64_MAX - more ? INT64_MAX : tv->tv_sec + more,
+        return (struct timespec){.tv_sec = tv->tv_sec > INT64_MAX - more ? INT64_MAX
+                                                                         : tv->tv_sec + more,
                                  .tv_nsec = tv->tv_usec % US_PER_S * NS_PER_US};
 }
 
-static __attribute__((noinline)) int select_waiting(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+static __attribute__((noinline)) int select_waiting(int n, fd_set *r, fd_set *w, fd_set *x,
+                                                    struct timeval *timeout)
 {
         struct timespec ts;
         struct until u;
         int ret;
 
-        if (!select_concerns_us(n, r, w, x) || (timeout && !user_read_range(timeout, sizeof(*timeout))) ||
+        if (!select_concerns_us(n, r, w, x) ||
+            (timeout && !user_read_range(timeout, sizeof(*timeout))) ||
             (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0)))
                 return REAL(select)(n, r, w, x, timeout);
         if (timeout)
@@ -382,7 +402,8 @@ static __attribute__((noinline)) int select_waiting(int n, fd_set *r, fd_set *w,
         return ret;
 }
 
-static __attribute__((noinline)) int select_any(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+static __attribute__((noinline)) int select_any(int n, fd_set *r, fd_set *w, fd_set *x,
+                                                struct timeval *timeout)
 {
         int ret = select_fast(n, r, w, x);
 
@@ -405,7 +426,8 @@ int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 }
 
 /* -ERR_KERNEL: it is libc's call, or what is wrong with it the kernel's to say. */
-static int pselect_until(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask, struct until *u)
+static int pselect_until(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout,
+                         const sigset_t *mask, struct until *u)
 {
         if (!select_concerns_us(n, r, w, x) || bad_time(timeout) || bad_mask(mask))
                 return -ERR_KERNEL;
@@ -413,7 +435,8 @@ static int pselect_until(int n, fd_set *r, fd_set *w, fd_set *x, const struct ti
         return do_select(n, r, w, x, u, mask);
 }
 
-int h_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
+int h_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout,
+              const sigset_t *mask)
 {
         struct until u;
         int ret = pselect_until(n, r, w, x, timeout, mask, &u);
@@ -421,7 +444,8 @@ int h_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *tim
         return ret == -ERR_KERNEL ? REAL(pselect)(n, r, w, x, timeout, mask) : ret;
 }
 
-bool select_tell(long *ret, int n, fd_set *r, fd_set *w, fd_set *x, struct timespec *timeout, const sigset_t *mask)
+bool select_tell(long *ret, int n, fd_set *r, fd_set *w, fd_set *x, struct timespec *timeout,
+                 const sigset_t *mask)
 {
         struct until u;
 

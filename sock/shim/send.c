@@ -40,7 +40,8 @@ static size_t bytes_of(const struct msghdr *m)
         return n;
 }
 
-/* The rest of a message of several buffers, `done` bytes in; each buffer with more to come, but the last that is not empty. */
+/* The rest of a message of several buffers, `done` bytes in; each buffer with more to come, but the
+ * last that is not empty. */
 static ssize_t send_rest(struct file *f, const struct msghdr *m, size_t done, int flags)
 {
         size_t skip = done, total = bytes_of(m);
@@ -55,7 +56,8 @@ static ssize_t send_rest(struct file *f, const struct msghdr *m, size_t done, in
                         continue;
                 }
                 last = done + v->iov_len - skip == total;
-                r = file_send(f, (const char *)v->iov_base + skip, v->iov_len - skip, flags | (last ? 0 : MSG_MORE));
+                r = file_send(f, (const char *)v->iov_base + skip, v->iov_len - skip,
+                              flags | (last ? 0 : MSG_MORE));
                 if (r < 0)
                         return file_moved(f, done, r);
                 done += (size_t)r;
@@ -80,15 +82,16 @@ static ssize_t tcp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         return send_rest(f, m, (size_t)r, flags);
 }
 
-/* The kernel knows no way to it. A group or a broadcast may have one by an interface of unetd's: once more? */
+/* The kernel knows no way to it. A group or a broadcast may have one by an interface of unetd's:
+ * once more? */
 static bool way_by_ours(struct file *f, const struct msghdr *m)
 {
         struct sockaddr_storage from;
         socklen_t from_len = sizeof from;
         const char *why;
 
-        if (!m->msg_name || !usock_way_out(f->us, m->msg_name, m->msg_namelen, true, f->family, (struct sockaddr *)&from,
-                                           &from_len, &why))
+        if (!m->msg_name || !usock_way_out(f->us, m->msg_name, m->msg_namelen, true, f->family,
+                                           (struct sockaddr *)&from, &from_len, &why))
                 return false;
         return usock_group_fallback(f->us);
 }
@@ -128,7 +131,8 @@ static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         if (r != -ENOENT && r != -EDESTADDRREQ)
                 return r;
         if (m->msg_name && usock_is_iface_addr(m->msg_name, m->msg_namelen))
-                return (ssize_t)bytes_of(m);    /* nobody has the port, and nobody says so, as in Linux; the kernel has no way */
+                /* Nobody has the port, and nobody says so, as in Linux; the kernel has no way. */
+                return (ssize_t)bytes_of(m);
         return kernel_sendmsg(f, m, flags);
 }
 
@@ -149,8 +153,8 @@ static ssize_t file_sendmsg(struct file *f, const struct msghdr *m, int flags)
         return f->mode == MODE_UDP ? udp_sendmsg(f, m, flags) : -EPIPE;
 }
 
-static ssize_t file_sendto(struct file *f, const void *p, size_t n, int flags, const struct sockaddr *sa,
-                           socklen_t len)
+static ssize_t file_sendto(struct file *f, const void *p, size_t n, int flags,
+                           const struct sockaddr *sa, socklen_t len)
 {
         struct iovec iov = {(void *)p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -240,7 +244,9 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
 
         cancellation_point();
         do {
-                struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n)
+                                         ? file_enter(fd, MODE_TCP)
+                                         : NULL;
 
                 if (!f) {
                         kernel_touched();
@@ -254,14 +260,17 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
 
 static inline bool does_not_connect(int fd, const struct sockaddr *sa, socklen_t len, int flags)
 {
-        return unlikely(flags & MSG_FASTOPEN) && sa && connect_to_send(fd, sa, len, flags & MSG_DONTWAIT) < 0;
+        return unlikely(flags & MSG_FASTOPEN) && sa &&
+               connect_to_send(fd, sa, len, flags & MSG_DONTWAIT) < 0;
 }
 
-/* An undecided UDP socket decides when it is given an address to send to; a TCP socket that would connect by sending, and is
- * undecided still, is the kernel's. */
+/* An undecided UDP socket decides when it is given an address to send to; a TCP socket that would
+ * connect by sending, and is undecided still, is the kernel's. */
 static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t len, int flags)
 {
-        struct file *f = file_peek(fd) && (!sa || sockaddr_readable(sa, len)) ? file_enter(fd, MODE_NEW) : NULL;
+        struct file *f = file_peek(fd) && (!sa || sockaddr_readable(sa, len))
+                                 ? file_enter(fd, MODE_NEW)
+                                 : NULL;
 
         if (!f || (f->mode >= MODE_TCP && likely(f->bound || f->mode != MODE_UDP)))
                 return f;
@@ -275,7 +284,8 @@ static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t l
         return NULL;
 }
 
-ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *sa, socklen_t len)
+ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *sa,
+                 socklen_t len)
 {
         ssize_t r;
 
@@ -310,10 +320,12 @@ static void leaves(struct file *f)
         file_leave(f);
 }
 
-/* Numbers that leave with a message must be real sockets, known by their cookie to whoever receives them. */
+/* Numbers that leave with a message must be real sockets, known by their cookie to whoever
+ * receives them. */
 static void look_at_leaving(struct msghdr *m)
 {
-        if (!shim.size || usock_tls.inside || !m->msg_controllen || !user_read_range(m->msg_control, m->msg_controllen))
+        if (!shim.size || usock_tls.inside || !m->msg_controllen ||
+            !user_read_range(m->msg_control, m->msg_controllen))
                 return;
         for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
                 size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -350,7 +362,8 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
                                 look_at_leaving(&own);
                         kernel_touched();
                         r = REAL(sendmsg)(fd, m, flags);
-                        if (netlink_may_ask(r) && io_take_header(&own, m))      /* the kernel could, so it can be read */
+                        if (netlink_may_ask(r) &&
+                            io_take_header(&own, m)) /* the kernel could, so it can be read */
                                 netlink_asked(fd, own.msg_iov, own.msg_iovlen, r);
                         return r;
                 }
@@ -364,7 +377,8 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
 static ssize_t send_one_of(struct file *f, struct mmsghdr *v, int flags)
 {
         struct msghdr own;
-        bool good = io_take_header(&own, &v->msg_hdr) && (!own.msg_name || sockaddr_readable(own.msg_name, own.msg_namelen));
+        bool good = io_take_header(&own, &v->msg_hdr) &&
+                    (!own.msg_name || sockaddr_readable(own.msg_name, own.msg_namelen));
         ssize_t r = good ? file_sendmsg(f, &own, flags) : -EFAULT;
 
         if (r >= 0 && !user_put32(&v->msg_len, (uint32_t)r))
@@ -404,7 +418,9 @@ int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
                         return -1;
                 f = good ? enter_sending(fd, first.msg_name, first.msg_namelen, flags) : NULL;
                 if (!f) {
-                        for (unsigned i = 0; shim.size && i < MIN(n, IOV_MAX) && io_take_header(&first, &v[i].msg_hdr); i++)
+                        for (unsigned i = 0; shim.size && i < MIN(n, IOV_MAX) &&
+                                             io_take_header(&first, &v[i].msg_hdr);
+                             i++)
                                 look_at_leaving(&first);
                         return REAL(sendmmsg)(fd, v, n, flags);
                 }

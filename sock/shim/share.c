@@ -1,12 +1,15 @@
 /*
- * What a socket has become belongs to the socket, not to the process. One that other processes have, or may have (after a fork, in a
- * message, over an exec), has a record in the stack, be it undecided still; who decides says so there (usock_say()), and each call on
- * it begins by hearing what was said since. So a socket that is made before a fork may be bound, connected or sent on by either.
+ * What a socket has become belongs to the socket, not to the process. One that other processes
+ * have, or may have (after a fork, in a message, over an exec), has a record in the stack, be it
+ * undecided still; who decides says so there (usock_say()), and each call on it begins by hearing
+ * what was said since. So a socket that is made before a fork may be bound, connected or sent on by
+ * either.
  *
  * What is said is this file's byte: the mode, and what the kernel's socket does not tell.
  *
- * One for which there can be no record (no unetd, a limit) is the kernel's from then on, which all processes find as it is.
- * One that became the kernel's while it was shared stays so: others may be in the middle of the kernel's call.
+ * One for which there can be no record (no unetd, a limit) is the kernel's from then on, which all
+ * processes find as it is. One that became the kernel's while it was shared stays so: others may be
+ * in the middle of the kernel's call.
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/epoll.h"
@@ -28,7 +31,8 @@ void file_say(struct file *f)
         f->heard = usock_say(f->us, (uint8_t)what, f->rcvtimeo, f->sndtimeo);
 }
 
-/* The kernel's socket under a connection that was accepted here is a stand-in: what is no connection any more needs a real one. */
+/* The kernel's socket under a connection that was accepted here is a stand-in: what is no
+ * connection any more needs a real one. */
 static void become(struct file *f, uint8_t mode)
 {
         if (mode != MODE_TCP && f->placeholder)

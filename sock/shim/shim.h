@@ -1,9 +1,9 @@
 /*
  * The LD_PRELOAD shim, from inside: what its files share.
  *
- * Every socket the program makes is a real kernel socket, whose number the program holds. Beside the numbers we keep a
- * table: number -> struct file, the open file description as the program sees it. A number without an entry is the
- * kernel's alone, and costs a hook one load and one compare.
+ * Every socket the program makes is a real kernel socket, whose number the program holds. Beside
+ * the numbers we keep a table: number -> struct file, the open file description as the program sees
+ * it. A number without an entry is the kernel's alone, and costs a hook one load and one compare.
  *
  *   number --tab[]--> struct file --us--> struct usock (ours)
  *      dup shares         |
@@ -18,23 +18,25 @@
  *   UDP     both sides
  *   KERNEL  decided: the kernel's
  *
- * A file is this process's view; what the socket has become others may decide who have it, too (share.c).
+ * A file is this process's view; what the socket has become others may decide who have it, too
+ * (share.c).
  *
- * Life. refs counts the numbers that name a file, plus the calls under way in threaded programs; the last one gone,
- * the file ends. Memory of files is never unmapped and never changes its type, so a stale pointer may be looked at: a
- * threaded call takes its reference by compare-and-swap from a count that is not zero and then checks that the number
- * still means this file. A program with one thread needs none of that: nobody can close a number under it, handlers
- * of signals included, as these are put off while we are inside (signal.c).
+ * Life. refs counts the numbers that name a file, plus the calls under way in threaded programs;
+ * the last one gone, the file ends. Memory of files is never unmapped and never changes its type,
+ * so a stale pointer may be looked at: a threaded call takes its reference by compare-and-swap from
+ * a count that is not zero and then checks that the number still means this file. A program with
+ * one thread needs none of that: nobody can close a number under it, handlers of signals included,
+ * as these are put off while we are inside (signal.c).
  *
- * Numbers. Every hooked call that closes, replaces or returns a number voids what we knew of it. A number closed by
- * an inline system call, unseen by any hook, stays ours until a hooked call returns it anew; nothing in between can
- * tell the difference but the peer, who sees the end late.
+ * Numbers. Every hooked call that closes, replaces or returns a number voids what we knew of it. A
+ * number closed by an inline system call, unseen by any hook, stays ours until a hooked call
+ * returns it anew; nothing in between can tell the difference but the peer, who sees the end late.
  *
- * Every call: file_enter(), work, file_leave(), in that order around the reference too: handlers run in file_leave(),
- * after which nothing of ours is held, and may longjmp away.
+ * Every call: file_enter(), work, file_leave(), in that order around the reference too: handlers
+ * run in file_leave(), after which nothing of ours is held, and may longjmp away.
  *
- * Locks: shim.lock for files changing mode and for memberships, then the lock of one epoll set. Nobody sleeps under
- * either.
+ * Locks: shim.lock for files changing mode and for memberships, then the lock of one epoll set.
+ * Nobody sleeps under either.
  */
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
@@ -59,42 +61,44 @@ enum file_mode { MODE_EPOLL, MODE_KERNEL, MODE_NEW, MODE_TCP, MODE_LISTEN, MODE_
 
 /* When the kernel's side is thought of: kernel_turn(). */
 struct kernel_pace {
-        uint64_t asked;                 /* ticks, when it was its turn */
-        uint8_t left, step;             /* calls until the clock is looked at, now and after that */
+        uint64_t asked;     /* ticks, when it was its turn */
+        uint8_t left, step; /* calls until the clock is looked at, now and after that */
 };
 
 struct file {
         _Atomic uint32_t refs;
-        uint8_t mode;                   /* enum file_mode */
-        uint8_t kind;                   /* USOCK_TCP, USOCK_UDP */
+        uint8_t mode; /* enum file_mode */
+        uint8_t kind; /* USOCK_TCP, USOCK_UDP */
         sa_family_t family;
-        bool nonblock;                  /* O_NONBLOCK as the program set it, before there is `us`: file_nonblock() */
-        bool placeholder;               /* the kernel socket is a copy of shim.placeholder */
-        bool bound;                     /* explicitly */
-        bool connecting;                /* connect() is under way and has not been reported yet */
-        bool connected;                 /* UDP: has a peer */
-        bool out;                       /* UDP: ... by an interface of unetd's, so that the kernel knows no peer */
-        bool spawned;                   /* a child of posix_spawn() may have it, and adopt it when it likes */
-        bool signals;                   /* it has or had an owner or O_ASYNC */
-        bool told;                      /* a placeholder that the program knew of at the last fork */
-        uint8_t spare;                  /* the kernel socket is lent: place + 1 (spare.c) */
-        uint32_t fresh;                 /* nothing was done with the kernel socket, which is of that age; 0: not so */
-        bool retry;                     /* the kernel's for want of a peer; asked again at the next connect() */
-        bool shared;                    /* other processes have it, or may: share.c */
-        uint32_t heard;                 /* ... the last that this one heard or said of what it has become */
-        _Atomic int nfds;               /* numbers that name this file */
-        _Atomic int pins;               /* threads that are at these numbers: none is given up */
-        int kfd;                        /* one of them */
-        struct usock *us;               /* NULL in MODE_NEW and MODE_KERNEL */
-        nstime rcvtimeo, sndtimeo;      /* 0: none */
-        struct kernel_pace pace;        /* of what has two sides */
-        struct epoll_item *items;       /* memberships; shim.lock */
-        struct epoll_set *set;          /* MODE_EPOLL, NULL until it holds one of ours */
-        _Atomic int kernel_sleepers;    /* MODE_EPOLL: threads in libc's epoll_wait() */
-        bool kernel_members;            /* MODE_EPOLL: it holds, or may hold, something of the kernel's */
-        struct opt_log *opts;           /* set before the decision */
-        struct relayed *relayed;        /* MODE_KERNEL: a connection that a relay carries (relay.h); NULL: not so */
-        const char *why;                /* the decision's reason, for unet why */
+        bool nonblock; /* O_NONBLOCK as the program set it, before there is `us`: file_nonblock() */
+        bool placeholder; /* the kernel socket is a copy of shim.placeholder */
+        bool bound;       /* explicitly */
+        bool connecting;  /* connect() is under way and has not been reported yet */
+        bool connected;   /* UDP: has a peer */
+        bool out;      /* UDP: ... by an interface of unetd's, so that the kernel knows no peer */
+        bool spawned;  /* a child of posix_spawn() may have it, and adopt it when it likes */
+        bool signals;  /* it has or had an owner or O_ASYNC */
+        bool told;     /* a placeholder that the program knew of at the last fork */
+        uint8_t spare; /* the kernel socket is lent: place + 1 (spare.c) */
+        /* Nothing was done with the kernel socket, which is of that age; 0: not so. */
+        uint32_t fresh;
+        bool retry;       /* the kernel's for want of a peer; asked again at the next connect() */
+        bool shared;      /* other processes have it, or may: share.c */
+        uint32_t heard;   /* ... the last that this one heard or said of what it has become */
+        _Atomic int nfds; /* numbers that name this file */
+        _Atomic int pins; /* threads that are at these numbers: none is given up */
+        int kfd;          /* one of them */
+        struct usock *us; /* NULL in MODE_NEW and MODE_KERNEL */
+        nstime rcvtimeo, sndtimeo;   /* 0: none */
+        struct kernel_pace pace;     /* of what has two sides */
+        struct epoll_item *items;    /* memberships; shim.lock */
+        struct epoll_set *set;       /* MODE_EPOLL, NULL until it holds one of ours */
+        _Atomic int kernel_sleepers; /* MODE_EPOLL: threads in libc's epoll_wait() */
+        bool kernel_members;  /* MODE_EPOLL: it holds, or may hold, something of the kernel's */
+        struct opt_log *opts; /* set before the decision */
+        /* MODE_KERNEL: a connection that a relay carries (relay.h); NULL: not so. */
+        struct relayed *relayed;
+        const char *why; /* the decision's reason, for unet why */
         struct file *free_next;
 };
 
@@ -105,55 +109,61 @@ static inline bool file_nonblock(const struct file *f)
 
 struct shim {
         struct file *_Atomic *tab;
-        unsigned size;                  /* of tab; 0: not started */
-        bool disabled;                  /* UNET_DISABLE, set-uid */
-        bool across_users;              /* UNET_ACROSS_USERS: privilege.c */
-        int log;                        /* UNET_LOG */
-        _Atomic unsigned top;           /* above every number that has or had an entry */
-        _Atomic uint32_t changes;       /* of the table: a number means something else than before */
-        _Atomic uint32_t kernel_calls;  /* that may have made a descriptor of the kernel's ready: kernel_touched() */
-        _Atomic uint32_t cancels;       /* of threads, by the program: cancellation_point() */
+        unsigned size;            /* of tab; 0: not started */
+        bool disabled;            /* UNET_DISABLE, set-uid */
+        bool across_users;        /* UNET_ACROSS_USERS: privilege.c */
+        int log;                  /* UNET_LOG */
+        _Atomic unsigned top;     /* above every number that has or had an entry */
+        _Atomic uint32_t changes; /* of the table: a number means something else than before */
+        /* That may have made a descriptor of the kernel's ready: kernel_touched(). */
+        _Atomic uint32_t kernel_calls;
+        _Atomic uint32_t cancels; /* of threads, by the program: cancellation_point() */
         struct {
                 _Atomic pthread_t thread;
-                _Atomic uint32_t number;        /* of the cancellation that this is, counted from 1; written last */
-        } cancelled[16];                /* the last of them */
-        _Atomic bool cancels_anywhere;  /* a thread has asked to be cancelled wherever it is */
-        int placeholder;                /* kernel socket whose copies stand under accepted sockets, -1: not made */
+                /* Of the cancellation that this is, counted from 1; written last. */
+                _Atomic uint32_t number;
+        } cancelled[16];               /* the last of them */
+        _Atomic bool cancels_anywhere; /* a thread has asked to be cancelled wherever it is */
+        int placeholder; /* kernel socket whose copies stand under accepted sockets, -1: not made */
         pthread_mutex_t lock;
 };
 extern struct shim shim;
 
 /*
- * What select() has found out about the first 64 numbers, for the next one: a program that selects before every read asks
- * for its listener and its quiet connections each time, and what they are is told when it changes (usock_news).
+ * What select() has found out about the first 64 numbers, for the next one: a program that selects
+ * before every read asks for its listener and its quiet connections each time, and what they are is
+ * told when it changes (usock_news).
  */
 struct select_memo {
-        unsigned long idle;             /* TCP sockets of one stack that had nothing to read, a bit a number */
-        const _Atomic uint32_t *news;   /* that stack's; NULL: none yet */
-        uint32_t seen, changes;         /* *news and shim.changes before they were looked at */
-        unsigned long asked;            /* what was asked of the first n numbers last, if all but `fd` was idle; n 0: nothing */
+        unsigned long idle; /* TCP sockets of one stack that had nothing to read, a bit a number */
+        const _Atomic uint32_t *news; /* that stack's; NULL: none yet */
+        uint32_t seen, changes;       /* *news and shim.changes before they were looked at */
+        /* What was asked of the first n numbers last, if all but `fd` was idle; n 0: nothing. */
+        unsigned long asked;
         int n, fd;
 };
 
 /*
- * When descriptors of the kernel's are looked at while something of ours is ready. Always, as the kernel itself would do; but
- * in a busy loop that has found nothing there KERNEL_FRUITLESS times, by the clock.
+ * When descriptors of the kernel's are looked at while something of ours is ready. Always, as the
+ * kernel itself would do; but in a busy loop that has found nothing there KERNEL_FRUITLESS times,
+ * by the clock.
  */
 struct kernel_watch {
         struct kernel_pace pace;
-        uint32_t seen;                  /* what shim.kernel_calls was */
-        uint8_t fruitless;              /* how often in a row nothing was found */
+        uint32_t seen;     /* what shim.kernel_calls was */
+        uint8_t fruitless; /* how often in a row nothing was found */
 };
 #define KERNEL_FRUITLESS 64
 
 struct shim_tls {
-        bool held;                      /* the call under way holds a reference */
-        bool handled;                   /* a handler ran since wait_prepare() */
-        bool restart;                   /* ... and the first one had SA_RESTART */
-        struct kernel_watch watch;      /* poll() and select() */
-        bool kernel_due;                /* it is their turn, and they have not been looked at yet */
-        uint32_t cancels;               /* what shim.cancels was when this thread last asked whether it is meant */
-        bool cancelled_inside;          /* it is told when it is outside */
+        bool held;                 /* the call under way holds a reference */
+        bool handled;              /* a handler ran since wait_prepare() */
+        bool restart;              /* ... and the first one had SA_RESTART */
+        struct kernel_watch watch; /* poll() and select() */
+        bool kernel_due;           /* it is their turn, and they have not been looked at yet */
+        /* What shim.cancels was when this thread last asked whether it is meant. */
+        uint32_t cancels;
+        bool cancelled_inside; /* it is told when it is outside */
         struct select_memo select;
 };
 extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec")));
@@ -179,23 +189,27 @@ int file_other_number(const struct file *f, int but);
 /* Before fork, and after it in the child, where only this thread lives. */
 void file_fork_prepare(void);
 void file_fork_child(void);
-/* Its last number goes: if a child that was spawned may have the socket, it lives on as if in a message. */
+/* Its last number goes: if a child that was spawned may have the socket, it lives on as if in
+ * a message. */
 void file_left_to_spawned(struct file *f);
 /* Calls fn for every number that has an entry, which it keeps meanwhile. */
 void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg);
 /* The kernel socket under it is made a real one, for what we cannot answer; -errno. */
 int file_materialise(struct file *f);
-/* The kernel's socket gets the O_NONBLOCK that the program has set: what is asked beside ours never blocks. */
+/* The kernel's socket gets the O_NONBLOCK that the program has set: what is asked beside ours
+ * never blocks. */
 void file_keep_flags(int fd, const struct file *f);
 /* ... and is made known to usock, for whoever gets a number of it by exec or by a message. */
 void file_known_outside(struct file *f);
 /* A number of the library's own, which the program has not opened and cannot close. */
 bool shim_owns_fd(int fd);
-/* Moves a kernel descriptor of ours out of the way of the numbers programs use; returns the new number. */
+/* Moves a kernel descriptor of ours out of the way of the numbers programs use; returns the
+ * new number. */
 int shim_high_fd(int fd);
 
-/* Whether anything in this process may be ours. Only then is there a handler for bad pointers (sock/attach/user.h): before, no hook looks
- * at what the program passes, and the kernel says what is wrong with it. */
+/* Whether anything in this process may be ours. Only then is there a handler for bad pointers
+ * (sock/attach/user.h): before, no hook looks at what the program passes, and the kernel says what
+ * is wrong with it. */
 static inline bool shim_started(void)
 {
         return shim.size != 0;
@@ -215,7 +229,8 @@ static inline bool file_both_sides(const struct file *f)
 
 /* ---- share.c: what a socket has become belongs to the socket, not to the process ---- */
 
-/* From now on other processes may have it. An undecided one gets a record in the stack for that, or is the kernel's. shim.lock held. */
+/* From now on other processes may have it. An undecided one gets a record in the stack for that, or
+ * is the kernel's. shim.lock held. */
 void file_share(struct file *f);
 /* It has become something: who else has it will hear of it. */
 void file_say(struct file *f);
@@ -229,7 +244,8 @@ static inline void file_now(struct file *f)
                 file_hear(f);
 }
 
-/* Enters the library with the file of fd, if it has one of at least this mode; NULL: libc's call is the right one. */
+/* Enters the library with the file of fd, if it has one of at least this mode; NULL: libc's call is
+ * the right one. */
 static inline struct file *file_enter(int fd, unsigned mode)
 {
         struct file *f = file_peek(fd);

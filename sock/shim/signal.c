@@ -1,22 +1,25 @@
 /*
- * Signals stay outside. Handlers run only where the program could have been interrupted between two system calls,
- * never inside the library: programs longjmp out of them (iperf3 does), or make calls of their own.
+ * Signals stay outside. Handlers run only where the program could have been interrupted between two
+ * system calls, never inside the library: programs longjmp out of them (iperf3 does), or make calls
+ * of their own.
  *
- * Once the process has a socket, every handler in the kernel is our trampoline; what the program set is in `acts`, and
- * sigaction() answers from there. The trampoline calls the program's handler at once when the thread is outside. Else
- * it records the signal, and the thread's signal mask becomes "everything" from the return of the trampoline on: what
- * else arrives stays in the kernel, in the kernel's order. The outermost usock_leave() then calls the handler under
- * the mask it would have had, and restores the program's mask, whereupon the kernel delivers the next.
+ * Once the process has a socket, every handler in the kernel is our trampoline; what the program
+ * set is in `acts`, and sigaction() answers from there. The trampoline calls the program's handler
+ * at once when the thread is outside. Else it records the signal, and the thread's signal mask
+ * becomes "everything" from the return of the trampoline on: what else arrives stays in the kernel,
+ * in the kernel's order. The outermost usock_leave() then calls the handler under the mask it would
+ * have had, and restores the program's mask, whereupon the kernel delivers the next.
  *
  * Never put off: what an instruction caused (SIGSEGV and its like), for it would only come again.
  *
- * SIGSEGV and SIGBUS have our trampoline even where the program leaves them alone: a fault at an address that the program
- * passed to a call is that call's EFAULT (sock/attach/user.h). Any other is the program's: its handler is called, and where it has
- * none the trampoline takes itself away, whereupon the instruction faults once more and the kernel does what it does. A
- * program that ignores them, and a thread that blocks them, die of a bad pointer.
+ * SIGSEGV and SIGBUS have our trampoline even where the program leaves them alone: a fault at an
+ * address that the program passed to a call is that call's EFAULT (sock/attach/user.h). Any other
+ * is the program's: its handler is called, and where it has none the trampoline takes itself away,
+ * whereupon the instruction faults once more and the kernel does what it does. A program that
+ * ignores them, and a thread that blocks them, die of a bad pointer.
  *
- * A deferred handler runs on the ordinary stack even with SA_ONSTACK, and the ucontext it gets is a copy without the
- * floating-point state.
+ * A deferred handler runs on the ordinary stack even with SA_ONSTACK, and the ucontext it gets is a
+ * copy without the floating-point state.
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/shim.h"
@@ -25,15 +28,16 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define NSIGNALS   65
-#define DEFERRED   4            /* one is the rule; usock_wait() may open the mask again while it sleeps */
-#define KSIGSET    8            /* bytes of the kernel's signal set */
+#define NSIGNALS 65
+#define DEFERRED 4 /* one is the rule; usock_wait() may open the mask again while it sleeps */
+#define KSIGSET  8 /* bytes of the kernel's signal set */
 
-/* What the program set; two slots each, so that a handler or another thread never sees half of a change. */
+/* What the program set; two slots each, so that a handler or another thread never sees half of
+ * a change. */
 struct act {
         struct sigaction slot[2];
         _Atomic uint8_t cur;
-        _Atomic bool ours;      /* the kernel has our trampoline for it */
+        _Atomic bool ours; /* the kernel has our trampoline for it */
 };
 
 struct deferred {
@@ -41,12 +45,13 @@ struct deferred {
         struct sigaction act;
         siginfo_t info;
         ucontext_t uc;
-        bool asleep;            /* uc's mask is usock_wait()'s own; it has restored the program's when we leave */
+        /* uc's mask is usock_wait()'s own; it has restored the program's when we leave. */
+        bool asleep;
 };
 
 static struct act acts[NSIGNALS];
 static pthread_mutex_t acts_lock = PTHREAD_MUTEX_INITIALIZER;
-static sigset_t interrupting;   /* siginterrupt(): signal() without SA_RESTART for these */
+static sigset_t interrupting; /* siginterrupt(): signal() without SA_RESTART for these */
 
 static __thread struct {
         struct deferred v[DEFERRED];
@@ -141,7 +146,8 @@ static uint64_t mask_word(const sigset_t *set)
         return w;
 }
 
-/* usock_wait() sleeps with every signal blocked but while it is in ppoll: that is where this one came. */
+/* usock_wait() sleeps with every signal blocked but while it is in ppoll: that is where this
+ * one came. */
 static bool is_sleeping(const ucontext_t *uc)
 {
         sigset_t all;
@@ -199,7 +205,7 @@ static void trampoline(int sig, siginfo_t *info, void *uc)
         if (is_fault(sig) && sa.sa_handler == SIG_DFL)
                 end_by(sig, info);
         if (!is_handler(&sa))
-                return;                         /* changed by another thread since the kernel decided */
+                return; /* changed by another thread since the kernel decided */
         if (usock_tls.inside && !from_an_instruction(sig, info) && queue.n < DEFERRED) {
                 defer(&sa, sig, info, uc);
                 errno = saved;
@@ -247,7 +253,7 @@ static void run_deferred(void)
                 set_mask(&set);
                 errno = saved;
                 call(&d.act, d.sig, &d.info, &d.uc);
-                shim_tls.handled = true;                /* it may have waited itself */
+                shim_tls.handled = true; /* it may have waited itself */
                 shim_tls.restart = restart;
                 set_mask(&d.uc.uc_sigmask);
                 sigfillset(&set);
@@ -278,8 +284,8 @@ static int install(int sig, const struct sigaction *sa)
         return REAL(sigaction)(sig, &tramp, NULL);
 }
 
-/* Between the kernel's entry and ours, a signal must find the two in agreement: the new handler is remembered first,
- * under blocked signals of this thread. */
+/* Between the kernel's entry and ours, a signal must find the two in agreement: the new handler is
+ * remembered first, under blocked signals of this thread. */
 static int change(int sig, const struct sigaction *sa)
 {
         struct sigaction before = *current(sig);
@@ -354,7 +360,8 @@ sighandler_t h_signal(int sig, sighandler_t handler)
 {
         if (!shim.size)
                 return REAL(signal)(sig, handler);
-        return set_handler(sig, handler, sigismember(&interrupting, sig) == 1 ? 0 : SA_RESTART, true);
+        return set_handler(sig, handler, sigismember(&interrupting, sig) == 1 ? 0 : SA_RESTART,
+                           true);
 }
 
 sighandler_t h_bsd_signal(int sig, sighandler_t handler)
@@ -404,7 +411,8 @@ sighandler_t h_sigset(int sig, sighandler_t handler)
 
 int h_sigignore(int sig)
 {
-        return shim.size ? (set_handler(sig, SIG_IGN, 0, false) == SIG_ERR ? -1 : 0) : REAL(sigignore)(sig);
+        return shim.size ? (set_handler(sig, SIG_IGN, 0, false) == SIG_ERR ? -1 : 0)
+                         : REAL(sigignore)(sig);
 }
 
 int h_siginterrupt(int sig, int interrupt)
@@ -442,7 +450,8 @@ void signals_start(void)
         }
 }
 
-/* Another thread of the parent may have held the lock; what was put off in the parent happens in the parent. */
+/* Another thread of the parent may have held the lock; what was put off in the parent happens in
+ * the parent. */
 void signals_fork_child(void)
 {
         acts_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

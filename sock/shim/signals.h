@@ -4,7 +4,8 @@
 
 #include "sock/shim/shim.h"
 
-/* Handlers set before the first socket come under our trampoline; the others did when they were set. */
+/* Handlers set before the first socket come under our trampoline; the others did when they
+ * were set. */
 void signals_start(void);
 void signals_fork_child(void);
 void raise_sigpipe(void);
@@ -13,7 +14,8 @@ bool signals_put_off(void);
 
 /* Our side begins: it sends the signals that the kernel's was asked for. */
 void async_engage(struct file *f);
-/* F_SETFL: the kernel's side is told, where there is one of the file's own; then, when ours knows the flags, it follows. */
+/* F_SETFL: the kernel's side is told, where there is one of the file's own; then, when ours knows
+ * the flags, it follows. */
 int async_flags(struct file *f, long flags);
 void async_changed(struct file *f, long flags);
 /* Calls about signals. */

@@ -1,5 +1,6 @@
 /*
- * socket, listen, accept, shutdown and names. decide.c takes the decisions, connect.c has connect().
+ * socket, listen, accept, shutdown and names. decide.c takes the decisions, connect.c has
+ * connect().
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/decide.h"
@@ -50,7 +51,8 @@ int h_socket(int domain, int type, int protocol)
 static int placeholder_make(void)
 {
         if (shim.placeholder < 0)
-                shim.placeholder = shim_high_fd((int)sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+                shim.placeholder =
+                        shim_high_fd((int)sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         return shim.placeholder;
 }
 
@@ -68,7 +70,7 @@ static const char *start_listening(struct file *f, int backlog)
                 why = usock_rule_listens(f->kind, (void *)&ss, len);
         if (why)
                 return why;
-        f->bound = true;                /* listen() binds what was not */
+        f->bound = true; /* listen() binds what was not */
         r = sock_engage(f);
         if (r == 0)
                 r = usock_listen(f->us, backlog);
@@ -76,7 +78,7 @@ static const char *start_listening(struct file *f, int backlog)
                 return sock_refused(r);
         /* The kernel's side is asked beside ours, and so must never block. */
         sys3(SYS_fcntl, f->kfd, F_SETFL, sys2(SYS_fcntl, f->kfd, F_GETFL) | O_NONBLOCK);
-        placeholder_make();             /* while there are numbers */
+        placeholder_make(); /* while there are numbers */
         return NULL;
 }
 
@@ -95,7 +97,8 @@ int h_listen(int fd, int backlog)
                 usock_listen(f->us, backlog);
         } else if (r == 0 && f->mode == MODE_NEW) {
                 why = start_listening(f, backlog);
-                sock_decide(f, why ? MODE_KERNEL : MODE_LISTEN, why ? why : "listening on both sides");
+                sock_decide(f, why ? MODE_KERNEL : MODE_LISTEN,
+                            why ? why : "listening on both sides");
         }
         pthread_mutex_unlock(&shim.lock);
         file_leave(f);
@@ -119,7 +122,8 @@ static int placeholder_number(int flags)
         return (int)sys3(SYS_fcntl, base, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
 }
 
-int sock_give_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa, socklen_t *len)
+int sock_give_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa,
+                   socklen_t *len)
 {
         if (!user_read(len))
                 return -EFAULT;
@@ -193,7 +197,7 @@ static int accept_ours(const struct file *l, struct sockaddr *sa, socklen_t *len
                 return fd;
         r = usock_accept(l->us, &s);
         if (r == 0 && sa && give_accepted_name(s, sa, len) == -EFAULT) {
-                usock_close(s);         /* as Linux: it is gone */
+                usock_close(s); /* as Linux: it is gone */
                 r = -EFAULT;
         }
         if (r == 0)
@@ -203,7 +207,8 @@ static int accept_ours(const struct file *l, struct sockaddr *sa, socklen_t *len
         return r;
 }
 
-/* Asked first, since an accept4() that finds nobody makes a socket and takes it down again, which takes four times as long. */
+/* Asked first, since an accept4() that finds nobody makes a socket and takes it down again, which
+ * takes four times as long. */
 static int accept_kernel(const struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
 {
         struct pollfd p = {.fd = l->kfd, .events = POLLIN};
@@ -225,8 +230,8 @@ static int accept_kernel(const struct file *l, struct sockaddr *sa, socklen_t *l
         return fd;
 }
 
-/* Either side; the kernel is not kept waiting for long when ours is busy, nor at all where there is no number for what one of ours
- * comes by. */
+/* Either side; the kernel is not kept waiting for long when ours is busy, nor at all where there is
+ * no number for what one of ours comes by. */
 static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
 {
         bool asked = kernel_turn(&l->pace);
@@ -293,8 +298,10 @@ int sock_shutdown(struct file *f, int how)
         int r;
 
         if (f->mode == MODE_TCP) {
-                if (f->connecting && usock_poll(f->us) & USOCK_POLL_MADE && !usock_connect_failed(f->us)) {
-                        f->connecting = false;  /* as Linux: who shuts it down has been told that it is connected */
+                if (f->connecting && usock_poll(f->us) & USOCK_POLL_MADE &&
+                    !usock_connect_failed(f->us)) {
+                        /* As Linux: who shuts it down has been told that it is connected. */
+                        f->connecting = false;
                         file_say(f);
                 }
                 return usock_shutdown(f->us, how);
@@ -302,7 +309,7 @@ int sock_shutdown(struct file *f, int how)
         spare_used(f);
         r = (int)sys2(SYS_shutdown, f->kfd, how);
         pthread_mutex_lock(&shim.lock);
-        if (f->mode == MODE_LISTEN && how != SHUT_WR) {         /* as Linux: the listener is no more */
+        if (f->mode == MODE_LISTEN && how != SHUT_WR) { /* as Linux: the listener is no more */
                 usock_shutdown(f->us, how);
                 file_keep_flags(f->kfd, f);
                 sock_decide(f, MODE_KERNEL, "shut down");
@@ -310,13 +317,14 @@ int sock_shutdown(struct file *f, int how)
         pthread_mutex_unlock(&shim.lock);
         if (f->mode == MODE_UDP) {
                 int ours = usock_shutdown(f->us, how);
-                if (f->out)             /* the kernel's has no peer */
+                if (f->out) /* the kernel's has no peer */
                         r = ours;
         }
         return r;
 }
 
-/* A datagram socket that was shut down sends nothing to anybody, though the call says that it has no peer. */
+/* A datagram socket that was shut down sends nothing to anybody, though the call says that it has
+ * no peer. */
 static int shutdown_undecided(struct file *f, int how)
 {
         if (f->kind == USOCK_UDP) {
@@ -359,7 +367,8 @@ int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
         ssize_t r;
 
         if (!f)
-                return c ? relayed_name(&c->local, c->local_len, sa, len) : REAL(getsockname)(fd, sa, len);
+                return c ? relayed_name(&c->local, c->local_len, sa, len)
+                         : REAL(getsockname)(fd, sa, len);
         if (f->mode == MODE_TCP || f->out)
                 r = give_local_name(f->us, sa, len);
         else
@@ -376,7 +385,8 @@ int h_getpeername(int fd, struct sockaddr *sa, socklen_t *len)
         ssize_t r;
 
         if (!f)
-                return c ? relayed_name(&c->peer, c->peer_len, sa, len) : REAL(getpeername)(fd, sa, len);
+                return c ? relayed_name(&c->peer, c->peer_len, sa, len)
+                         : REAL(getpeername)(fd, sa, len);
         if (f->mode == MODE_TCP || f->out)
                 r = give_peer_name(f->us, sa, len);
         else

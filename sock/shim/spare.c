@@ -1,15 +1,18 @@
 /*
- * Kernel sockets that are used again. Under each TCP socket of the program's lies one of the kernel's, since where it will lead is
- * not known before connect(); making it and taking it down is a quarter of the client's time in a short connection over the fabric,
- * of which the kernel's socket sees nothing. So one with which nothing was done is kept, as a high number of ours, and the next
- * socket() is a copy of that number:
+ * Kernel sockets that are used again. Under each TCP socket of the program's lies one of the
+ * kernel's, since where it will lead is not known before connect(); making it and taking it down is
+ * a quarter of the client's time in a short connection over the fabric, of which the kernel's
+ * socket sees nothing. So one with which nothing was done is kept, as a high number of ours, and
+ * the next socket() is a copy of that number:
  *
  *   socket() --> real one --> connect() over the fabric --> close(): kept here
- *                                                         <--> next socket(), close(): lent, and back
+ *                                                         <--> next socket(), close(): lent, and
+ *                                                                 back
  *
- * Whatever may leave a trace in the kernel's socket ends that (spare_used(), file->fresh): an option, a name, connect() or listen() by
- * the kernel, a signal's owner, an epoll set of the kernel's, another process that may have it. It is the program's alone then, and
- * goes when the program closes it.
+ * Whatever may leave a trace in the kernel's socket ends that (spare_used(), file->fresh): an
+ * option, a name, connect() or listen() by the kernel, a signal's owner, an epoll set of the
+ * kernel's, another process that may have it. It is the program's alone then, and goes when the
+ * program closes it.
  */
 #include "sock/shim/shim.h"
 #include "sock/shim/spare.h"
@@ -24,13 +27,13 @@
 #define SPARES 8
 
 static struct {
-        pthread_mutex_t lock;           /* held over fork; within shim.lock */
+        pthread_mutex_t lock; /* held over fork; within shim.lock */
         bool off;
-        uid_t uid;                      /* whose they are: netfilter may ask */
-        uint32_t age;                   /* of sockets made now; an older one may be another process's, too */
+        uid_t uid;    /* whose they are: netfilter may ask */
+        uint32_t age; /* of sockets made now; an older one may be another process's, too */
         unsigned n;
         struct {
-                int fd;                 /* ours, high, close-on-exec */
+                int fd; /* ours, high, close-on-exec */
                 bool lent;
         } v[SPARES];
 } spares = {.lock = PTHREAD_MUTEX_INITIALIZER, .uid = (uid_t)-1, .age = 1};
@@ -65,7 +68,8 @@ static unsigned place(void)
 /* As from socket(): blocking or not, as it is asked for. */
 static int lend(unsigned i, int type, uint8_t *spare)
 {
-        int fd = (int)sys3(SYS_fcntl, spares.v[i].fd, type & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+        int fd = (int)sys3(SYS_fcntl, spares.v[i].fd,
+                           type & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
 
         if (fd < 0)
                 return fd;
@@ -126,7 +130,8 @@ static bool is_as_new(int fd)
 {
         long flags = sys2(SYS_fcntl, fd, F_GETFL);
 
-        return flags == O_RDWR || (flags == (O_RDWR | O_NONBLOCK) && sys3(SYS_fcntl, fd, F_SETFL, O_RDWR) == 0);
+        return flags == O_RDWR ||
+               (flags == (O_RDWR | O_NONBLOCK) && sys3(SYS_fcntl, fd, F_SETFL, O_RDWR) == 0);
 }
 
 static void keep(int fd)

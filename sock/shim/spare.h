@@ -4,8 +4,8 @@
 
 #include "sock/shim/shim.h"
 
-/* A number for socket() of TCP over IPv4; -1: none, make one. Its place goes to spare_made() with the file of either, or
- * to spare_lost() if there is no file. */
+/* A number for socket() of TCP over IPv4; -1: none, make one. Its place goes to spare_made() with
+ * the file of either, or to spare_lost() if there is no file. */
 int spare_take(int type, uint8_t *spare);
 void spare_made(struct file *f, uint8_t spare);
 void spare_lost(uint8_t spare);

@@ -1,8 +1,9 @@
 /*
- * Streams. libc's stdio reads, writes and closes by calls inside libc, which no hook sees; but it makes them through a
- * table of functions, _IO_file_jumps, and its like for wide ones, _IO_wfile_jumps. Once
- * there may be a socket of ours, its three entries lead here: so a stream may be made before its number is a socket
- * (stdin of a program that inetd runs, stdout after dup2()), by whatever call, and by C++.
+ * Streams. libc's stdio reads, writes and closes by calls inside libc, which no hook sees; but it
+ * makes them through a table of functions, _IO_file_jumps, and its like for wide ones,
+ * _IO_wfile_jumps. Once there may be a socket of ours, its three entries lead here: so a stream may
+ * be made before its number is a socket (stdin of a program that inetd runs, stdout after dup2()),
+ * by whatever call, and by C++.
  *
  * The other calls return or end numbers.
  */
@@ -24,7 +25,8 @@ static struct {
 
 static ssize_t stream_read(FILE *fp, void *p, ssize_t n)
 {
-        return file_peek(fp->_fileno) ? h_read(fp->_fileno, p, (size_t)n) : libc_stream.read(fp, p, n);
+        return file_peek(fp->_fileno) ? h_read(fp->_fileno, p, (size_t)n)
+                                      : libc_stream.read(fp, p, n);
 }
 
 /* All of it; where that fails the stream has an error, and the answer is how far it came. */
@@ -51,7 +53,8 @@ static int stream_close(FILE *fp)
         return file_peek(fp->_fileno) ? h_close(fp->_fileno) : libc_stream.close(fp);
 }
 
-#define JUMPS 21 /* entries of libc's table, struct _IO_jump_t, of 168 bytes since glibc 2.2.5 */
+/* Entries of libc's table, struct _IO_jump_t, of 168 bytes since glibc 2.2.5. */
+#define JUMPS 21
 
 /* The entry that is `from` becomes `to`. The table is read-only but for this. */
 static void redirect(void **table, void *from, void *to)
@@ -90,7 +93,8 @@ void streams_start(void)
         }
 }
 
-/* The standard streams of an image that was told that it has sockets of ours, before anybody calls us. */
+/* The standard streams of an image that was told that it has sockets of ours, before anybody
+ * calls us. */
 __attribute__((constructor)) static void streams_inherited(void)
 {
         if (getenv("UNET_ADOPT"))
@@ -140,7 +144,8 @@ DIR *h_opendir(const char *path)
         return d;
 }
 
-/* What is buffered goes out, then the number is closed inside libc, whatever becomes of the stream. */
+/* What is buffered goes out, then the number is closed inside libc, whatever becomes of
+ * the stream. */
 static void stream_ends(FILE *fp)
 {
         int fd = shim.size && fp && !usock_tls.inside ? fileno(fp) : -1;
@@ -236,7 +241,8 @@ int h_dprintf(int fd, const char *format, ...)
 
 int h___vdprintf_chk(int fd, int flag, const char *format, va_list ap)
 {
-        return is_socket_of_ours(fd) ? print_to(fd, format, ap) : REAL(__vdprintf_chk)(fd, flag, format, ap);
+        return is_socket_of_ours(fd) ? print_to(fd, format, ap)
+                                     : REAL(__vdprintf_chk)(fd, flag, format, ap);
 }
 
 int h___dprintf_chk(int fd, int flag, const char *format, ...)

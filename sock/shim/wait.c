@@ -35,8 +35,8 @@ bool until_over(struct until *u)
         return until_left(u) == 0;
 }
 
-/* What a wait cut short means. A signal the program does not handle (a cancellation among them) is not its business,
- * but a cancelled thread must get to a cancellation point. */
+/* What a wait cut short means. A signal the program does not handle (a cancellation among them) is
+ * not its business, but a cancelled thread must get to a cancellation point. */
 static int interrupted(void)
 {
         return signals_put_off() ? -EINTR : -ERR_AGAIN;
@@ -48,8 +48,13 @@ enum caller { ANY, TAKES_FROM_DEVICES, ASKED_THE_KERNEL };
 
 static int wait_both_sides(struct file *f, short events, nstime left, enum caller who)
 {
-        struct usock_item it = {.s = f->us, .fd = f->kfd, .events = events, .call = true, .device = who == TAKES_FROM_DEVICES,
-                                .asked = who == ASKED_THE_KERNEL, .exclusive = usock_is_taken_by_one(f->us, events)};
+        struct usock_item it = {.s = f->us,
+                                .fd = f->kfd,
+                                .events = events,
+                                .call = true,
+                                .device = who == TAKES_FROM_DEVICES,
+                                .asked = who == ASKED_THE_KERNEL,
+                                .exclusive = usock_is_taken_by_one(f->us, events)};
         int n = usock_wait(&it, 1, left, NULL);
 
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
@@ -65,7 +70,8 @@ static int wait_for(struct file *f, short events, struct until *u, enum caller w
         sl = sleeper_enter();
         if (sleeper_was_cancelled())
                 r = -EINTR;
-        else if (file_both_sides(f) && !(events & (POLLOUT | USOCK_POLL_MADE)))      /* the kernel's has room */
+        else if (file_both_sides(f) &&
+                 !(events & (POLLOUT | USOCK_POLL_MADE))) /* the kernel's has room */
                 r = wait_both_sides(f, events, left, who);
         else
                 r = usock_wait1(f->us, events, left);
@@ -73,7 +79,8 @@ static int wait_for(struct file *f, short events, struct until *u, enum caller w
         if (likely(r != -EINTR))
                 return r;
         r = interrupted();
-        return r == -EINTR && u->left < 0 ? -ERR_RESTART : r;   /* man 7 signal: never restarted with a timeout */
+        /* Man 7 signal: never restarted with a timeout. */
+        return r == -EINTR && u->left < 0 ? -ERR_RESTART : r;
 }
 
 int file_wait(struct file *f, short events, struct until *u)
@@ -91,7 +98,8 @@ int file_wait_asked(struct file *f, struct until *u)
         return wait_for(f, POLLIN, u, ASKED_THE_KERNEL);
 }
 
-int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask, const struct usock_news *seen)
+int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask,
+               const struct usock_news *seen)
 {
         struct sleeper *sl = sleeper_enter();
         int r;

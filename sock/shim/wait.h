@@ -5,12 +5,13 @@
 #include "sock/shim/shim.h"
 
 /*
- * Is it the kernel's turn? At most once in some 100 us: its two calls take a microsecond. To look at the clock takes longer than
- * a short call, so it is done so seldom that nearly nothing of it is left, and often enough that the turn is not missed by much:
- * up to KERNEL_STEP calls in a row do not look, fewer where calls take longer.
+ * Is it the kernel's turn? At most once in some 100 us: its two calls take a microsecond. To look
+ * at the clock takes longer than a short call, so it is done so seldom that nearly nothing of it is
+ * left, and often enough that the turn is not missed by much: up to KERNEL_STEP calls in a row do
+ * not look, fewer where calls take longer.
  */
 #define KERNEL_EVERY (4 * USOCK_TICKS_EVERY)
-#define KERNEL_STEP 63
+#define KERNEL_STEP  63
 static inline bool kernel_turn_by_clock(struct kernel_pace *k)
 {
         uint64_t now = usock_ticks(), passed = now - k->asked;
@@ -33,14 +34,17 @@ static inline bool kernel_turn(struct kernel_pace *k)
         return false;
 }
 /*
- * What the program itself does to a descriptor of the kernel's ends the fruitless time: a program that writes to a pipe finds
- * it readable. Threads that do so at once may lose a count, and find out by the clock.
+ * What the program itself does to a descriptor of the kernel's ends the fruitless time: a program
+ * that writes to a pipe finds it readable. Threads that do so at once may lose a count, and find
+ * out by the clock.
  */
 static inline void kernel_touched(void)
 {
         if (shim.size)
-                atomic_store_explicit(&shim.kernel_calls, atomic_load_explicit(&shim.kernel_calls, memory_order_relaxed) + 1,
-                                      memory_order_release);
+                atomic_store_explicit(
+                        &shim.kernel_calls,
+                        atomic_load_explicit(&shim.kernel_calls, memory_order_relaxed) + 1,
+                        memory_order_release);
 }
 static inline bool kernel_news(struct kernel_watch *k)
 {
@@ -60,17 +64,19 @@ static inline void kernel_answered(struct kernel_watch *k, bool something)
 {
         k->fruitless = something ? 0 : (uint8_t)MIN(k->fruitless + 1, KERNEL_FRUITLESS);
 }
-/* When a call that waits is over. The clock is read when it first has to sleep: most calls find something before. */
+/* When a call that waits is over. The clock is read when it first has to sleep: most calls find
+ * something before. */
 struct until {
-        nstime left;                    /* as asked for; <0: for ever, 0: only a look */
-        nstime at;                      /* 0: the clock has not been read yet */
+        nstime left; /* as asked for; <0: for ever, 0: only a look */
+        nstime at;   /* 0: the clock has not been read yet */
 };
 struct until until_ms(int timeout);
 struct until until_ts(const struct timespec *ts);
 /* Times that the kernel refuses, and its reason, are its own; so is a mask that is not there. */
 static inline bool bad_time(const struct timespec *ts)
 {
-        return ts && (!user_read_range(ts, sizeof(*ts)) || ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec >= NS_PER_S);
+        return ts && (!user_read_range(ts, sizeof(*ts)) || ts->tv_sec < 0 || ts->tv_nsec < 0 ||
+                      ts->tv_nsec >= NS_PER_S);
 }
 static inline bool bad_mask(const sigset_t *mask)
 {
@@ -84,15 +90,19 @@ static inline struct until until_timeo(nstime timeo)
         return (struct until){.left = timeo ? timeo : -1};
 }
 /*
- * Sleeps until our side or, of a socket with two, the kernel's has an event of `events`. 0, -EAGAIN when the time is
- * over, -EINTR, -ERR_RESTART, -ERR_AGAIN. until_timeo() makes an SO_RCVTIMEO or SO_SNDTIMEO a time to wait.
+ * Sleeps until our side or, of a socket with two, the kernel's has an event of `events`. 0, -EAGAIN
+ * when the time is over, -EINTR, -ERR_RESTART, -ERR_AGAIN. until_timeo() makes an SO_RCVTIMEO or
+ * SO_SNDTIMEO a time to wait.
  */
 int file_wait(struct file *f, short events, struct until *u);
-/* The same for input, by who takes from devices itself (usock_recv_straight()): it may be nothing for it that has come. */
+/* The same for input, by who takes from devices itself (usock_recv_straight()): it may be nothing
+ * for it that has come. */
 int file_wait_device(struct file *f, struct until *u);
-/* The same for input, by who has just asked the kernel's side, and asks it again when its turn is (kernel_turn()). */
+/* The same for input, by who has just asked the kernel's side, and asks it again when its turn
+ * is (kernel_turn()). */
 int file_wait_asked(struct file *f, struct until *u);
 /* usock_wait_news() for poll and epoll: items, -EINTR, -ERR_AGAIN. seen NULL: no news. */
-int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask, const struct usock_news *seen);
+int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask,
+               const struct usock_news *seen);
 
 #endif

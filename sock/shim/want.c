@@ -1,9 +1,10 @@
 /*
- * Waiting for any mixture: connections of ours, sockets with two sides, epoll descriptors that hold some of ours, and
- * whatever else the kernel has. What poll() and select() are made of.
+ * Waiting for any mixture: connections of ours, sockets with two sides, epoll descriptors that hold
+ * some of ours, and whatever else the kernel has. What poll() and select() are made of.
  *
- * First a look at ours alone, which costs a few nanoseconds each (programs select before every read); the kernel is
- * asked as well when it is its turn. Only when nothing of ours is ready are wait items made, for usock_wait().
+ * First a look at ours alone, which costs a few nanoseconds each (programs select before every
+ * read); the kernel is asked as well when it is its turn. Only when nothing of ours is ready are
+ * wait items made, for usock_wait().
  */
 #include "sock/shim/epoll.h"
 #include "sock/shim/transfer.h"
@@ -12,7 +13,7 @@
 
 #include <sys/mman.h>
 
-#define ON_STACK 128            /* wait items that need no memory */
+#define ON_STACK 128 /* wait items that need no memory */
 
 short file_poll_ours(struct file *f)
 {
@@ -128,7 +129,8 @@ static void add_item(struct items *it, struct usock *s, int fd, short events)
                 it->v[it->n++] = (struct usock_item){.s = s, .fd = fd, .events = events};
 }
 
-/* The kernel's side first; then ours. The kernel's side of a UDP socket always has room: ours decides. */
+/* The kernel's side first; then ours. The kernel's side of a UDP socket always has room:
+ * ours decides. */
 static void add_want(struct items *it, const struct want *w)
 {
         if (w->fd < 0)
@@ -189,8 +191,8 @@ static int ask_kernel(struct items *it)
         return 0;
 }
 
-/* Epoll descriptors among them are waited for by news: from before the first of them was looked at. Their number, or -1
- * when one has become ready. */
+/* Epoll descriptors among them are waited for by news: from before the first of them was looked at.
+ * Their number, or -1 when one has become ready. */
 static int sets_ready(struct want *w, int n, struct usock_news *seen)
 {
         struct usock_news rest;
@@ -209,7 +211,8 @@ static int sets_ready(struct want *w, int n, struct usock_news *seen)
         return sets;
 }
 
-/* Ready ones, or -EINTR, -ERR_AGAIN; 0 when the time is over. only_look: ours are ready, the kernel has its turn. */
+/* Ready ones, or -EINTR, -ERR_AGAIN; 0 when the time is over. only_look: ours are ready, the kernel
+ * has its turn. */
 static int sleep_for(struct want *w, int n, struct until *u, const sigset_t *mask, bool only_look)
 {
         struct usock_news seen;
@@ -249,7 +252,8 @@ static bool kernels_turn(const struct want *w, int n)
         return alone ? kernel_is_due(&shim_tls.watch) : kernel_turn(&shim_tls.watch.pace);
 }
 
-/* What was ready may be so no more when the kernel has answered: another thread has taken the datagram, or just writes one. */
+/* What was ready may be so no more when the kernel has answered: another thread has taken the
+ * datagram, or just writes one. */
 static int wait_mixed(struct want *w, int n, struct until *u, const sigset_t *mask)
 {
         int r = look_at_ours(w, n);

@@ -35,14 +35,16 @@ void usock_cmsg_add(struct usock_room *r, int level, int type, const void *val, 
                 r->flags |= MSG_CTRUNC;
                 h.cmsg_len = r->left;
         }
-        if (!user_copy(r->at, &h, sizeof h) || !user_copy(r->at + sizeof h, val, h.cmsg_len - sizeof h))
-                return;                 /* as Linux: the others may fit */
+        if (!user_copy(r->at, &h, sizeof h) ||
+            !user_copy(r->at + sizeof h, val, h.cmsg_len - sizeof h))
+                return; /* as Linux: the others may fit */
         n = MIN(CMSG_SPACE(n), r->left);
         r->at += n;
         r->left -= n;
 }
 
-/* What to add to our time to have the time of day. Both clocks are read in a moment in which nobody came in between. */
+/* What to add to our time to have the time of day. Both clocks are read in a moment in which nobody
+ * came in between. */
 static nstime day_offset(void)
 {
         nstime best = NSTIME_NEVER, offset = 0;
@@ -70,7 +72,7 @@ static struct timespec time_of(nstime came)
 
 static void put_stamps(struct usock_room *r, nstime came)
 {
-        struct timespec ts[3] = {time_of(came)};        /* the others are hardware's */
+        struct timespec ts[3] = {time_of(came)}; /* the others are hardware's */
 
         usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMPING, ts, sizeof ts);
 }
@@ -82,8 +84,9 @@ static void put_time(struct usock_room *r, nstime came, bool ns)
         if (ns)
                 usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMPNS, &ts, sizeof ts);
         else
-                usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMP, &(struct timeval){ts.tv_sec, ts.tv_nsec / NS_PER_US},
-                    sizeof(struct timeval));
+                usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMP,
+                               &(struct timeval){ts.tv_sec, ts.tv_nsec / NS_PER_US},
+                               sizeof(struct timeval));
 }
 
 /* The interface's number in the kernel; of a channel inside the host, loopback's. */
@@ -99,10 +102,11 @@ static void put_pktinfo(struct usock_room *r, const struct usock *s, const struc
 {
         const struct stack_state *st = s->u->s.st;
         uint32_t netif = st->chan[msg->chan].netif, dst = ip_addr_get_v4(msg->dst);
-        struct in_pktinfo info = {.ipi_ifindex = (int)ifindex_of(s, msg), .ipi_addr.s_addr = htonl(dst),
+        struct in_pktinfo info = {.ipi_ifindex = (int)ifindex_of(s, msg),
+                                  .ipi_addr.s_addr = htonl(dst),
                                   .ipi_spec_dst.s_addr = htonl(dst)};
 
-        if (netif != 0)                 /* a group or a broadcast: our address there */
+        if (netif != 0) /* a group or a broadcast: our address there */
                 info.ipi_spec_dst.s_addr = htonl(stack_netif(st, netif - 1)->cfg.addr);
         usock_cmsg_add(r, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
 }
@@ -117,13 +121,15 @@ static void put_pktinfo6(struct usock_room *r, const struct usock *s, const stru
 
 static void put_origdst(struct usock_room *r, const struct udp_msg *msg)
 {
-        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(msg->dport),
+        struct sockaddr_in sin = {.sin_family = AF_INET,
+                                  .sin_port = htons(msg->dport),
                                   .sin_addr.s_addr = htonl(ip_addr_get_v4(msg->dst))};
 
         usock_cmsg_add(r, IPPROTO_IP, IP_ORIGDSTADDR, &sin, sizeof sin);
 }
 
-/* What would answer the datagram's options, as IP_OPTIONS and IP_RETOPTS of one that is sent take it. */
+/* What would answer the datagram's options, as IP_OPTIONS and IP_RETOPTS of one that is sent
+ * take it. */
 static void put_retopts(struct usock_room *r, const struct udp_msg *msg)
 {
         struct ip_optbuf came = {.len = msg->nopts}, back;
@@ -148,7 +154,8 @@ static void put_overflow(struct usock_room *r, const struct usock *s)
 
 struct usock_room usock_cmsg_begin(const struct msghdr *m)
 {
-        return (struct usock_room){m->msg_control, m->msg_control != NULL ? m->msg_controllen : 0, 0};
+        return (struct usock_room){m->msg_control, m->msg_control != NULL ? m->msg_controllen : 0,
+                                   0};
 }
 
 void usock_cmsg_end(const struct usock_room *r, struct msghdr *m)
@@ -194,7 +201,8 @@ void usock_cmsg_put_stream(struct usock *s, nstime came, struct msghdr *m)
         usock_cmsg_end(&r, m);
 }
 
-void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, uint32_t joined, struct usock_room *r)
+void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, uint32_t joined,
+                     struct usock_room *r)
 {
         uint16_t told = READ_ONCE(usock_rec(s)->told);
         int ttl = msg->ttl;
@@ -245,13 +253,15 @@ bool usock_may_send_any_option(void)
         struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
         struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3];
 
-        return sys2(SYS_capget, &h, d) == 0 && d[CAP_TO_INDEX(CAP_NET_RAW)].effective & CAP_TO_MASK(CAP_NET_RAW);
+        return sys2(SYS_capget, &h, d) == 0 &&
+               d[CAP_TO_INDEX(CAP_NET_RAW)].effective & CAP_TO_MASK(CAP_NET_RAW);
 }
 
 static int read_retopts(const uint8_t *val, size_t n, struct usock_sent *out)
 {
         out->opts_set = true;
-        return ip_opts_set(val, (unsigned)MIN(n, IP_OPTS_MAX), usock_may_send_any_option(), &out->opts);
+        return ip_opts_set(val, (unsigned)MIN(n, IP_OPTS_MAX), usock_may_send_any_option(),
+                           &out->opts);
 }
 
 static int read_ttl(int v, struct usock_sent *out)
@@ -327,7 +337,7 @@ static int read_one(const struct cmsghdr *c, struct usock_sent *out)
                 memcpy(&out->segment, val, sizeof out->segment);
                 return 0;
         default:
-                return 0;               /* marks and times of sending: nothing here goes by them */
+                return 0; /* marks and times of sending: nothing here goes by them */
         }
 }
 
@@ -339,7 +349,8 @@ int usock_cmsg_read(const struct msghdr *m, struct usock_sent *out)
         *out = (struct usock_sent){.ttl = 0};
         if (!user_read_range(m->msg_control, m->msg_controllen))
                 return -EFAULT;
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL && err == 0; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)m, c)) {
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL && err == 0;
+             c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)m, c)) {
                 if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > (size_t)(end - (const uint8_t *)c))
                         return -EINVAL;
                 err = read_one(c, out);

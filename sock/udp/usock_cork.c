@@ -1,10 +1,11 @@
 /*
  * UDP_CORK and MSG_MORE (udp(7)): one datagram of what several calls send.
  *
- * What is begun waits in two frames of the stack's, since it is the socket's and not a process's: whoever
- * shares the socket adds to it, and it outlives who began it. Where it goes and what is said beside it the first
- * call decides, and connect() after it; the socket's end is its end. Errors are those of Linux's udp_sendmsg(),
- * which forgets what was begun when it cannot be added to.
+ * What is begun waits in two frames of the stack's, since it is the socket's and not a process's:
+ * whoever shares the socket adds to it, and it outlives who began it. Where it goes and what is
+ * said beside it the first call decides, and connect() after it; the socket's end is its end.
+ * Errors are those of Linux's udp_sendmsg(), which forgets what was begun when it cannot be added
+ * to.
  *
  * A datagram whose first part was the kernel's business is the kernel's whole.
  */
@@ -17,18 +18,18 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
 
-struct corked {                         /* the first frame */
+struct corked { /* the first frame */
         struct udp_tuple to;
         uint32_t chan;
         uint8_t many, said;
-        uint16_t segment;               /* UDP_SEGMENT; 0: one datagram */
-        uint32_t len;                   /* bytes in the other frame */
+        uint16_t segment; /* UDP_SEGMENT; 0: one datagram */
+        uint32_t len;     /* bytes in the other frame */
         struct usock_sent sent;
 };
 static_assert(sizeof(struct corked) <= FRAME_SMALL_BYTES, "a small frame holds it");
 static_assert(UDP_MAX_PAYLOAD <= FRAME_LARGE_BYTES, "a large frame holds the bytes");
 
-#define LET_GO_WAIT (1 * NS_PER_S)      /* for room, in a call that does not wait in Linux */
+#define LET_GO_WAIT (1 * NS_PER_S) /* for room, in a call that does not wait in Linux */
 
 static struct corked *corked_of(struct usock *s)
 {
@@ -54,7 +55,8 @@ void usock_udp_cork_end(struct ustack *u, struct sock_rec *rec)
         set_flag(rec, SOCK_CORK_OURS, false);
         if (id[0] == 0)
                 return;
-        rec->corked[0] = 0;     /* who dies from here on leaves frames that nobody names: stack_recover() */
+        /* Who dies from here on leaves frames that nobody names: stack_recover(). */
+        rec->corked[0] = 0;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         rec->corked[1] = 0;
         frame_drop(u->s.frames, id[0]);
@@ -85,13 +87,15 @@ static bool make(struct usock *s)
 }
 
 /* With both ends, which are those of now: the errors of sending are told as well. */
-static int begin_with(struct usock *s, const struct udp_dest *d, const struct usock_sent *sent, bool said)
+static int begin_with(struct usock *s, const struct udp_dest *d, const struct usock_sent *sent,
+                      bool said)
 {
         struct sock_rec *rec = usock_rec(s);
         struct udp *u = &s->u->s.udp;
         struct udp_out out;
         struct corked *p;
-        int err = udp_output_prepare(u, rec->conn, d->to.rport != 0 ? &d->to : NULL, 0, false, 0, &out);
+        int err = udp_output_prepare(u, rec->conn, d->to.rport != 0 ? &d->to : NULL, 0, false, 0,
+                                     &out);
 
         if (err != 0)
                 return err;
@@ -135,7 +139,8 @@ void usock_udp_cork_moved(struct usock *s)
         struct corked *p = corked_of(s);
         struct udp_out out;
 
-        if (likely(p == NULL) || udp_output_prepare(&s->u->s.udp, rec->conn, NULL, 0, false, 0, &out) != 0)
+        if (likely(p == NULL) ||
+            udp_output_prepare(&s->u->s.udp, rec->conn, NULL, 0, false, 0, &out) != 0)
                 return;
         udp_output_cancel(&s->u->s.udp, rec->conn);
         p->to = out.tuple;
@@ -145,7 +150,8 @@ void usock_udp_cork_moved(struct usock *s)
 
 /* ---- its end ---- */
 
-/* What is in our frame goes as what comes from a program does: into a descriptor or a frame of the channel. */
+/* What is in our frame goes as what comes from a program does: into a descriptor or a frame of
+ * the channel. */
 static int post_bytes(struct usock *s, const struct udp_dest *d, const uint8_t *bytes, uint32_t n)
 {
         struct stack_payload pay = {.len = n};
@@ -166,7 +172,8 @@ static int post_bytes(struct usock *s, const struct udp_dest *d, const uint8_t *
         return err;
 }
 
-/* As one datagram, or as many as UDP_SEGMENT makes of it; where the queue fills on the way the rest is lost. */
+/* As one datagram, or as many as UDP_SEGMENT makes of it; where the queue fills on the way the rest
+ * is lost. */
 static int post_all(struct usock *s, const struct corked *p)
 {
         const struct usock_sent *sent = p->said ? &p->sent : NULL;
@@ -176,7 +183,7 @@ static int post_all(struct usock *s, const struct corked *p)
         int err;
 
         if (stack_chan_get(&s->u->s, p->chan) == NULL)
-                return 0;               /* who it was for has gone */
+                return 0; /* who it was for has gone */
         if (p->segment != 0 && p->len > p->segment * UDP_SEGMENTS_MAX)
                 return -EINVAL;
         do {
@@ -202,9 +209,10 @@ static int let_go(struct usock *s)
 
 /* ---- in between ---- */
 
-#define GONE 1                          /* somebody else ended it */
+#define GONE 1 /* somebody else ended it */
 
-/* The copy is made without the lock; others wait for it, as they do for any. -EAGAIN: for another's. */
+/* The copy is made without the lock; others wait for it, as they do for any. -EAGAIN:
+ * for another's. */
 static int turn_begin(struct usock *s, uint32_t n, uint8_t **to)
 {
         struct sock_rec *rec = usock_rec(s);
@@ -223,8 +231,8 @@ static int turn_begin(struct usock *s, uint32_t n, uint8_t **to)
         return 0;
 }
 
-/* It counts now, and if nothing is to follow the datagram leaves; if there is no room for it it is as if nothing
- * had been added. Until here nobody could end it. */
+/* It counts now, and if nothing is to follow the datagram leaves; if there is no room for it it is
+ * as if nothing had been added. Until here nobody could end it. */
 static int turn_end(struct usock *s, uint32_t n, bool good, bool more)
 {
         struct sock_rec *rec = usock_rec(s);

@@ -1,12 +1,15 @@
 /*
- * Sockets and groups: which interface, memberships, and what is sent to many (ip(7), RFC 1112, RFC 3678).
+ * Sockets and groups: which interface, memberships, and what is sent to many (ip(7), RFC 1112, RFC
+ * 3678).
  *
- * A group is one of an interface. On those of unetd's the group is ours: joined here, told by IGMP, heard by sockets of this
- * stack. On all others, loopback among them, it is the kernel's, whose socket beside ours is a member: the shim asks
- * usock_group_side() which it is. A socket without a kernel's beside it (the native API) has ours only.
+ * A group is one of an interface. On those of unetd's the group is ours: joined here, told by IGMP,
+ * heard by sockets of this stack. On all others, loopback among them, it is the kernel's, whose
+ * socket beside ours is a member: the shim asks usock_group_side() which it is. A socket without a
+ * kernel's beside it (the native API) has ours only.
  *
- * A call names an interface by its address or its number (if_nametoindex()), or not at all. Not at all is by unetd's routes
- * (a gateway is a route to all), else by the kernel's, and the first of unetd's when there is none.
+ * A call names an interface by its address or its number (if_nametoindex()), or not at all. Not at
+ * all is by unetd's routes (a gateway is a route to all), else by the kernel's, and the first of
+ * unetd's when there is none.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
@@ -19,7 +22,7 @@
 
 #include "sock/udp/usock_cmsg.h"
 
-#define MEMBERSHIPS_MAX 20u             /* Linux: net.ipv4.igmp_max_memberships */
+#define MEMBERSHIPS_MAX 20u /* Linux: net.ipv4.igmp_max_memberships */
 
 /* ---- the forms of the options ---- */
 
@@ -66,7 +69,8 @@ static int read_mreq(const void *val, socklen_t len, bool short_form, struct gro
         } else {
                 memcpy(&m, val, len >= sizeof m ? sizeof m : sizeof(struct ip_mreq));
         }
-        *g = (struct group_call){.group = host_order(m.imr_multiaddr), .ifaddr = host_order(m.imr_address),
+        *g = (struct group_call){.group = host_order(m.imr_multiaddr),
+                                 .ifaddr = host_order(m.imr_address),
                                  .ifindex = (uint32_t)m.imr_ifindex};
         return 0;
 }
@@ -78,7 +82,8 @@ static int read_mreq_source(const void *val, socklen_t len, struct group_call *g
         if (len != sizeof m)
                 return -EINVAL;
         memcpy(&m, val, sizeof m);
-        *g = (struct group_call){.group = host_order(m.imr_multiaddr), .ifaddr = host_order(m.imr_interface),
+        *g = (struct group_call){.group = host_order(m.imr_multiaddr),
+                                 .ifaddr = host_order(m.imr_interface),
                                  .src = host_order(m.imr_sourceaddr)};
         return 0;
 }
@@ -151,7 +156,8 @@ static bool names(const struct group_call *g, const struct dir_iface *f)
 
         if (g->ifindex == 0)
                 return f->addr == g->ifaddr;
-        return if_indextoname(g->ifindex, name) != NULL && strncmp(name, f->name, sizeof f->name) == 0;
+        return if_indextoname(g->ifindex, name) != NULL &&
+               strncmp(name, f->name, sizeof f->name) == 0;
 }
 
 bool group_find_named(const struct group_call *g, struct dir_iface *f)
@@ -190,7 +196,8 @@ static int route_bits(const struct directory *dir, const struct dir_iface *f, ui
         return bits;
 }
 
-/* The interface with the best route, in one round of a reading; that route has more than `best` bits. */
+/* The interface with the best route, in one round of a reading; that route has more than
+ * `best` bits. */
 static bool find_best(const struct directory *dir, uint32_t group, int best, struct dir_iface *f)
 {
         bool found = false;
@@ -206,7 +213,8 @@ static bool find_best(const struct directory *dir, uint32_t group, int best, str
         return found;
 }
 
-/* Where groups go that nobody said anything of: by a route, and be it the default; `last`: by any interface. */
+/* Where groups go that nobody said anything of: by a route, and be it the default; `last`: by
+ * any interface. */
 static bool find_default(uint32_t group, bool last, struct dir_iface *f)
 {
         const struct directory *dir = ustack_directory_anyway();
@@ -285,12 +293,14 @@ static int set_out(struct usock *s, const struct group_call *g)
 
         if (ifc < 0 && usock_kfd(s) < 0)
                 return -EADDRNOTAVAIL;
-        WRITE_ONCE(usock_rec(s)->group_out,
-                   (uint8_t)(!group_is_named(g) ? SOCK_GROUP_ANY : ifc < 0 ? SOCK_GROUP_KERNEL : SOCK_GROUP_IF + ifc));
+        WRITE_ONCE(usock_rec(s)->group_out, (uint8_t)(!group_is_named(g) ? SOCK_GROUP_ANY
+                                                      : ifc < 0          ? SOCK_GROUP_KERNEL
+                                                                         : SOCK_GROUP_IF + ifc));
         return 0;
 }
 
-static int join(struct igmp *igmp, uint32_t ifc, const struct group_call *g, uint32_t sock, nstime now)
+static int join(struct igmp *igmp, uint32_t ifc, const struct group_call *g, uint32_t sock,
+                nstime now)
 {
         if (igmp_membership(igmp, ifc, g->group, sock) != NULL)
                 return -EADDRINUSE;
@@ -299,7 +309,8 @@ static int join(struct igmp *igmp, uint32_t ifc, const struct group_call *g, uin
         return igmp_join(igmp, ifc, g->group, sock, now);
 }
 
-static int change(struct igmp *igmp, uint32_t ifc, int name, const struct group_call *g, uint32_t sock, nstime now)
+static int change(struct igmp *igmp, uint32_t ifc, int name, const struct group_call *g,
+                  uint32_t sock, nstime now)
 {
         bool new = igmp_membership(igmp, ifc, g->group, sock) == NULL;
 
@@ -312,7 +323,7 @@ static int change(struct igmp *igmp, uint32_t ifc, int name, const struct group_
                 return igmp_leave(igmp, ifc, g->group, sock, now);
         case IP_ADD_SOURCE_MEMBERSHIP:
         case MCAST_JOIN_SOURCE_GROUP:
-                if (new && igmp_memberships(igmp, sock) >= MEMBERSHIPS_MAX)
+                if (new &&igmp_memberships(igmp, sock) >= MEMBERSHIPS_MAX)
                         return -ENOBUFS;
                 return igmp_source(igmp, ifc, g->group, sock, g->src, false, true, now);
         case IP_DROP_SOURCE_MEMBERSHIP:
@@ -371,7 +382,8 @@ int usock_group_getsockopt(struct usock *s, int name, void *val, socklen_t *len)
 
         if (s->kind == USOCK_UDP && filter_is_opt(name))
                 return filter_get(s, name, val, len);
-        if (name != IP_MULTICAST_IF || s->kind != USOCK_UDP || (out < SOCK_GROUP_IF && usock_kfd(s) >= 0))
+        if (name != IP_MULTICAST_IF || s->kind != USOCK_UDP ||
+            (out < SOCK_GROUP_IF && usock_kfd(s) >= 0))
                 return -ENOPROTOOPT;
         if (out >= SOCK_GROUP_IF)
                 a.s_addr = htonl(READ_ONCE(stack_netif(s->u->s.st, out - SOCK_GROUP_IF)->cfg.addr));
@@ -385,8 +397,8 @@ bool usock_group_fallback(struct usock *s)
 {
         uint8_t any = SOCK_GROUP_ANY;
 
-        return __atomic_compare_exchange_n(&usock_rec(s)->group_out, &any, SOCK_GROUP_OURS, false, __ATOMIC_RELAXED,
-                                           __ATOMIC_RELAXED);
+        return __atomic_compare_exchange_n(&usock_rec(s)->group_out, &any, SOCK_GROUP_OURS, false,
+                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 bool usock_group_iface(const struct usock *s, ip_addr to, bool last, struct dir_iface *f)
@@ -417,10 +429,12 @@ static int route_said(struct usock *s, const struct usock_sent *sent, ip_addr *s
         return (int)chan;
 }
 
-int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent, ip_addr *src, const char **why)
+int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent, ip_addr *src,
+                      const char **why)
 {
         uint8_t out = READ_ONCE(usock_rec(s)->group_out);
-        const struct netif *netif = out >= SOCK_GROUP_IF ? stack_netif(s->u->s.st, out - SOCK_GROUP_IF) : NULL;
+        const struct netif *netif =
+                out >= SOCK_GROUP_IF ? stack_netif(s->u->s.st, out - SOCK_GROUP_IF) : NULL;
         uint32_t chan = netif != NULL ? READ_ONCE(netif->chan) : 0;
         struct dir_iface f;
 
@@ -442,7 +456,8 @@ int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent
 int usock_many(const struct usock *s, uint32_t chan, ip_addr to)
 {
         const struct stack_state *st = s->u->s.st;
-        const struct ip_host host = {.addr = &stack_netif(st, st->chan[chan].netif - 1)->addr, .naddr = 1};
+        const struct ip_host host = {.addr = &stack_netif(st, st->chan[chan].netif - 1)->addr,
+                                     .naddr = 1};
 
         if (ip_v4_multicast(ip_addr_get_v4(to)))
                 return 1;
@@ -470,7 +485,8 @@ bool usock_addr_is_many(ip_addr a)
         return false;
 }
 
-int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, bool ttl_set, const struct stack_payload *p)
+int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, bool ttl_set,
+                     const struct stack_payload *p)
 {
         const struct sock_rec *rec = usock_rec(s);
         bool group = ip_v4_multicast(ip_addr_get_v4(o->tuple.raddr));

@@ -16,7 +16,8 @@ static inline bool group_is_named(const struct group_call *g)
         return g->ifindex != 0 || g->ifaddr != 0;
 }
 bool group_find_named(const struct group_call *g, struct dir_iface *f);
-/* The interface on which the socket is a member of the group: the one that is named, or any. -1: there is none. */
+/* The interface on which the socket is a member of the group: the one that is named, or any. -1:
+ * there is none. */
 int group_where_member(struct usock *s, const struct group_call *g);
 
 /* usock_filter.c: IP_MSFILTER and MCAST_MSFILTER. */

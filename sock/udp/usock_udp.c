@@ -1,8 +1,10 @@
 /*
- * UDP sockets: where datagrams go, and sending. One to a port that is on the fabric goes there; any other is the kernel's
- * (-ENOENT), and so is what the kernel receives on the same port: the shim has a kernel socket bound to it.
+ * UDP sockets: where datagrams go, and sending. One to a port that is on the fabric goes there; any
+ * other is the kernel's (-ENOENT), and so is what the kernel receives on the same port: the shim
+ * has a kernel socket bound to it.
  *
- * A full channel is back-pressure, not loss: send says -EAGAIN and POLLOUT comes when there is room (paper §3.1).
+ * A full channel is back-pressure, not loss: send says -EAGAIN and POLLOUT comes when there is room
+ * (paper §3.1).
  */
 #include "sock/attach/ustack.h"
 
@@ -17,11 +19,13 @@
 #include "sock/udp/usock_cmsg.h"
 #include "sock/udp/usock_udp.h"
 
-/* What a socket waits for (sock_rec.blocked): a place in the channel's queue, or a frame of one of the classes, a bit each. */
-#define BLOCKED_CHAN 0xffffu            /* channel + 1 */
+/* What a socket waits for (sock_rec.blocked): a place in the channel's queue, or a frame of one of
+ * the classes, a bit each. */
+#define BLOCKED_CHAN           0xffffu /* channel + 1 */
 #define BLOCKED(chan, classes) ((classes) * (BLOCKED_CHAN + 1) + (chan) + 1)
 
-/* It waits from now on. Who has it in a set hears of it, to look at it when there is room; usock_unblocked() has no lock. */
+/* It waits from now on. Who has it in a set hears of it, to look at it when there is room;
+ * usock_unblocked() has no lock. */
 static void blocks(struct usock *s, uint32_t on)
 {
         if (__atomic_exchange_n(&usock_rec(s)->blocked, on, __ATOMIC_RELAXED) == 0)
@@ -31,8 +35,8 @@ static void blocks(struct usock *s, uint32_t on)
 /* ---- where to ---- */
 
 /* By an interface. */
-static int way_out(struct usock *s, ip_addr addr, uint16_t port, const struct usock_sent *sent, ip_addr *src, uint8_t *many,
-                   const char **why)
+static int way_out(struct usock *s, ip_addr addr, uint16_t port, const struct usock_sent *sent,
+                   ip_addr *src, uint8_t *many, const char **why)
 {
         bool group = ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000;
         const struct usock_own own = usock_own(s);
@@ -61,8 +65,8 @@ static ip_addr first_hop(const struct usock_sent *sent, ip_addr addr)
 }
 
 /* The channel to whoever has the port and our address towards it, or -ENOENT. */
-static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usock_sent *sent, ip_addr *src, uint8_t *many,
-                 const char **why)
+static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usock_sent *sent,
+                 ip_addr *src, uint8_t *many, const char **why)
 {
         ip_addr hop = unlikely(sent != NULL) ? first_hop(sent, addr) : addr;
         const struct directory *dir = ustack_directory();
@@ -71,7 +75,7 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
 
         *why = "no unetd";
         if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(USTACK_LOOPBACK_BROADCAST)))
-                return -ENOENT;         /* the kernel asks for SO_BROADCAST, and has all receivers */
+                return -ENOENT; /* the kernel asks for SO_BROADCAST, and has all receivers */
         *many = 0;
         *why = ustack_rule(dir, IP_PROTO_UDP, RULE_CONNECTS, addr, port);
         if (unlikely(*why != NULL))
@@ -193,16 +197,18 @@ int usock_udp_register(struct usock *s)
         err = rec->lport != 0 ? 0 : -EINVAL;
         ustack_leave(s->u);
         if (err != 0 || many)
-                return err;             /* to many nobody on the fabric sends */
+                return err; /* to many nobody on the fabric sends */
         ustack_take_ifaces(s->u, addr);
         err = usock_register(s, SOCK_TAKES, SOCK_ROLE_UDP);
-        /* As in Linux with SO_REUSEADDR: what is sent to one host is another's, what is sent to many is ours too. */
+        /* As in Linux with SO_REUSEADDR: what is sent to one host is another's, what is sent to
+         * many is ours too. */
         return err == -EADDRINUSE && READ_ONCE(rec->reuse) != 0 && usock_has_ifaces() ? 0 : err;
 }
 
 /* ---- sending ---- */
 
-/* The source that was asked for must be ours, and on an interface that interface's (ip(7), IP_PKTINFO). */
+/* The source that was asked for must be ours, and on an interface that interface's
+ * (ip(7), IP_PKTINFO). */
 static int take_source(struct usock *s, const struct usock_sent *sent, struct udp_dest *d)
 {
         const struct sock_rec *rec = usock_rec(s);
@@ -224,14 +230,15 @@ static int take_source(struct usock *s, const struct usock_sent *sent, struct ud
         return 0;
 }
 
-#define NO_CHAN (0u - 1)                /* no channel leads to the peer: nobody on the fabric had the port */
+#define NO_CHAN (0u - 1) /* no channel leads to the peer: nobody on the fabric had the port */
 
 static bool is_ready(const struct ustack *u, uint32_t chan)
 {
         return atomic_load_explicit(&u->s.st->chan[chan].state, memory_order_relaxed) == CHAN_READY;
 }
 
-static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_sent *sent, struct udp_dest *d)
+static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_sent *sent,
+                   struct udp_dest *d)
 {
         struct sock_rec *rec = usock_rec(s);
         const char *why;
@@ -243,11 +250,13 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
                         return -EDESTADDRREQ;
                 if (d->chan == NO_CHAN)
                         return -ENOENT;
-                if (likely(is_ready(s->u, d->chan) && d->many < SOCK_MANY_PLACES && (sent == NULL || sent->opts.len == 0)))
+                if (likely(is_ready(s->u, d->chan) && d->many < SOCK_MANY_PLACES &&
+                           (sent == NULL || sent->opts.len == 0)))
                         return 0;
                 if (!usock_peer(s, &d->to.raddr, &d->to.rport))
                         return -EDESTADDRREQ;
-                if (is_ready(s->u, d->chan) && d->many < SOCK_MANY_PLACES && ip_addr_eq(first_hop(sent, d->to.raddr), d->to.raddr)) {
+                if (is_ready(s->u, d->chan) && d->many < SOCK_MANY_PLACES &&
+                    ip_addr_eq(first_hop(sent, d->to.raddr), d->to.raddr)) {
                         d->to = (struct udp_tuple){.rport = 0};
                         return 0;
                 }
@@ -256,7 +265,8 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
                 if (err != 0)
                         return err == -EADDRNOTAVAIL ? -ENOENT : err;
                 if (unlikely(d->to.rport == 0))
-                        return -EINVAL; /* nobody's: whose datagram came from there wants no answer */
+                        /* nobody's: whose datagram came from there wants no answer. */
+                        return -EINVAL;
         }
         if (ip_addr_is_any(d->to.raddr))
                 d->to.raddr = ip_addr_v4(INADDR_LOOPBACK);
@@ -272,14 +282,18 @@ bool usock_udp_connected_to(struct usock *s, struct udp_dest *d)
         const struct sock_rec *rec = usock_rec(s);
 
         *d = (struct udp_dest){.chan = READ_ONCE(rec->chan) - 1, .many = READ_ONCE(rec->many)};
-        return READ_ONCE(rec->rport) != 0 && d->chan != NO_CHAN && d->many == 0 && is_ready(s->u, d->chan);
+        return READ_ONCE(rec->rport) != 0 && d->chan != NO_CHAN && d->many == 0 &&
+               is_ready(s->u, d->chan);
 }
 
-static inline int post_one(struct usock *s, const struct udp_dest *d, struct udp_out *out, const struct stack_payload *p)
+static inline int post_one(struct usock *s, const struct udp_dest *d, struct udp_out *out,
+                           const struct stack_payload *p)
 {
         if (unlikely(d->many))
-                return d->many == UDP_MORE ? stack_send_udp_more(&s->u->s, d->chan, out, p) :
-                                             usock_group_post(s, d->chan, out, d->sent != NULL && d->sent->ttl_set, p);
+                return d->many == UDP_MORE
+                               ? stack_send_udp_more(&s->u->s, d->chan, out, p)
+                               : usock_group_post(s, d->chan, out,
+                                                  d->sent != NULL && d->sent->ttl_set, p);
         return stack_send_udp(&s->u->s, d->chan, out, p);
 }
 
@@ -301,8 +315,9 @@ static void too_long(struct usock *s, const struct udp_dest *d, const struct udp
 
         udp_get_opts(&st->udp, usock_rec(s)->conn, &o);
         if (o.recverr)
-                usock_udp_too_long(s, &out->tuple, frag_mtu(o.pmtu_mode, st->chan[d->chan].caps.mtu,
-                                                            stack_path_mtu(st, out->tuple.raddr)));
+                usock_udp_too_long(s, &out->tuple,
+                                   frag_mtu(o.pmtu_mode, st->chan[d->chan].caps.mtu,
+                                            stack_path_mtu(st, out->tuple.raddr)));
 }
 
 int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack_payload *p)
@@ -315,9 +330,10 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
         int err;
 
         if (d->to.rport == 0 && unlikely(rec->chan != d->chan + 1))
-                return -EAGAIN;         /* another thread has connected it elsewhere: once more */
+                return -EAGAIN; /* another thread has connected it elsewhere: once more */
         ustack_hear_own(u, d->chan);
-        err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, caps->csum, sum, &out);
+        err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len,
+                                 caps->csum, sum, &out);
         if (err != 0)
                 return err;
         if (unlikely(d->sent != NULL))
@@ -349,11 +365,13 @@ static ssize_t send_staged(struct usock *s, const struct udp_dest *d, const uint
         return err != 0 ? err : (ssize_t)n;
 }
 
-/* The next datagram will be as long as this one, and go into a frame that the peer has read: its lines come back while
- * there is other work, in two parts (see FETCH_LINES), or leaving the lock would wait for them. */
+/* The next datagram will be as long as this one, and go into a frame that the peer has read: its
+ * lines come back while there is other work, in two parts (see FETCH_LINES), or leaving the lock
+ * would wait for them. */
 static uint8_t *next_small(struct ustack *u, uint32_t chan, size_t n)
 {
-        return n <= FRAME_SMALL_BYTES ? frame_guess(u->s.frames, FRAME_REGION_TX(chan), FRAME_SMALL) : NULL;
+        return n <= FRAME_SMALL_BYTES ? frame_guess(u->s.frames, FRAME_REGION_TX(chan), FRAME_SMALL)
+                                      : NULL;
 }
 
 uint32_t usock_udp_frame(struct usock *s, uint32_t chan, size_t n)
@@ -419,7 +437,8 @@ static inline bool has_place(const struct ustack *u, const struct udp_dest *d)
         return unlikely(READ_ONCE(u->s.chan[d->chan].copied));
 }
 
-static __attribute__((noinline)) ssize_t send_placed(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
+static __attribute__((noinline)) ssize_t send_placed(struct usock *s, const struct udp_dest *d,
+                                                     struct cursor *c, size_t n)
 {
         int err;
 
@@ -429,7 +448,8 @@ static __attribute__((noinline)) ssize_t send_placed(struct usock *s, const stru
 }
 
 /* One datagram, of the next bytes. */
-static inline ssize_t send_one(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
+static inline ssize_t send_one(struct usock *s, const struct udp_dest *d, struct cursor *c,
+                               size_t n)
 {
         uint8_t stage[UNET_INLINE_MAX];
 
@@ -443,7 +463,8 @@ static inline ssize_t send_one(struct usock *s, const struct udp_dest *d, struct
 /* ... whose headers may be longer. */
 static ssize_t send_one_said(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
 {
-        return d->sent->opts.len != 0 && n > UDP_STAGED_MAX - IP_OPTS_MAX ? send_framed(s, d, c, n) : send_one(s, d, c, n);
+        return d->sent->opts.len != 0 && n > UDP_STAGED_MAX - IP_OPTS_MAX ? send_framed(s, d, c, n)
+                                                                          : send_one(s, d, c, n);
 }
 
 /* The bell for what was sent without. */
@@ -454,9 +475,10 @@ static void ring(struct usock *s)
         ustack_leave(s->u);
 }
 
-/* Datagrams of `segment` bytes each, and a last one (UDP_SEGMENT). Where the queue fills on the way the rest is lost, as
- * datagrams may be. */
-static ssize_t send_segments(struct usock *s, struct udp_dest *d, struct cursor *c, size_t total, uint16_t segment)
+/* Datagrams of `segment` bytes each, and a last one (UDP_SEGMENT). Where the queue fills on the way
+ * the rest is lost, as datagrams may be. */
+static ssize_t send_segments(struct usock *s, struct udp_dest *d, struct cursor *c, size_t total,
+                             uint16_t segment)
 {
         unsigned behind = 0;
         uint8_t many = d->many;
@@ -471,7 +493,9 @@ static ssize_t send_segments(struct usock *s, struct udp_dest *d, struct cursor 
                 r = err;
                 if (n == 0 && err == 0) {
                         n = MIN(segment, total - done);
-                        d->many = (uint8_t)(done + n < total && ++behind % UDP_BATCH != 0 ? many | UDP_MORE : many);
+                        d->many = (uint8_t)(done + n < total && ++behind % UDP_BATCH != 0
+                                                    ? many | UDP_MORE
+                                                    : many);
                         r = send_one_said(s, d, c, n);
                         done += r >= 0 ? n : 0;
                 }
@@ -508,7 +532,8 @@ static void take_options(struct usock *s, struct usock_sent *sent)
                 sent->opts = usock_own(s).opts;
 }
 
-int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *sent, struct udp_dest *d)
+int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *sent,
+                   struct udp_dest *d)
 {
         int err = usock_cmsg_read(m, sent);
 
@@ -532,7 +557,8 @@ static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, 
         segment = sent.segment != 0 ? sent.segment : segment;
         if (segment != 0 && total > (size_t)segment * UDP_SEGMENTS_MAX)
                 return -EINVAL;
-        return segment != 0 && segment < total ? send_segments(s, &d, &c, total, segment) : send_one_said(s, &d, &c, total);
+        return segment != 0 && segment < total ? send_segments(s, &d, &c, total, segment)
+                                               : send_one_said(s, &d, &c, total);
 }
 
 /* With one of these flags. */
@@ -545,14 +571,15 @@ static ssize_t send_flagged(struct usock *s, const struct msghdr *m, size_t tota
         if (total > UINT16_MAX)
                 return -EMSGSIZE;
         if (flags & MSG_OOB)
-                return -EOPNOTSUPP;     /* Linux: "mirror BSD error message compatibility" */
+                return -EOPNOTSUPP; /* Linux: "mirror BSD error message compatibility" */
         if (flags & MSG_MORE || READ_ONCE(usock_rec(s)->cork))
                 return usock_udp_send_corked(s, m, total, flags);
         if (!batched(flags))
                 return usock_udp_send(s, m, total, flags & ~USOCK_BATCH);
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
-        if (m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 || READ_ONCE(usock_rec(s)->ip_opts))
+        if (m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 ||
+            READ_ONCE(usock_rec(s)->ip_opts))
                 return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
         err = dest_of(s, m, NULL, &d);
         d.many |= UDP_MORE;
@@ -569,13 +596,15 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
                 return send_flagged(s, m, total, flags);
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
-        if (unlikely(m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 || READ_ONCE(usock_rec(s)->ip_opts)))
+        if (unlikely(m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 ||
+                     READ_ONCE(usock_rec(s)->ip_opts)))
                 return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
         err = dest_of(s, m, NULL, &d);
         return unlikely(err != 0) ? err : send_one(s, &d, &c, total);
 }
 
-/* Taken back first: who finds it full again after that is told again, and who did before has the edge. */
+/* Taken back first: who finds it full again after that is told again, and who did before has
+ * the edge. */
 bool usock_unblocked(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
@@ -594,7 +623,8 @@ bool usock_blocked(const struct usock *s)
 
 bool usock_udp_room(struct usock *s)
 {
-        uint32_t b = READ_ONCE(usock_rec(s)->blocked), k = (b & BLOCKED_CHAN) - 1, classes = b / (BLOCKED_CHAN + 1);
+        uint32_t b = READ_ONCE(usock_rec(s)->blocked), k = (b & BLOCKED_CHAN) - 1,
+                 classes = b / (BLOCKED_CHAN + 1);
         struct stack *st = &s->u->s;
         struct unet_chan *ch = b != 0 ? stack_chan_peek(st, k) : NULL;
 

@@ -1,9 +1,9 @@
 /*
- * Datagrams and SO_PEEK_OFF: each peek goes on where the last one ended, by bytes over all that is queued; it shows of one
- * datagram at most, and what is read moves the offset back.
+ * Datagrams and SO_PEEK_OFF: each peek goes on where the last one ended, by bytes over all that is
+ * queued; it shows of one datagram at most, and what is read moves the offset back.
  *
- * A later datagram than the first is looked at under the lock. It is copied without, as ever, and others may read meanwhile; if
- * one has, it is begun anew.
+ * A later datagram than the first is looked at under the lock. It is copied without, as ever, and
+ * others may read meanwhile; if one has, it is begun anew.
  */
 #include "sock/attach/ustack.h"
 
@@ -14,8 +14,9 @@
 #include "sock/udp/usock_cmsg.h"
 #include "sock/udp/usock_udp.h"
 
-/* SO_PEEK_OFF: the datagram in which the offset lies, and how far in; the first one's place with it, by which it is known
- * whether anything was read meanwhile. 1, or as udp_recv_peek(). Under the lock. */
+/* SO_PEEK_OFF: the datagram in which the offset lies, and how far in; the first one's place with
+ * it, by which it is known whether anything was read meanwhile. 1, or as udp_recv_peek(). Under
+ * the lock. */
 static int find_offset(struct usock *s, struct udp_msg *msg, size_t *off, uint64_t *head)
 {
         struct ustack *u = s->u;
@@ -34,7 +35,8 @@ static int find_offset(struct usock *s, struct udp_msg *msg, size_t *off, uint64
         }
         if (got <= 0)
                 return got == 0 ? -EAGAIN : got;
-        if (!udp_recv_look(&u->s.udp, rec->conn, &first) || stack_chan_peek(&u->s, msg->chan) == NULL)
+        if (!udp_recv_look(&u->s.udp, rec->conn, &first) ||
+            stack_chan_peek(&u->s, msg->chan) == NULL)
                 return -EAGAIN;
         *head = first.head;
         return 1;
@@ -71,7 +73,8 @@ static bool copy_from(const struct iovec *iov, const struct udp_msg *msg, size_t
         return good;
 }
 
-ssize_t usock_udp_peek_on(struct usock *s, const struct iovec *iov, size_t total, int flags, struct msghdr *m)
+ssize_t usock_udp_peek_on(struct usock *s, const struct iovec *iov, size_t total, int flags,
+                          struct msghdr *m)
 {
         struct udp_msg msg;
         uint64_t head;
@@ -93,7 +96,8 @@ ssize_t usock_udp_peek_on(struct usock *s, const struct iovec *iov, size_t total
                 good &= m->msg_name == NULL ||
                         usock_addr_out(s->family, msg.src, msg.sport, m->msg_name, &m->msg_namelen);
                 m->msg_flags = flags & MSG_CMSG_CLOEXEC;
-                if (total <= msg.len - off && total < msg.len)  /* as Linux: of a later part, its end may be said to be cut */
+                if (total <= msg.len - off &&
+                    total < msg.len) /* as Linux: of a later part, its end may be said to be cut */
                         m->msg_flags |= MSG_TRUNC;
                 if (READ_ONCE(usock_rec(s)->told) != 0)
                         usock_cmsg_put(s, &msg, 0, m);

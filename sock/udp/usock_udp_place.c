@@ -1,9 +1,11 @@
 /*
- * Datagrams over an RDMA device: each is put together where the channel copies it from, headers in front (unet_ni_ops.place), and
- * needs no frame. Several of one call, sendmmsg()'s or UDP_SEGMENT's, leave in one turn of the lock and behind one doorbell.
+ * Datagrams over an RDMA device: each is put together where the channel copies it from, headers in
+ * front (unet_ni_ops.place), and needs no frame. Several of one call, sendmmsg()'s or
+ * UDP_SEGMENT's, leave in one turn of the lock and behind one doorbell.
  *
- * That is done under the lock, so what is not there is waited for before: bytes whose pages are taken away again at this very moment
- * hold up the stack as others that swap do, or fail the copy, and then the datagram is not sent.
+ * That is done under the lock, so what is not there is waited for before: bytes whose pages are
+ * taken away again at this very moment hold up the stack as others that swap do, or fail the copy,
+ * and then the datagram is not sent.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
@@ -12,7 +14,7 @@
 
 #include "sock/udp/usock_udp.h"
 
-#define STRAIGHT (MSG_DONTWAIT | MSG_NOSIGNAL)  /* with other flags they are sent as ever */
+#define STRAIGHT (MSG_DONTWAIT | MSG_NOSIGNAL) /* with other flags they are sent as ever */
 
 /* Without the lock: the channel may be another one by the time it is taken. */
 static size_t longest(const struct ustack *u, const struct udp_dest *d)
@@ -31,13 +33,15 @@ static bool is_plain(const struct udp_dest *d)
 /* Under the lock, as all below: the channel, if datagrams of n bytes can be put together there. */
 static struct unet_chan *place_of(struct ustack *u, const struct udp_dest *d, size_t n)
 {
-        if (unlikely(stack_chan_get(&u->s, d->chan) == NULL || n > longest(u, d) || u->s.chan[d->chan].ch->ops->place == NULL))
+        if (unlikely(stack_chan_get(&u->s, d->chan) == NULL || n > longest(u, d) ||
+                     u->s.chan[d->chan].ch->ops->place == NULL))
                 return NULL;
         return u->s.chan[d->chan].ch;
 }
 
 /* -E2BIG: it is to go in a frame, and to wait there. */
-static int place_one(struct usock *s, const struct udp_dest *d, struct unet_chan *ch, struct cursor *c, size_t n)
+static int place_one(struct usock *s, const struct udp_dest *d, struct unet_chan *ch,
+                     struct cursor *c, size_t n)
 {
         struct stack_payload pay = {.len = (uint32_t)n, .summed = ch->caps.csum};
         uint8_t *at;
@@ -51,7 +55,8 @@ static int place_one(struct usock *s, const struct udp_dest *d, struct unet_chan
         return usock_udp_post(s, d, &pay);
 }
 
-size_t usock_udp_place(struct usock *s, const struct udp_dest *to, struct cursor *c, size_t total, size_t segment, int *err)
+size_t usock_udp_place(struct usock *s, const struct udp_dest *to, struct cursor *c, size_t total,
+                       size_t segment, int *err)
 {
         size_t some = MIN(total, segment * UDP_BATCH), done = 0;
         struct cursor from = *c;
@@ -80,7 +85,7 @@ size_t usock_udp_place(struct usock *s, const struct udp_dest *to, struct cursor
         }
         if (unlikely(*err != 0 && done != 0))
                 stack_flush_bells(&s->u->s);
-        if (d.many == UDP_MORE)         /* what follows, or is to ring the bell, leaves */
+        if (d.many == UDP_MORE) /* what follows, or is to ring the bell, leaves */
                 ustack_unlock(s->u);
         else
                 ustack_leave(s->u);
@@ -96,13 +101,15 @@ static bool prepare(struct mmsghdr *v, size_t most, struct iovec *iov)
 {
         struct msghdr m;
 
-        return user_copy(&m, &v->msg_hdr, sizeof m) && (m.msg_name == NULL || m.msg_namelen == 0) && m.msg_controllen == 0 &&
-               m.msg_iovlen == 1 && user_copy(iov, m.msg_iov, sizeof *iov) && iov->iov_len <= most &&
+        return user_copy(&m, &v->msg_hdr, sizeof m) && (m.msg_name == NULL || m.msg_namelen == 0) &&
+               m.msg_controllen == 0 && m.msg_iovlen == 1 &&
+               user_copy(iov, m.msg_iov, sizeof *iov) && iov->iov_len <= most &&
                user_touch(&v->msg_len) && user_read_range(iov->iov_base, iov->iov_len);
 }
 
 /* How many, and why no more. */
-static uint32_t place_all(struct usock *s, struct udp_dest *d, const struct iovec *iov, uint32_t n, size_t most, int *err)
+static uint32_t place_all(struct usock *s, struct udp_dest *d, const struct iovec *iov, uint32_t n,
+                          size_t most, int *err)
 {
         struct unet_chan *ch = place_of(s->u, d, most);
         uint32_t i = 0;
@@ -128,8 +135,8 @@ ssize_t usock_udp_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, 
         size_t most;
         int err;
 
-        if ((flags & ~STRAIGHT) != 0 || READ_ONCE(rec->cork) || READ_ONCE(rec->segment) != 0 || READ_ONCE(rec->ip_opts) ||
-            !usock_udp_connected_to(s, &d))
+        if ((flags & ~STRAIGHT) != 0 || READ_ONCE(rec->cork) || READ_ONCE(rec->segment) != 0 ||
+            READ_ONCE(rec->ip_opts) || !usock_udp_connected_to(s, &d))
                 return 0;
         most = longest(s->u, &d);
         if (most == 0)

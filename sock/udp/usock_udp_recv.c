@@ -1,6 +1,6 @@
 /*
- * UDP sockets, receiving. A read takes no lock (udp.h); the reader takes it when nothing is queued, to let in what came, and
- * every SETTLE_EVERY datagrams, to give their memory back.
+ * UDP sockets, receiving. A read takes no lock (udp.h); the reader takes it when nothing is queued,
+ * to let in what came, and every SETTLE_EVERY datagrams, to give their memory back.
  */
 #include "sock/attach/ustack.h"
 
@@ -13,15 +13,17 @@
 #include "sock/udp/usock_udp.h"
 
 #define COPY_SHORT_MAX USOCK_SHORT_MAX
-#define SETTLE_EVERY 32u                /* datagrams read between two turns of the lock */
+#define SETTLE_EVERY   32u /* datagrams read between two turns of the lock */
 
 static bool put_name(const struct usock *s, struct msghdr *m, const struct udp_msg *msg)
 {
-        return m->msg_name == NULL || usock_addr_out(s->family, msg->src, msg->sport, m->msg_name, &m->msg_namelen);
+        return m->msg_name == NULL ||
+               usock_addr_out(s->family, msg->src, msg->sport, m->msg_name, &m->msg_namelen);
 }
 
-/* udp_recv_look(), where the bytes of a datagram may lie in the frames of a channel that this process has not mapped yet: all
- * that there were before were mapped, and none has come since; or else nobody maps any meanwhile. */
+/* udp_recv_look(), where the bytes of a datagram may lie in the frames of a channel that this
+ * process has not mapped yet: all that there were before were mapped, and none has come since; or
+ * else nobody maps any meanwhile. */
 static inline bool look_mapped(struct ustack *u, uint32_t pcb, struct udp_sight *first)
 {
         _Atomic uint32_t *there = &u->s.st->chan_gen;
@@ -35,17 +37,18 @@ static inline bool look_mapped(struct ustack *u, uint32_t pcb, struct udp_sight 
                         if (likely(gen == atomic_load_explicit(there, memory_order_relaxed)))
                                 return true;
                 }
-                ustack_lock(u);         /* maps them */
+                ustack_lock(u); /* maps them */
                 ustack_leave(u);
         }
         ustack_lock(u);
-        seen = udp_recv_look(&u->s.udp, pcb, first) && stack_chan_peek(&u->s, first->msg.chan) != NULL;
+        seen = udp_recv_look(&u->s.udp, pcb, first) &&
+               stack_chan_peek(&u->s, first->msg.chan) != NULL;
         ustack_leave(u);
         return seen;
 }
 
-/* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the lock; unless it is to go straight to
- * the reader. */
+/* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the
+ * lock; unless it is to go straight to the reader. */
 static __attribute__((noinline)) void settle(struct ustack *u, uint32_t pcb, int flags)
 {
         bool later = flags & USOCK_BATCH && ustack_drives(u);
@@ -76,9 +79,10 @@ static inline bool copy_msg(struct cursor *c, const struct udp_msg *msg, size_t 
 }
 
 /*
- * The bytes of the next datagram lie in its writer's cache. A processor waits for some sixteen lines at a time, and one
- * more prefetch than that waits itself, so those of a datagram are asked for in three parts: before the copy of the one
- * before it, after it, and when somebody asks whether there is something to read (iperf3 UDP -l 1400: 26 and 35 Gb/s).
+ * The bytes of the next datagram lie in its writer's cache. A processor waits for some sixteen
+ * lines at a time, and one more prefetch than that waits itself, so those of a datagram are asked
+ * for in three parts: before the copy of the one before it, after it, and when somebody asks
+ * whether there is something to read (iperf3 UDP -l 1400: 26 and 35 Gb/s).
  */
 #define FETCH_LINES (8 * CACHE_LINE)
 
@@ -116,17 +120,21 @@ static void keep_options(struct udp_msg *msg, uint8_t copy[IP_OPTS_MAX])
         msg->opts = copy;
 }
 
-/* UDP_GRO: whether `next` came from the same program by the same way as `first`, and is no longer. */
+/* UDP_GRO: whether `next` came from the same program by the same way as `first`, and is
+ * no longer. */
 static bool continues(const struct udp_msg *first, const struct udp_msg *next)
 {
-        return next->len <= first->len && next->len != 0 && next->sport == first->sport && ip_addr_eq(next->src, first->src) &&
-               ip_addr_eq(next->dst, first->dst) && next->tos == first->tos && next->ttl == first->ttl && next->chan == first->chan &&
+        return next->len <= first->len && next->len != 0 && next->sport == first->sport &&
+               ip_addr_eq(next->src, first->src) && ip_addr_eq(next->dst, first->dst) &&
+               next->tos == first->tos && next->ttl == first->ttl && next->chan == first->chan &&
                next->nopts == 0;
 }
 
-/* UDP_GRO (udp(7)): datagrams of one size and a shorter last one are read as one, as many as there is room for. Returns the bytes
- * behind those of `first`, which are in place. Linux joins what one call sent with UDP_SEGMENT, and what an interface joins. */
-static size_t join_more(struct usock *s, const struct iovec *iov, const struct udp_msg *first, size_t total)
+/* UDP_GRO (udp(7)): datagrams of one size and a shorter last one are read as one, as many as there
+ * is room for. Returns the bytes behind those of `first`, which are in place. Linux joins what one
+ * call sent with UDP_SEGMENT, and what an interface joins. */
+static size_t join_more(struct usock *s, const struct iovec *iov, const struct udp_msg *first,
+                        size_t total)
 {
         struct ustack *u = s->u;
         uint32_t pcb = usock_rec(s)->conn;
@@ -139,7 +147,8 @@ static size_t join_more(struct usock *s, const struct iovec *iov, const struct u
         for (unsigned n = 1; n < UDP_SEGMENTS_MAX && look_mapped(u, pcb, &next); n++) {
                 if (!continues(first, &next.msg) || next.msg.len > room - joined)
                         break;
-                if (!copy_spans(&c, next.msg.span, next.msg.len) || !udp_recv_take(&u->s.udp, pcb, &next))
+                if (!copy_spans(&c, next.msg.span, next.msg.len) ||
+                    !udp_recv_take(&u->s.udp, pcb, &next))
                         break;
                 joined += next.msg.len;
                 if (settle_is_due(s) || next.last)
@@ -150,9 +159,10 @@ static size_t join_more(struct usock *s, const struct iovec *iov, const struct u
         return joined;
 }
 
-/* The first datagram, without the lock. -EAGAIN: there is none, or something else to tell. m: NULL, or where name and
- * flags go. */
-static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_t total, int flags, struct msghdr *m)
+/* The first datagram, without the lock. -EAGAIN: there is none, or something else to tell. m: NULL,
+ * or where name and flags go. */
+static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_t total, int flags,
+                                 struct msghdr *m)
 {
         struct ustack *u = s->u;
         uint32_t pcb = usock_rec(s)->conn;
@@ -172,16 +182,18 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                 if (unlikely(first.msg.nopts != 0))
                         keep_options(&first.msg, opts);
                 if (unlikely(flags & MSG_PEEK))
-                        first.next = first.head;        /* it is taken and stays where it is */
+                        first.next = first.head; /* it is taken and stays where it is */
                 if (unlikely(!udp_recv_take(&u->s.udp, pcb, &first)))
                         continue;
                 fetch_part(&first.ahead);
                 fetch_later(s, first.ahead);
-                if (unlikely(READ_ONCE(usock_rec(s)->told) & USOCK_TELL_GRO && good && n == first.msg.len && !(flags & MSG_PEEK)))
+                if (unlikely(READ_ONCE(usock_rec(s)->told) & USOCK_TELL_GRO && good &&
+                             n == first.msg.len && !(flags & MSG_PEEK)))
                         joined = join_more(s, iov, &first.msg, total);
                 if (m != NULL) {
                         good &= put_name(s, m, &first.msg);
-                        m->msg_flags = (first.msg.len > total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
+                        m->msg_flags = (first.msg.len > total ? MSG_TRUNC : 0) |
+                                       (flags & MSG_CMSG_CLOEXEC);
                         if (unlikely(READ_ONCE(usock_rec(s)->told) != 0))
                                 usock_cmsg_put(s, &first.msg, joined != 0 ? first.msg.len : 0, m);
                         else
@@ -192,13 +204,14 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                 if (unlikely(READ_ONCE(usock_rec(s)->peeks_on)))
                         usock_udp_read_before(s, (flags & MSG_TRUNC ? first.msg.len : n) + joined);
                 if (unlikely(!good))
-                        return -EFAULT;         /* as Linux: the datagram is gone */
+                        return -EFAULT; /* as Linux: the datagram is gone */
                 return (ssize_t)((flags & MSG_TRUNC ? first.msg.len : n) + joined);
         }
         return -EAGAIN;
 }
 
-/* A short datagram and nothing but its bytes, by the shortest way. -EAGAIN: the first one is not for this way. */
+/* A short datagram and nothing but its bytes, by the shortest way. -EAGAIN: the first one is not
+ * for this way. */
 ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
 {
         struct udp_pcb *pcb = atomic_load_explicit(&s->pcb, memory_order_relaxed);
@@ -209,9 +222,11 @@ ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
                 pcb = udp_pcb_at(&s->u->s.udp, usock_rec(s)->conn);
                 atomic_store_explicit(&s->pcb, pcb, memory_order_relaxed);
         }
-        if (unlikely(READ_ONCE(usock_rec(s)->peeks_on) || READ_ONCE(usock_rec(s)->told) & USOCK_TELL_GRO))
+        if (unlikely(READ_ONCE(usock_rec(s)->peeks_on) ||
+                     READ_ONCE(usock_rec(s)->told) & USOCK_TELL_GRO))
                 return -EAGAIN;
-        if (!udp_recv_look_short(&s->u->s.udp, pcb, &first) || first.msg.len > MIN(n, COPY_SHORT_MAX))
+        if (!udp_recv_look_short(&s->u->s.udp, pcb, &first) ||
+            first.msg.len > MIN(n, COPY_SHORT_MAX))
                 return -EAGAIN;
         good = user_copy_short(p, first.msg.span[0].ptr, first.msg.len);
         if (unlikely(!udp_recv_take_short(pcb, &first, usock_alone(s))))
@@ -221,8 +236,8 @@ ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
         return likely(good) ? (ssize_t)first.msg.len : -EFAULT;
 }
 
-/* What has come is let in. 1: there is something to read; else what to tell: -errno, or 0 after shutdown(SHUT_RD) to who
- * would have waited, as Linux does. */
+/* What has come is let in. 1: there is something to read; else what to tell: -errno, or 0 after
+ * shutdown(SHUT_RD) to who would have waited, as Linux does. */
 static ssize_t let_in(struct usock *s, int flags)
 {
         struct ustack *u = s->u;

@@ -1,13 +1,17 @@
 /*
- * recvmmsg() over an RDMA device: datagrams go from where the device put them to where the program wants them.
+ * recvmmsg() over an RDMA device: datagrams go from where the device put them to where the program
+ * wants them.
  *
- * A reader that finds nothing queued lets in what came (usock_udp_recv()); here it says, before it does, where as many as it asked for
- * are to be. They are copied there on their way through the stack, each when it would have been queued, with its checksum made by
- * the same loop (netstack/stack_rx.c). All of it is in one turn of the lock, and nothing is lent: who dies takes with him what he
- * had read, and any number of readers may try, since a datagram goes straight only when nothing is unread before it.
+ * A reader that finds nothing queued lets in what came (usock_udp_recv()); here it says, before it
+ * does, where as many as it asked for are to be. They are copied there on their way through the
+ * stack, each when it would have been queued, with its checksum made by the same loop
+ * (netstack/stack_rx.c). All of it is in one turn of the lock, and nothing is lent: who dies takes
+ * with him what he had read, and any number of readers may try, since a datagram goes straight only
+ * when nothing is unread before it.
  *
- * The lock's holder writes into the program's memory. What is not there, or may not be written, is found before; what is taken away
- * at this very moment fails the copy, and the datagram is queued (sock/attach/user.h).
+ * The lock's holder writes into the program's memory. What is not there, or may not be written, is
+ * found before; what is taken away at this very moment fails the copy, and the datagram is queued
+ * (sock/attach/user.h).
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
@@ -17,23 +21,24 @@
 
 #include "sock/udp/usock_udp.h"
 
-#define FLAGS     (MSG_DONTWAIT | MSG_WAITFORONE | MSG_TRUNC | MSG_CMSG_CLOEXEC)        /* with others it is read as ever */
-#define BATCH     16u                   /* in a turn of the lock */
-#define BYTES_MAX VLINK_SLOT_BYTES      /* no packet that lies in one piece is longer */
+/* With others it is read as ever. */
+#define FLAGS     (MSG_DONTWAIT | MSG_WAITFORONE | MSG_TRUNC | MSG_CMSG_CLOEXEC)
+#define BATCH     16u              /* in a turn of the lock */
+#define BYTES_MAX VLINK_SLOT_BYTES /* no packet that lies in one piece is longer */
 
 /* Of a message of the program's, and what came for it. */
 struct place {
         void *base, *name;
         size_t bytes;
         socklen_t namelen;
-        uint32_t len;                   /* of the datagram */
+        uint32_t len; /* of the datagram */
         ip_addr src;
         uint16_t sport;
 };
 
 struct reading {
         struct stack_straight to;
-        uint32_t n;                     /* read */
+        uint32_t n; /* read */
         struct place at[BATCH];
 };
 
@@ -43,11 +48,17 @@ static bool prepare(struct mmsghdr *v, struct place *p)
         struct msghdr m;
         struct iovec iov;
 
-        if (!user_copy(&m, &v->msg_hdr, sizeof m) || m.msg_iovlen != 1 || !user_copy(&iov, m.msg_iov, sizeof iov))
+        if (!user_copy(&m, &v->msg_hdr, sizeof m) || m.msg_iovlen != 1 ||
+            !user_copy(&iov, m.msg_iov, sizeof iov))
                 return false;
-        *p = (struct place){.base = iov.iov_base, .bytes = iov.iov_len, .name = m.msg_name, .namelen = m.msg_namelen};
-        return user_touch(&v->msg_hdr) && user_touch(&v->msg_len) && user_touch_range(p->base, MIN(p->bytes, BYTES_MAX)) &&
-               (p->name == NULL || user_touch_range(p->name, MIN(p->namelen, sizeof(struct sockaddr_in6))));
+        *p = (struct place){.base = iov.iov_base,
+                            .bytes = iov.iov_len,
+                            .name = m.msg_name,
+                            .namelen = m.msg_namelen};
+        return user_touch(&v->msg_hdr) && user_touch(&v->msg_len) &&
+               user_touch_range(p->base, MIN(p->bytes, BYTES_MAX)) &&
+               (p->name == NULL ||
+                user_touch_range(p->name, MIN(p->namelen, sizeof(struct sockaddr_in6))));
 }
 
 static bool put(struct stack_straight *to, const struct udp_dgram *d, bool summed, uint32_t *sum)
@@ -83,10 +94,12 @@ static bool tell(const struct usock *s, struct mmsghdr *v, struct place *p, int 
         bool cut = p->len > p->bytes;
         int out = (cut ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
 
-        if (p->name != NULL && (!usock_addr_out(s->family, p->src, p->sport, p->name, &p->namelen) ||
-                                !user_put32(&v->msg_hdr.msg_namelen, p->namelen)))
+        if (p->name != NULL &&
+            (!usock_addr_out(s->family, p->src, p->sport, p->name, &p->namelen) ||
+             !user_put32(&v->msg_hdr.msg_namelen, p->namelen)))
                 return false;
-        return user_put64(&v->msg_hdr.msg_controllen, 0) && user_put32(&v->msg_hdr.msg_flags, (uint32_t)out) &&
+        return user_put64(&v->msg_hdr.msg_controllen, 0) &&
+               user_put32(&v->msg_hdr.msg_flags, (uint32_t)out) &&
                user_put32(&v->msg_len, cut && !(flags & MSG_TRUNC) ? (uint32_t)p->bytes : p->len);
 }
 
@@ -94,8 +107,9 @@ static bool may_go_straight(struct usock *s, int flags)
 {
         const struct sock_rec *rec = usock_rec(s);
 
-        return !udp_readable(&s->u->s.udp, READ_ONCE(rec->conn)) && (flags & ~FLAGS) == 0 && READ_ONCE(rec->told) == 0 &&
-               !READ_ONCE(rec->peeks_on) && ustack_drives(s->u) && stack_pending(&s->u->s, 0);
+        return !udp_readable(&s->u->s.udp, READ_ONCE(rec->conn)) && (flags & ~FLAGS) == 0 &&
+               READ_ONCE(rec->told) == 0 && !READ_ONCE(rec->peeks_on) && ustack_drives(s->u) &&
+               stack_pending(&s->u->s, 0);
 }
 
 ssize_t usock_udp_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags)
@@ -111,12 +125,13 @@ ssize_t usock_udp_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int f
         if (i == 0)
                 return 0;
         r.n = 0;
-        r.to = (struct stack_straight){.pcb = usock_rec(s)->conn, .room = i, .put = put, .read = is_read};
+        r.to = (struct stack_straight){
+                .pcb = usock_rec(s)->conn, .room = i, .put = put, .read = is_read};
         ustack_lock(u);
         stack_run_straight(&u->s, ustack_now(), &r.to);
         ustack_leave(u);
         for (i = 0; i < r.n; i++)
                 if (unlikely(!tell(s, &v[i], &r.at[i], flags)))
-                        return i != 0 ? (ssize_t)i : -EFAULT;  /* as Linux: the datagram is gone */
+                        return i != 0 ? (ssize_t)i : -EFAULT; /* as Linux: the datagram is gone */
         return r.n;
 }

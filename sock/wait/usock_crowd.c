@@ -26,7 +26,8 @@ static void mark(struct stack_state *st, uint32_t sock, bool any)
         struct sock_rec *rec;
 
         if (sock == 0) {
-                st->news_waiters = any ? st->news_waiters | WAITERS_CROWD : st->news_waiters & ~WAITERS_CROWD;
+                st->news_waiters =
+                        any ? st->news_waiters | WAITERS_CROWD : st->news_waiters & ~WAITERS_CROWD;
                 return;
         }
         rec = pool_at(&st->socks, sock);
@@ -145,7 +146,8 @@ void crowd_rearm(struct stack_state *st)
 {
         for (uint32_t i = 1; i < st->sleepers.fresh; i++)
                 if (waiter_at(st, i)->slot.proc != 0)
-                        atomic_store_explicit(&waiter_at(st, i)->slot.armed, 1, memory_order_relaxed);
+                        atomic_store_explicit(&waiter_at(st, i)->slot.armed, 1,
+                                              memory_order_relaxed);
 }
 
 bool crowd_wake_all(struct ustack *u, uint32_t proc)

@@ -3,11 +3,11 @@
 
 #include "base/base.h"
 
-#define SLEEPS_MAX 1024u                /* in a row, before a nap is tried again */
+#define SLEEPS_MAX 1024u /* in a row, before a nap is tried again */
 
 static __thread struct {
         bool shared;
-        uint32_t sleeps, left;          /* after a nap that was no use; of them still to come */
+        uint32_t sleeps, left; /* after a nap that was no use; of them still to come */
 } nap __attribute__((tls_model("initial-exec")));
 
 void usock_nap_shared(void)

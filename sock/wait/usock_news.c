@@ -3,7 +3,8 @@
 
 static_assert(ARRAY_LEN(((struct usock_news *)0)->count) == USTACKS_MAX, "a position in each");
 
-static bool read_news(struct ustack *u, uint32_t *at, void (*fn)(void *arg, void *stack, uint32_t sock), void *arg)
+static bool read_news(struct ustack *u, uint32_t *at,
+                      void (*fn)(void *arg, void *stack, uint32_t sock), void *arg)
 {
         struct stack_state *st = u->s.st;
         uint32_t end = atomic_load_explicit(&st->news_count, memory_order_acquire);

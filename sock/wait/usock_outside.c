@@ -1,12 +1,14 @@
 /*
- * A sleeper that is somebody else's event loop: it has a place in each stack, whose socket is in that loop's set.
+ * A sleeper that is somebody else's event loop: it has a place in each stack, whose socket is in
+ * that loop's set.
  *
  *   usock_outside_arm()   it sleeps from here on, and hears of any news; what came since `seen`
  *                         rings at once
  *   usock_outside_ring()  it is to come back, whatever happens
  *
- * It never leads. While it sleeps there, and no thread of the stack leads, the keeper does (ustack_leave()), and wakes it as it wakes
- * any other: no wake-up is lost, for the reason given in usock_wait.c.
+ * It never leads. While it sleeps there, and no thread of the stack leads, the keeper does
+ * (ustack_leave()), and wakes it as it wakes any other: no wake-up is lost, for the reason given in
+ * usock_wait.c.
  */
 #include "sock/attach/ustack_wake.h"
 
@@ -17,8 +19,8 @@
 
 struct usock_outside {
         struct usock_place *place;
-        uint32_t slot[USTACKS_MAX];     /* + 1, by stack; 0: none */
-        bool rung;                      /* its socket has something, by usock_outside_ring() */
+        uint32_t slot[USTACKS_MAX]; /* + 1, by stack; 0: none */
+        bool rung;                  /* its socket has something, by usock_outside_ring() */
 };
 
 struct usock_outside *usock_outside_make(void)
@@ -65,8 +67,10 @@ static bool arm_in(struct usock_outside *o, struct ustack *u, uint32_t *slot, ui
                 *slot = usock_enlist(u, NULL, 0, true, o->place);
         placed = *slot != 0;
         if (placed) {
-                atomic_store_explicit(&stack_waiter(u->s.st, *slot - 1)->armed, 1, memory_order_relaxed);
-                if (atomic_load_explicit(&u->s.st->news_count, memory_order_relaxed) != seen || stack_pending(&u->s, 0))
+                atomic_store_explicit(&stack_waiter(u->s.st, *slot - 1)->armed, 1,
+                                      memory_order_relaxed);
+                if (atomic_load_explicit(&u->s.st->news_count, memory_order_relaxed) != seen ||
+                    stack_pending(&u->s, 0))
                         ring_self(u, o, *slot);
         }
         ustack_leave(u);

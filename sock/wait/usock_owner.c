@@ -1,6 +1,6 @@
 /*
- * Signals of readiness. No thread waits for them: whoever takes a segment off a queue, which is the keeper while the
- * program computes, sends them as he wakes those who sleep.
+ * Signals of readiness. No thread waits for them: whoever takes a segment off a queue, which is the
+ * keeper while the program computes, sends them as he wakes those who sleep.
  */
 #include "sock/attach/handle.h"
 #include "sock/wait/usock_owner.h"
@@ -14,9 +14,11 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 
-#define GET_PID_NAMESPACE _IO(0xff, 5)  /* ioctl of a pidfd: PIDFD_GET_PID_NAMESPACE of Linux 6.11, which libc's headers may not have */
+/* Ioctl of a pidfd: PIDFD_GET_PID_NAMESPACE of Linux 6.11, which libc's headers may not have. */
+#define GET_PID_NAMESPACE _IO(0xff, 5)
 
-/* Where there is no /proc: by a descriptor of the namespace; 0: a kernel that gives none, or a program that locked itself in. */
+/* Where there is no /proc: by a descriptor of the namespace; 0: a kernel that gives none, or a
+ * program that locked itself in. */
 static uint64_t own_ns_by_pidfd(void)
 {
         struct stat sb = {.st_ino = 0};
@@ -38,7 +40,8 @@ static uint64_t own_ns(void)
 {
         struct stat sb;
 
-        return sys4(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &sb, 0) == 0 ? sb.st_ino : own_ns_by_pidfd();
+        return sys4(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &sb, 0) == 0 ? sb.st_ino
+                                                                                : own_ns_by_pidfd();
 }
 
 void usock_set_owner(struct usock *s, int32_t owner, uint32_t tid, bool async)
@@ -77,7 +80,7 @@ void usock_signal_owner(struct ustack *u, const struct sock_rec *rec, uint32_t e
         if (sandbox_forbids(SANDBOX_KILL) || (rec->owner > 0 && !is_of_stack(u->s.st, rec->owner)))
                 return;
         if (rec->owner_ns == 0 || own_ns() != rec->owner_ns)
-                return;                 /* the number is somebody else's here */
+                return; /* the number is somebody else's here */
         if (events & TCP_EV_URGENT)
                 send_signal(rec, SIGURG);
         if (rec->async)

@@ -8,21 +8,24 @@
 #include "base/sys.h"
 
 #define PAUSE_MIN (20 * NS_PER_US)
-#define WANTED    32                    /* datagrams in a pause: after fewer the next is longer, after twice as many it is shorter */
-#define APART     (250 * NS_PER_US)     /* those of a stream, at most: who are further apart do not wait for each other */
-#define IN_TRAIN  8                     /* segments of a train are at least as many as that for each that is sent */
-#define STREAM    4                     /* sleeps in a row that brought as many as that */
+/* Datagrams in a pause: after fewer the next is longer, after twice as many it is shorter. */
+#define WANTED 32
+/* Those of a stream, at most: who are further apart do not wait for each other. */
+#define APART    (250 * NS_PER_US)
+#define IN_TRAIN 8 /* segments of a train are at least as many as that for each that is sent */
+#define STREAM   4 /* sleeps in a row that brought as many as that */
 
 static __thread struct {
-        uint64_t in, other;             /* datagrams of all stacks, when they were counted last; what is not to wait for them */
-        nstime length;                  /* of the next pause */
-        uint32_t run;                   /* sleeps of a stream in a row; in one it stays */
+        /* Datagrams of all stacks, when they were counted last; what is not to wait for them. */
+        uint64_t in, other;
+        nstime length; /* of the next pause */
+        uint32_t run;  /* sleeps of a stream in a row; in one it stays */
 } pace __attribute__((tls_model("initial-exec")));
 
 static __thread struct {
-        uint64_t in, out;               /* segments of all stacks, when they were counted last */
-        nstime length;                  /* of the next pause */
-        bool paused;                    /* since then */
+        uint64_t in, out; /* segments of all stacks, when they were counted last */
+        nstime length;    /* of the next pause */
+        bool paused;      /* since then */
 } train __attribute__((tls_model("initial-exec")));
 
 static uint64_t count_of(struct ustack *const *all, uint32_t n, int which)
@@ -63,7 +66,10 @@ void usock_slept(struct ustack *const *all, uint32_t n, nstime slept)
                 return;
         in = count_of(all, n, COUNT_UDP_IN);
         other = count_other(all, n);
-        pace.run = slept < USOCK_PAUSE_MAX && close_enough(in - pace.in, slept) && other == pace.other ? pace.run + 1 : 0;
+        pace.run =
+                slept < USOCK_PAUSE_MAX && close_enough(in - pace.in, slept) && other == pace.other
+                        ? pace.run + 1
+                        : 0;
         pace.length = MIN(MAX(slept, PAUSE_MIN), USOCK_PAUSE_MAX);
         pace.in = in;
         pace.other = other;
@@ -95,7 +101,8 @@ static int sleep_for(nstime length, const sigset_t *mask)
         return ret == -EINTR || usock_tls.pending ? -EINTR : 1;
 }
 
-int usock_pause(struct ustack *const *all, uint32_t n, nstime now, nstime until, const sigset_t *mask)
+int usock_pause(struct ustack *const *all, uint32_t n, nstime now, nstime until,
+                const sigset_t *mask)
 {
         uint64_t in = count_of(all, n, COUNT_UDP_IN);
         nstime length = pace.length;
@@ -119,14 +126,18 @@ static bool only_trains(struct ustack *const *all, uint32_t n)
         uint64_t came = in - train.in, sent = out - train.out;
 
         if (train.paused)
-                train.length = came == 0 ? 0 : came < WANTED ? train.length * 2 : came < 2 * WANTED ? train.length : train.length / 2;
+                train.length = came == 0           ? 0
+                               : came < WANTED     ? train.length * 2
+                               : came < 2 * WANTED ? train.length
+                                                   : train.length / 2;
         train.length = MIN(MAX(train.length, PAUSE_MIN), USOCK_PAUSE_MAX);
         train.in = in;
         train.out = out;
         return came != 0 && sent <= came / IN_TRAIN + 1;
 }
 
-int usock_pause_train(struct ustack *const *all, uint32_t n, nstime now, nstime held, const sigset_t *mask)
+int usock_pause_train(struct ustack *const *all, uint32_t n, nstime now, nstime held,
+                      const sigset_t *mask)
 {
         bool trains = over_devices(all, n) && only_trains(all, n);
         nstime until = held;

@@ -1,4 +1,5 @@
-/* Sleeping once, in a place of the stack and on what the kernel has: see usock_wait.c for why no wake-up is lost. */
+/* Sleeping once, in a place of the stack and on what the kernel has: see usock_wait.c for why no
+ * wake-up is lost. */
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/wait/usock_wait.h"
@@ -11,9 +12,11 @@
 #include "sock/wait/usock_wake.h"
 #include "unet/bell_fd.h"
 
-#define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
-#define UNHEARD      NS_PER_S           /* how long followers look by themselves after a wake-up that did not arrive */
-#define BLIND        (20 * NS_PER_MS)   /* the longest sleep that a signal may not end */
+/* Between a follower's looks at a leader of another process. */
+#define GUARD (200 * NS_PER_MS)
+/* How long followers look by themselves after a wake-up that did not arrive. */
+#define UNHEARD NS_PER_S
+#define BLIND   (20 * NS_PER_MS) /* the longest sleep that a signal may not end */
 
 /* ---- the kernel's side ---- */
 
@@ -43,8 +46,8 @@ static void kernel_results(struct usock_item *v, int n, const struct pollfd *pfd
         }
 }
 
-/* The signals of `mask` come between the two calls, if they are let in; the trampoline is told from usock_tls.pending. So it never
- * sleeps for long. */
+/* The signals of `mask` come between the two calls, if they are let in; the trampoline is told from
+ * usock_tls.pending. So it never sleeps for long. */
 static long poll_instead(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
 {
         sigset_t old;
@@ -69,7 +72,8 @@ static long ppoll_any(struct pollfd *pfd, int n, nstime timeout, const sigset_t 
         return sys5(SYS_ppoll, pfd, n, timeout == NSTIME_NEVER ? NULL : &ts, mask, _NSIG / 8);
 }
 
-/* More than RLIMIT_NOFILE lets a process ask for at once, however many it has open: one after the other. */
+/* More than RLIMIT_NOFILE lets a process ask for at once, however many it has open: one after
+ * the other. */
 static long ppoll_singly(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
 {
         long ready = 0;
@@ -116,7 +120,8 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
                 if (u->s.nchan > 1)
                         bell_drain(u->fds.leader);
                 else
-                        bell_take(u->fds.leader);       /* one peer rings once: to look for more costs a call */
+                        /* One peer rings once: to look for more costs a call. */
+                        bell_take(u->fds.leader);
         }
         return rung;
 }
@@ -124,12 +129,14 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
 static bool has_other_processes(const struct ustack *u)
 {
         for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
-                if (i != u->slot && atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
+                if (i != u->slot &&
+                    atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
                         return true;
         return false;
 }
 
-/* When a follower looks for itself: at leaders of other processes that may be stopped, and for wake-ups that cannot reach it. */
+/* When a follower looks for itself: at leaders of other processes that may be stopped, and for
+ * wake-ups that cannot reach it. */
 static nstime next_guard(const struct ustack *u)
 {
         nstime now = ustack_now(), unheard = u->s.st->unheard_at;
@@ -139,7 +146,8 @@ static nstime next_guard(const struct ustack *u)
         return has_other_processes(u) || usock_names_elsewhere() ? now + GUARD : NSTIME_NEVER;
 }
 
-/* Work that has waited for a leader all this time: its process is stopped. It wakes when it is continued, as a follower. */
+/* Work that has waited for a leader all this time: its process is stopped. It wakes when it is
+ * continued, as a follower. */
 static void replace_leaders(struct wait *w)
 {
         nstime now = ustack_now();
@@ -150,7 +158,8 @@ static void replace_leaders(struct wait *w)
                 ustack_lock(u);
                 if (st->leader != 0 && stack_waiter(st, st->leader - 1)->proc != u->slot + 1 &&
                     (stack_pending(&u->s, 0) || stack_deadline(&u->s) < now - GUARD / 2)) {
-                        atomic_store_explicit(&stack_waiter(st, st->leader - 1)->armed, 0, memory_order_relaxed);
+                        atomic_store_explicit(&stack_waiter(st, st->leader - 1)->armed, 0,
+                                              memory_order_relaxed);
                         usock_wake(u, st->leader - 1);
                         WRITE_ONCE(st->leader, 0);
                 }
@@ -159,7 +168,8 @@ static void replace_leaders(struct wait *w)
         }
 }
 
-/* Publishes interest everywhere and becomes leader where there is none. True: something came up; do not sleep. */
+/* Publishes interest everywhere and becomes leader where there is none. True: something came up; do
+ * not sleep. */
 static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], nstime *until)
 {
         bool found = false;
@@ -169,8 +179,9 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                 ustack_lock(u);
                 slot[i] = usock_enlist(u, w->v, w->n, w->news != NULL, p);
                 if (slot[i] == 0 && *until > ustack_now() + NS_PER_MS)
-                        *until = ustack_now() + NS_PER_MS;      /* no place: look again soon */
-                if (slot[i] != 0 && u->s.st->leader == 0 && !w->relayed && !sandbox_forbids(SANDBOX_UNETD)) {
+                        *until = ustack_now() + NS_PER_MS; /* no place: look again soon */
+                if (slot[i] != 0 && u->s.st->leader == 0 && !w->relayed &&
+                    !sandbox_forbids(SANDBOX_UNETD)) {
                         WRITE_ONCE(u->s.st->leader, slot[i]);
                         u->s.st->leader_at = stack_deadline(&u->s);
                         *until = nstime_min(*until, u->s.st->leader_at);
@@ -184,7 +195,8 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                         if (ustack_links_elsewhere(u))
                                 *until = nstime_min(*until, ustack_now() + GUARD);
                 } else {
-                        if (stack_deadline(&u->s) < u->s.st->leader_at)         /* what it fell asleep without */
+                        if (stack_deadline(&u->s) <
+                            u->s.st->leader_at) /* what it fell asleep without */
                                 *until = nstime_min(*until, stack_deadline(&u->s));
                         *until = nstime_min(*until, next_guard(u));
                 }
@@ -192,7 +204,7 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                 found |= stack_pending(&u->s, 0);
                 found |= wait_look(w) > 0;
                 if (sandbox_forbids(SANDBOX_UNETD) || w->relayed)
-                        ustack_leave(u);        /* the keeper sees to new channels, and so to all */
+                        ustack_leave(u); /* the keeper sees to new channels, and so to all */
                 else
                         ustack_unlock(u);
         }
@@ -210,7 +222,8 @@ static bool disarm(struct wait *w, const uint32_t slot[])
                 ustack_lock(w->all[i]);
                 rung |= delist(w->all[i], w, slot[i]);
                 if (w->is_long)
-                        WRITE_ONCE(w->all[i]->peers_at, 0);       /* unetd may have ended, and they with it */
+                        /* Unetd may have ended, and they with it. */
+                        WRITE_ONCE(w->all[i]->peers_at, 0);
                 wait_turn(w, w->all[i], now);
                 ustack_unlock(w->all[i]);
         }
@@ -237,10 +250,12 @@ int wait_doze(struct wait *w)
                 w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
                 for (uint32_t i = 0; i < w->nall; i++) {
                         k += ustack_links_fds(w->all[i], w->pfd + k);
-                        /* Nobody but itself writes its number there; if somebody takes it away it is woken by its place. */
+                        /* Nobody but itself writes its number there; if somebody takes it away it
+                         * is woken by its place. */
                         if (slot[i] == 0 || READ_ONCE(w->all[i]->s.st->leader) != slot[i])
                                 continue;
-                        w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader, .events = POLLIN};
+                        w->pfd[k++] =
+                                (struct pollfd){.fd = w->all[i]->fds.leader, .events = POLLIN};
                         k += ustack_wake_fds(w->all[i], w->pfd + k);
                 }
                 if (w->is_long) {
@@ -249,7 +264,8 @@ int wait_doze(struct wait *w)
                         k += w->pfd[k].fd >= 0;
                 }
                 now = ustack_now();
-                ret = sys_ppoll(w->pfd, k, until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
+                ret = sys_ppoll(w->pfd, k,
+                                until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
                                 w->mask != NULL ? w->mask : &old);
                 if (ret > 0)
                         kernel_results(w->v, w->n, w->pfd);

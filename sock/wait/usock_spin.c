@@ -1,4 +1,5 @@
-/* Spinning before a sleep: for how long it pays, and what is done instead where there is one processor. */
+/* Spinning before a sleep: for how long it pays, and what is done instead where there is
+ * one processor. */
 #include "sock/wait/usock_wait.h"
 
 #include <sched.h>
@@ -10,19 +11,23 @@
 #include "sock/wait/usock_pace.h"
 #include "sock/wait/usock_turns.h"
 
-#define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
-#define SPIN_WIRE    (100 * NS_PER_US)  /* ... with an interface of our own: runs of segments come some 50 us apart */
-#define SPIN_MIN     (2 * NS_PER_US)
-#define SPIN_QUIET   (25 * NS_PER_US)   /* half of what an answer takes: as little as possible, but as much as evens out */
-#define SPIN_LOOKS   32                 /* between two looks at the clock */
+#define SPIN_MAX (50 * NS_PER_US) /* longest spin before sleeping */
+/* ... with an interface of our own: runs of segments come some 50 us apart. */
+#define SPIN_WIRE (100 * NS_PER_US)
+#define SPIN_MIN  (2 * NS_PER_US)
+/* Half of what an answer takes: as little as possible, but as much as evens out. */
+#define SPIN_QUIET (25 * NS_PER_US)
+#define SPIN_LOOKS 32 /* between two looks at the clock */
 
 /* Per thread: how long spinning has paid lately. */
 static __thread nstime spin_budget __attribute__((tls_model("initial-exec"))) = SPIN_MAX;
 
 /*
- * How long to spin at most. Spinning is for a peer that runs on another processor; 0: there is none. Behind an interface of our
- * own nobody needs this processor, behind one that is shared a gateway does. Behind an RDMA device, which may be the kernel's
- * software, it is offered to everybody at each look (*yield): on a machine with one processor what comes next comes from there.
+ * How long to spin at most. Spinning is for a peer that runs on another processor; 0: there is
+ * none. Behind an interface of our own nobody needs this processor, behind one that is shared a
+ * gateway does. Behind an RDMA device, which may be the kernel's software, it is offered to
+ * everybody at each look (*yield): on a machine with one processor what comes next comes from
+ * there.
  */
 static nstime spin_most(const struct wait *w, bool *yield)
 {
@@ -35,11 +40,14 @@ static nstime spin_most(const struct wait *w, bool *yield)
                 if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
                         atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
                 for (uint32_t k = 0; k < READ_ONCE(u->s.nchan); k++) {
-                        const struct bell *bell = __atomic_load_n(&u->chan[k].bell, __ATOMIC_ACQUIRE);  /* mapped before */
+                        /* Mapped before. */
+                        const struct bell *bell =
+                                __atomic_load_n(&u->chan[k].bell, __ATOMIC_ACQUIRE);
                         if (READ_ONCE(u->s.chan[k].wire))
                                 return SPIN_WIRE;
                         if (READ_ONCE(u->s.chan[k].outside) ||
-                            (bell != NULL && atomic_load_explicit(&bell->cpu, memory_order_relaxed) != cpu))
+                            (bell != NULL &&
+                             atomic_load_explicit(&bell->cpu, memory_order_relaxed) != cpu))
                                 most = SPIN_MAX;
                         if (unlikely(READ_ONCE(u->s.chan[k].remote)))
                                 *yield = true;
@@ -56,8 +64,8 @@ void wait_judge_sleep(const struct wait *w, nstime slept)
                 spin_budget = SPIN_WIRE;
 }
 
-/* Turns are left to the kernel, and it was not the other end's: a sleep that makes it so, and is as short as there are. False: it
- * was no use, and who waits sleeps until he is woken. */
+/* Turns are left to the kernel, and it was not the other end's: a sleep that makes it so, and is as
+ * short as there are. False: it was no use, and who waits sleeps until he is woken. */
 static bool nap(struct wait *w)
 {
         const struct timespec least = {.tv_nsec = 1};
@@ -83,7 +91,8 @@ bool wait_spin(struct wait *w, nstime now)
 {
         enum usock_turns_wait how;
         bool yield;
-        nstime most = spin_most(w, &yield), end = now + MIN(spin_budget, most), due = NSTIME_NEVER, began = now, lent = 0;
+        nstime most = spin_most(w, &yield), end = now + MIN(spin_budget, most), due = NSTIME_NEVER,
+               began = now, lent = 0;
         int looks, offers = 0;
 
         if (most == 0)
@@ -104,7 +113,7 @@ bool wait_spin(struct wait *w, nstime now)
                                 spin_budget = MIN(spin_budget * 2, most);
                                 if (unlikely(yield))
                                         usock_turns_spun(offers, lent);
-                                if (lent > USOCK_LENT_SHARED) {         /* it was no better than a sleep */
+                                if (lent > USOCK_LENT_SHARED) { /* it was no better than a sleep */
                                         usock_nap_shared();
                                         usock_slept(w->all, w->nall, ustack_now() - began);
                                 }
@@ -132,6 +141,6 @@ bool wait_spin(struct wait *w, nstime now)
         spin_budget = MAX(spin_budget / 2, SPIN_MIN);
         if (lent <= USOCK_LENT_SHARED || !wait_pending(w, 0))
                 return false;
-        usock_slept(w->all, w->nall, now - began);      /* as good as a sleep */
+        usock_slept(w->all, w->nall, now - began); /* as good as a sleep */
         return true;
 }

@@ -4,21 +4,23 @@
 #include "base/sandbox.h"
 #include "sock/attach/ustack.h"
 
-#define RUN_MIN 4u                      /* spins in a row that one offer ended, until turns are taken; ... */
-#define RUN_MAX 1024u                   /* ... where messages follow one another without answers, most */
+#define RUN_MIN 4u    /* spins in a row that one offer ended, until turns are taken; ... */
+#define RUN_MAX 1024u /* ... where messages follow one another without answers, most */
 
-#define QUIET_MIN   64u                 /* turns taken until they are left to the kernel; ... */
-#define QUIET_MAX   65536u              /* ... where it did not see to them, most */
-#define WAIT_COSTS  10                  /* as much as so many offers */
-#define CREDIT_MIN  (64 * WAIT_COSTS)   /* what may be lost before that is given up: at first, ... */
-#define CREDIT_MAX  (128 * WAIT_COSTS)  /* ... and after it went well */
+#define QUIET_MIN  64u    /* turns taken until they are left to the kernel; ... */
+#define QUIET_MAX  65536u /* ... where it did not see to them, most */
+#define WAIT_COSTS 10     /* as much as so many offers */
+/* What may be lost before that is given up: at first, ... */
+#define CREDIT_MIN (64 * WAIT_COSTS)
+#define CREDIT_MAX (128 * WAIT_COSTS) /* ... and after it went well */
 
 static __thread struct {
         uint32_t run, wanted;
-        uint32_t taken, quiet_at;       /* turns taken in a row, and after how many they are left to the kernel */
+        /* Turns taken in a row, and after how many they are left to the kernel. */
+        uint32_t taken, quiet_at;
         int credit;
-        bool quiet;                     /* they are; */
-        bool waits, waited;             /* for this answer, for the one before */
+        bool quiet;         /* they are; */
+        bool waits, waited; /* for this answer, for the one before */
 } turns __attribute__((tls_model("initial-exec"))) = {.wanted = RUN_MIN, .quiet_at = QUIET_MIN};
 
 static void no_more(void)
@@ -76,7 +78,7 @@ void usock_turns_sent(struct stack *s)
                 usock_tls.turns = USOCK_TURNS_THEIRS;
                 return;
         }
-        if (stack_pending(s, 0)) {          /* the answer, most likely: the kernel saw to it */
+        if (stack_pending(s, 0)) { /* the answer, most likely: the kernel saw to it */
                 took_turn();
                 return;
         }

@@ -1,23 +1,26 @@
 /*
  * Waiting: the one place where a thread sleeps.
  *
- * A wait is: progress, look, spin for a while, and then sleep. For sleeping a thread takes a *place* (struct
- * waiter_slot) and says which sockets it wants to hear of. At any moment one waiter of a stack is its leader: it sleeps
- * on the stack's bell socket, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
- * sockets got something. The others, followers, sleep on a datagram socket of their own, whose abstract name stands in
- * their place, so that any process of the stack can wake them. A leader that was woken for what is another's does not lead again
- * in this wait: whom it woke does, when he sleeps next. While nobody leads the keeper is rung (ustack_leave()); but who goes with what
- * one of several takes has woken the next of them to lead. A leader whose
- * process was stopped or killed is replaced by a follower of another, which looks after it now and then. Where one of several
- * waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
+ * A wait is: progress, look, spin for a while, and then sleep. For sleeping a thread takes a
+ * *place* (struct waiter_slot) and says which sockets it wants to hear of. At any moment one waiter
+ * of a stack is its leader: it sleeps on the stack's bell socket, which peers ring, runs input and
+ * timers when it wakes, and wakes exactly the waiters whose sockets got something. The others,
+ * followers, sleep on a datagram socket of their own, whose abstract name stands in their place, so
+ * that any process of the stack can wake them. A leader that was woken for what is another's does
+ * not lead again in this wait: whom it woke does, when he sleeps next. While nobody leads the
+ * keeper is rung (ustack_leave()); but who goes with what one of several takes has woken the next
+ * of them to lead. A leader whose process was stopped or killed is replaced by a follower of
+ * another, which looks after it now and then. Where one of several waiters is enough (accept(),
+ * EPOLLEXCLUSIVE) one is woken.
  *
- * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only then looks at the
- * sockets and queues once more. Whoever changes a socket does so under the lock: before that look, which then sees it,
- * or after, and then the waiter's place is armed and it gets its datagram. Messages from peers that are in no queue yet
- * at that look ring the bell (unet/bell.h). Both kinds of ring are kept by the kernel until they are read.
+ * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only
+ * then looks at the sockets and queues once more. Whoever changes a socket does so under the lock:
+ * before that look, which then sees it, or after, and then the waiter's place is armed and it gets
+ * its datagram. Messages from peers that are in no queue yet at that look ring the bell
+ * (unet/bell.h). Both kinds of ring are kept by the kernel until they are read.
  *
- * Signals: with a deferred one pending (usock.h) nobody sleeps; it is looked at with all signals blocked, and ppoll
- * opens the mask.
+ * Signals: with a deferred one pending (usock.h) nobody sleeps; it is looked at with all signals
+ * blocked, and ppoll opens the mask.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
@@ -33,8 +36,9 @@
 #include "sock/wait/usock_wake.h"
 
 #define STACK_ITEMS 64
-#define LOCK_LOOKS  200                 /* at a lock that is taken, and at what its holder brings, before it is waited for */
-#define READERS     8                   /* who waits for more is a server of many, and does not pause for one */
+/* At a lock that is taken, and at what its holder brings, before it is waited for. */
+#define LOCK_LOOKS 200
+#define READERS    8 /* who waits for more is a server of many, and does not pause for one */
 
 /* ---- looking ---- */
 
@@ -64,7 +68,8 @@ static int count_ready(const struct usock_item *v, int n)
         int ready = 0;
 
         for (int i = 0; i < n; i++)
-                ready += v[i].revents != 0 || (v[i].s != NULL && v[i].fd >= 0 && v[i].krevents != 0);
+                ready +=
+                        v[i].revents != 0 || (v[i].s != NULL && v[i].fd >= 0 && v[i].krevents != 0);
         return ready;
 }
 
@@ -81,7 +86,8 @@ static bool has_news(const struct wait *w)
         if (w->nall != w->news->nstacks)
                 return true;
         for (uint32_t i = 0; i < w->nall; i++)
-                if (atomic_load_explicit(&w->all[i]->s.st->news_count, memory_order_acquire) != w->news->count[i])
+                if (atomic_load_explicit(&w->all[i]->s.st->news_count, memory_order_acquire) !=
+                    w->news->count[i])
                         return true;
         return false;
 }
@@ -104,8 +110,8 @@ static bool takes_turns(const struct wait *w)
         return false;
 }
 
-/* Who has slept for what one of several takes (accept()), and goes with it: the next is another's, who is to be the leader. Under the
- * lock. */
+/* Who has slept for what one of several takes (accept()), and goes with it: the next is another's,
+ * who is to be the leader. Under the lock. */
 static void hand_over(struct wait *w, struct ustack *u)
 {
         if (w->slept && u->s.st->leader == 0 && !u->woke && takes_turns(w))
@@ -117,7 +123,8 @@ bool wait_heard(struct wait *w)
         bool any = false;
 
         for (uint32_t i = 0; i < w->nall; i++) {
-                uint32_t count = atomic_load_explicit(&w->all[i]->s.st->news_count, memory_order_acquire);
+                uint32_t count =
+                        atomic_load_explicit(&w->all[i]->s.st->news_count, memory_order_acquire);
                 any |= count != w->heard[i];
                 w->heard[i] = count;
         }
@@ -159,10 +166,11 @@ void wait_turn(struct wait *w, struct ustack *u, nstime now)
 }
 
 /*
- * One turn of every stack, then a look. When something is ready the caller goes back to the application, whose answer
- * will carry the acknowledgements; otherwise they go out now, since this thread has nothing else to do. Returns how many
- * are ready; w->inside then says whether stacks are still to be left. Over an RDMA device, which may be the kernel's software,
- * who sends has the processor once more before (give_way()): what follows at once is then acknowledged with it.
+ * One turn of every stack, then a look. When something is ready the caller goes back to the
+ * application, whose answer will carry the acknowledgements; otherwise they go out now, since this
+ * thread has nothing else to do. Returns how many are ready; w->inside then says whether stacks are
+ * still to be left. Over an RDMA device, which may be the kernel's software, who sends has the
+ * processor once more before (give_way()): what follows at once is then acknowledged with it.
  */
 static int progress(struct wait *w, nstime now)
 {
@@ -177,7 +185,8 @@ static int progress(struct wait *w, nstime now)
                 wait_turn(w, u, now);
                 if (i + 1 == w->nall)
                         ready = wait_look(w);
-                if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u) && stack_owes_acks(&u->s))
+                if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u) &&
+                    stack_owes_acks(&u->s))
                         w->owes = true;
                 else if (ready == 0)
                         stack_flush_acks(&u->s, now);
@@ -192,7 +201,8 @@ static int progress(struct wait *w, nstime now)
         return ready;
 }
 
-/* True: there are acknowledgements that the next turn will send; what comes until then they cover. */
+/* True: there are acknowledgements that the next turn will send; what comes until then
+ * they cover. */
 static bool give_way(struct wait *w)
 {
         if (likely(!w->owes))
@@ -212,11 +222,13 @@ static bool others_inside(const struct wait *w)
         return false;
 }
 
-/* With sockets of ours ready the rest is looked at now and then: input that may make others ready, the kernel's side. A
- * caller that goes on with what is ready (recv runs the stack when it finds nothing) loses nothing by it. */
+/* With sockets of ours ready the rest is looked at now and then: input that may make others ready,
+ * the kernel's side. A caller that goes on with what is ready (recv runs the stack when it finds
+ * nothing) loses nothing by it. */
 static bool rest_is_due(const struct wait *w)
 {
-        return usock_ticks() - rest_seen > USOCK_TICKS_EVERY && (w->nk > 0 || wait_pending(w, 0) || others_inside(w));
+        return usock_ticks() - rest_seen > USOCK_TICKS_EVERY &&
+               (w->nk > 0 || wait_pending(w, 0) || others_inside(w));
 }
 
 static int ask_kernel(struct wait *w)
@@ -232,7 +244,8 @@ static nstime train_until(const struct wait *w)
         nstime at = NSTIME_NEVER;
 
         for (int i = 0; i < w->n && w->n <= READERS; i++)
-                if (w->v[i].s != NULL && w->v[i].events & POLLIN && sock_role(usock_rec(w->v[i].s)) == SOCK_ROLE_CONN)
+                if (w->v[i].s != NULL && w->v[i].events & POLLIN &&
+                    sock_role(usock_rec(w->v[i].s)) == SOCK_ROLE_CONN)
                         at = nstime_min(at, tcp_train_until(usock_conn(w->v[i].s)));
         return at;
 }
@@ -244,7 +257,10 @@ static int pause_if_streamed(struct wait *w, nstime now)
         if (unlikely(usock_in_stream()))
                 return usock_pause(w->all, w->nall, now, w->until, w->mask);
         held = train_until(w);
-        return unlikely(held != NSTIME_NEVER) ? usock_pause_train(w->all, w->nall, now, nstime_min(held, w->until), w->mask) : 0;
+        return unlikely(held != NSTIME_NEVER)
+                       ? usock_pause_train(w->all, w->nall, now, nstime_min(held, w->until),
+                                           w->mask)
+                       : 0;
 }
 
 /* Sleeps. 1: there is something; 0: look; -EINTR. */
@@ -266,7 +282,8 @@ static int pause_or_doze(struct wait *w, nstime now)
 /* Something came that the caller will take itself. */
 static bool left_to_caller(struct wait *w, nstime now)
 {
-        if (likely(!w->v[0].device) || w->nall != 1 || now >= READ_ONCE(w->all[0]->peers_at) || !wait_pending(w, 0))
+        if (likely(!w->v[0].device) || w->nall != 1 || now >= READ_ONCE(w->all[0]->peers_at) ||
+            !wait_pending(w, 0))
                 return false;
         w->v[0].revents = POLLIN;
         return true;
@@ -287,7 +304,8 @@ static int wait_loop(struct wait *w, nstime timeout)
                 bool due = usock_ticks() - rest_seen > USOCK_TICKS_EVERY;
                 if (ready == 0 && w->n != 0 && left_to_caller(w, now))
                         return 1;
-                if ((ready == 0 && has_work(w, now)) || wait_pending(w, now) || (due && others_inside(w)))
+                if ((ready == 0 && has_work(w, now)) || wait_pending(w, now) ||
+                    (due && others_inside(w)))
                         ready = progress(w, now);
                 if (w->nk > 0 && (ready == 0 || (due && !itself)))
                         ready = (due && !just) || !asked ? ask_kernel(w) : ready_items(w);
@@ -326,7 +344,8 @@ int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask
         return usock_wait_news(NULL, v, n, timeout, mask);
 }
 
-int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
+int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout,
+                    const sigset_t *mask)
 {
         struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAIT_FDS + 2];
         struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask, .news = at};
@@ -362,7 +381,11 @@ bool usock_is_taken_by_one(struct usock *s, short events)
 
 int usock_wait1(struct usock *s, short events, nstime timeout)
 {
-        struct usock_item it = {.s = s, .fd = -1, .events = events, .call = true, .exclusive = usock_is_taken_by_one(s, events)};
+        struct usock_item it = {.s = s,
+                                .fd = -1,
+                                .events = events,
+                                .call = true,
+                                .exclusive = usock_is_taken_by_one(s, events)};
         int n = usock_wait(&it, 1, timeout, NULL);
 
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;

@@ -5,26 +5,27 @@
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_link.h"
 
-#define WAIT_FDS   (1 + NETIF_MAX + USTACK_LINK_FDS)    /* of one stack, asleep */
+#define WAIT_FDS (1 + NETIF_MAX + USTACK_LINK_FDS) /* of one stack, asleep */
 
 struct wait {
         struct usock_item *v;
-        int n, nk;                      /* items; kernel descriptors among them */
-        struct pollfd *pfd;             /* room for nk + places */
+        int n, nk;          /* items; kernel descriptors among them */
+        struct pollfd *pfd; /* room for nk + places */
         nstime until;
         const sigset_t *mask;
-        const struct usock_news *news;  /* wait for news since this too; may be NULL */
+        const struct usock_news *news; /* wait for news since this too; may be NULL */
         struct ustack *all[USTACKS_MAX];
         uint32_t nall;
-        uint32_t heard[USTACKS_MAX];    /* events of each stack when the items were looked at last */
-        bool inside;                    /* stacks were polled and not left yet */
-        bool relayed;                   /* what it led for was another's, who leads when he sleeps next */
-        bool slept;                     /* there may be followers that wait for this one to lead or to wake another */
-        bool owes, gave_way;            /* acknowledgements; and who sends had the processor since something was ready last */
+        uint32_t heard[USTACKS_MAX]; /* events of each stack when the items were looked at last */
+        bool inside;                 /* stacks were polled and not left yet */
+        bool relayed; /* what it led for was another's, who leads when he sleeps next */
+        bool slept;   /* there may be followers that wait for this one to lead or to wake another */
+        /* acknowledgements; and who sends had the processor since something was ready last. */
+        bool owes, gave_way;
         nstime began;
-        bool is_long;                   /* it has waited for USTACK_PEERS_EVERY */
-        bool napped;                    /* once is enough (nap()) */
-        bool look_daemon;               /* it is time to look whether unetd is the same */
+        bool is_long;     /* it has waited for USTACK_PEERS_EVERY */
+        bool napped;      /* once is enough (nap()) */
+        bool look_daemon; /* it is time to look whether unetd is the same */
 };
 
 /* Whether a turn of some stack would find something. No lock needed. */
@@ -43,16 +44,18 @@ int wait_look(struct wait *w);
 
 /* ---- usock_spin.c ---- */
 
-/* True: something has happened since this was asked last, and items of ours are ready. No lock needed. */
+/* True: something has happened since this was asked last, and items of ours are ready. No
+ * lock needed. */
 bool wait_heard(struct wait *w);
 /* One turn of a stack. Under its lock. */
 void wait_turn(struct wait *w, struct ustack *u, nstime now);
 
-/* Polls until something is pending or the budget is spent. True: something came. What others had of the time, when they were
- * offered the processor, is not of the budget: it is theirs that what comes next comes from. */
+/* Polls until something is pending or the budget is spent. True: something came. What others had of
+ * the time, when they were offered the processor, is not of the budget: it is theirs that what
+ * comes next comes from. */
 bool wait_spin(struct wait *w, nstime now);
-/* With an interface of our own a sleep as short as that should have been a spin: it cost whoever ended it a wake-up, and us its
- * way here. */
+/* With an interface of our own a sleep as short as that should have been a spin: it cost whoever
+ * ended it a wake-up, and us its way here. */
 void wait_judge_sleep(const struct wait *w, nstime slept);
 
 /* ---- usock_sleep.c ---- */

@@ -1,4 +1,5 @@
-/* Waking: the places that waiters sleep in (usock_wait.c), and who is told of what has happened to a socket. */
+/* Waking: the places that waiters sleep in (usock_wait.c), and who is told of what has happened to
+ * a socket. */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
@@ -19,10 +20,12 @@
 
 /* ---- places to sleep in ---- */
 
-/* A process keeps those it has made. Their names tell no secret: a stranger's datagram is a wake-up for nothing. */
+/* A process keeps those it has made. Their names tell no secret: a stranger's datagram is a wake-up
+ * for nothing. */
 static struct usock_place *free_places, *all_places;
-static _Atomic int wake_fd = -1;        /* to wake others from */
-static _Atomic bool names_elsewhere;    /* a thread went to another network namespace, where the names of others are not known */
+static _Atomic int wake_fd = -1; /* to wake others from */
+/* A thread went to another network namespace, where the names of others are not known. */
+static _Atomic bool names_elsewhere;
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int socket_high(void)
@@ -73,7 +76,7 @@ void usock_place_put(struct usock_place *p, bool rung)
 {
         char junk[16];
 
-        if (rung)                       /* once, as a rule; who was woken twice is woken in vain the next time */
+        if (rung) /* once, as a rule; who was woken twice is woken in vain the next time */
                 sys3(SYS_read, p->fd, junk, sizeof junk);
         pthread_mutex_lock(&places_lock);
         p->next = free_places;
@@ -89,7 +92,7 @@ static void wake_socket(void)
                 return;
         fd = socket_high();
         if (fd >= 0 && !atomic_compare_exchange_strong(&wake_fd, &none, fd))
-                sys1(SYS_close, fd);    /* another thread, in another stack, was quicker */
+                sys1(SYS_close, fd); /* another thread, in another stack, was quicker */
 }
 
 void usock_place_keep(void)
@@ -108,7 +111,7 @@ void usock_before_sandbox(uint32_t forbidden)
 
         usock_place_keep();
         for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
-                ustack_lock(all[i]);            /* maps the channels there are */
+                ustack_lock(all[i]); /* maps the channels there are */
                 if (forbidden & 1u << SANDBOX_DEVICE)
                         ustack_links_yield(all[i]);
                 ustack_leave(all[i]);
@@ -126,7 +129,7 @@ void usock_wait_forked(void)
                 free(p);
         }
         free_places = NULL;
-        if (!sandbox_forbids(SANDBOX_PLACE)) {          /* the child may be in another network namespace */
+        if (!sandbox_forbids(SANDBOX_PLACE)) { /* the child may be in another network namespace */
                 int fd = atomic_exchange(&wake_fd, -1);
                 if (fd >= 0)
                         sys1(SYS_close, fd);
@@ -194,7 +197,8 @@ static void unpublish(struct ustack *u, const struct usock_item *v, int n, uint3
         u->s.st->news_waiters &= ~(1ull << slot);
 }
 
-static bool publish_in_crowd(struct ustack *u, const struct usock_item *v, int n, bool news, uint32_t slot)
+static bool publish_in_crowd(struct ustack *u, const struct usock_item *v, int n, bool news,
+                             uint32_t slot)
 {
         bool fits = true;
 
@@ -206,7 +210,8 @@ static bool publish_in_crowd(struct ustack *u, const struct usock_item *v, int n
         return fits;
 }
 
-uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool news, const struct usock_place *p)
+uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool news,
+                      const struct usock_place *p)
 {
         struct stack_state *st = u->s.st;
         uint32_t slot = free_place(st);
@@ -231,7 +236,8 @@ uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool 
 bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t slot)
 {
         struct stack_state *st = u->s.st;
-        bool rung = atomic_exchange_explicit(&stack_waiter(st, slot - 1)->armed, 0, memory_order_relaxed) == 0;
+        bool rung = atomic_exchange_explicit(&stack_waiter(st, slot - 1)->armed, 0,
+                                             memory_order_relaxed) == 0;
 
         if (slot <= STACK_WAITERS) {
                 unpublish(u, v, n, slot - 1);
@@ -244,8 +250,8 @@ bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t 
 
 /* ---- waking ---- */
 
-/* False: nobody hears that name from here. It is of another network namespace, Landlock forbids it (its abstract scope), or its owner
- * is gone. A queue that is full wakes as well. */
+/* False: nobody hears that name from here. It is of another network namespace, Landlock forbids it
+ * (its abstract scope), or its owner is gone. A queue that is full wakes as well. */
 static bool ring(const struct ustack *u, const struct waiter_slot *w)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
@@ -253,7 +259,8 @@ static bool ring(const struct ustack *u, const struct waiter_slot *w)
 
         memcpy(un.sun_path, w->name, w->name_len);
         wake_socket();
-        r = sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
+        r = sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1,
+                 MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
                  (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
         return r >= 0 || r == -EAGAIN;
 }
@@ -274,8 +281,9 @@ static void wake_otherwise(struct ustack *u, uint32_t slot)
 }
 
 /*
- * Who is woken wants the lock at once, and may be given the processor of whoever wakes him. So that is done when the lock has been
- * left. Who dies before he has done it has said so (proc_slot.waking), and all are woken in his stead.
+ * Who is woken wants the lock at once, and may be given the processor of whoever wakes him. So that
+ * is done when the lock has been left. Who dies before he has done it has said so
+ * (proc_slot.waking), and all are woken in his stead.
  */
 void usock_wake(struct ustack *u, uint32_t slot)
 {
@@ -317,7 +325,8 @@ void ustack_unlock_and_wake(struct ustack *u)
         atomic_fetch_sub(&self->waking, 1);
 }
 
-/* The keeper, for those who may not. Whom it does not reach either looks for itself (usock_sleep.c). */
+/* The keeper, for those who may not. Whom it does not reach either looks for itself
+ * (usock_sleep.c). */
 static void wake_asked(struct ustack *u, uint32_t slot)
 {
         if (!ring(u, stack_waiter(u->s.st, slot)))
@@ -359,7 +368,8 @@ void usock_wake_armed(struct ustack *u, uint64_t who)
 
         for (who &= WAITERS_CROWD - 1; who != 0; who &= who - 1) {
                 uint32_t i = (uint32_t)__builtin_ctzll(who);
-                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
+                if (st->waiter[i].proc != 0 &&
+                    atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
                         atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
                         usock_wake(u, i);
                 }
@@ -373,7 +383,8 @@ static uint64_t some_of(const struct stack_state *st, uint64_t who, uint32_t n)
 
         for (who &= WAITERS_CROWD - 1; who != 0 && n > 0; who &= who - 1) {
                 uint32_t i = (uint32_t)__builtin_ctzll(who);
-                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
+                if (st->waiter[i].proc != 0 &&
+                    atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
                         found |= 1ull << i;
                         n--;
                 }
@@ -392,7 +403,8 @@ bool usock_wake_process(struct ustack *u, uint32_t proc)
         uint64_t who = 0;
 
         for (uint32_t i = 0; i < STACK_WAITERS; i++)
-                if (st->waiter[i].proc == proc && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
+                if (st->waiter[i].proc == proc &&
+                    atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
                         who |= 1ull << i;
         usock_wake_armed(u, who);
         return crowd_wake_all(u, proc) || who != 0;
@@ -422,21 +434,24 @@ static uint32_t waiting_for_takers(struct ustack *u, const struct sock_rec *rec)
         return rec->role == SOCK_ROLE_LISTENER ? tcp_listener_at(&u->s.tcp, rec->conn)->queued : 1;
 }
 
-/* How many of those of whom one is enough for each are to be woken: an event tells of all that came in a turn, and some are on
- * their way already. The end is for all of them. */
-static uint32_t takers(struct ustack *u, const struct sock_rec *rec, uint64_t exclusive, uint32_t events)
+/* How many of those of whom one is enough for each are to be woken: an event tells of all that came
+ * in a turn, and some are on their way already. The end is for all of them. */
+static uint32_t takers(struct ustack *u, const struct sock_rec *rec, uint64_t exclusive,
+                       uint32_t events)
 {
         uint32_t waiting, coming;
 
         if (events & TCP_EV_CLOSED)
                 return UINT32_MAX;
         waiting = waiting_for_takers(u, rec);
-        coming = (uint32_t)__builtin_popcountll(exclusive & ~some_of(u->s.st, exclusive, UINT32_MAX));
+        coming = (uint32_t)__builtin_popcountll(exclusive &
+                                                ~some_of(u->s.st, exclusive, UINT32_MAX));
         return waiting > coming ? waiting - coming : 1;
 }
 
 /* `who` wait for the socket, or for any news. */
-static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who, uint32_t events)
+static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who,
+                         uint32_t events)
 {
         const struct stack_state *st = u->s.st;
         uint64_t exclusive = rec->exclusive & who & (WAITERS_CROWD - 1), some = 0;
@@ -472,7 +487,8 @@ void ustack_news(struct ustack *u, uint32_t sock)
         news_add(u->s.st, sock);
 }
 
-/* The edges move before there are news of them: who has heard the news looks at the edges, and then sleeps. */
+/* The edges move before there are news of them: who has heard the news looks at the edges, and
+ * then sleeps. */
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
 {
         struct sock_rec *rec;

@@ -1,4 +1,5 @@
-/* Active messages between two endpoints of one process, over shared memory: what the calls promise. */
+/* Active messages between two endpoints of one process, over shared memory: what the
+ * calls promise. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -28,14 +29,16 @@ struct side {
         uint8_t *seg;
         struct seen req, rep;
         int lost, lost_err;
-        int (*answer)(struct side *s, struct uam_token *t);     /* what the request's handler does besides */
+        /* What the request's handler does besides. */
+        int (*answer)(struct side *s, struct uam_token *t);
         int answered;
         struct uam_token *kept;
 };
 
 static struct side a, b;
 
-static void note(struct seen *n, struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len)
+static void note(struct seen *n, struct uam_token *t, const uam_arg *arg, int nargs, void *data,
+                 size_t len)
 {
         n->calls++;
         n->from = uam_token_rank(t);
@@ -47,7 +50,8 @@ static void note(struct seen *n, struct uam_token *t, const uam_arg *arg, int na
                 memcpy(n->copy, data, len);
 }
 
-static void on_request(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_request(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                       void *ctx)
 {
         struct side *s = ctx;
 
@@ -57,7 +61,8 @@ static void on_request(struct uam_token *t, const uam_arg *arg, int nargs, void 
                 s->answered = s->answer(s, t);
 }
 
-static void on_reply(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_reply(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                     void *ctx)
 {
         struct side *s = ctx;
 
@@ -234,7 +239,9 @@ static void arguments_are_checked(void **state)
         assert_int_equal(uam_request_short(a.am, 1, REQ, 0, arg, UAM_ARGS + 1), -EINVAL);
         assert_int_equal(uam_request_short(a.am, 1, REQ, 0, arg, -1), -EINVAL);
         assert_int_equal(uam_request_medium(a.am, 1, REQ, 0, big, sizeof big, NULL, 0), -EMSGSIZE);
-        assert_int_equal(uam_request_long(a.am, 1, REQ, UAM_IMMEDIATE, big, sizeof big, 0, NULL, NULL, 0), -EMSGSIZE);
+        assert_int_equal(
+                uam_request_long(a.am, 1, REQ, UAM_IMMEDIATE, big, sizeof big, 0, NULL, NULL, 0),
+                -EMSGSIZE);
         assert_int_equal(uam_register(a.am, UAM_HANDLERS, on_request, UAM_ANY, NULL), -EINVAL);
         assert_int_equal(uam_register(a.am, 0, on_request, UAM_SHORT, NULL), -EINVAL);
         assert_int_equal(uam_connect(a.am, 1, a.chan), -EEXIST);
@@ -281,7 +288,8 @@ static void medium_messages_of_every_size(void **state)
         assert_int_equal(b.am->reserve, b.am->o.window);
 }
 
-/* The other side runs while a long message waits for its window: in a process of its own, or here in the loop. */
+/* The other side runs while a long message waits for its window: in a process of its own, or here
+ * in the loop. */
 static void long_to(uint64_t off, const uint8_t *data, size_t n, struct uam_event *e)
 {
         uam_arg arg[1] = {n};
@@ -298,7 +306,8 @@ static void long_to(uint64_t off, const uint8_t *data, size_t n, struct uam_even
 static void long_messages_go_into_the_segment(void **state)
 {
         static uint8_t data[100000];
-        static const size_t sizes[] = {0, 1, 100, 200, 4096, 8191, 8192, 8193, 65000, 65536, 100000};
+        static const size_t sizes[] = {0,    1,    100,   200,   4096,  8191,
+                                       8192, 8193, 65000, 65536, 100000};
         struct uam_event e = {0};
         size_t room;
         uint8_t *mem = uam_memory(a.am, &room);
@@ -489,7 +498,7 @@ static void a_dead_peer_is_told(void **state)
         assert_int_equal(a.lost_err, -EPIPE);
         assert_int_equal(e.left, 0);
         assert_int_equal(e.err, -EPIPE);
-        free(b.am->peer[0]);            /* an endpoint that is gone cannot be said goodbye with */
+        free(b.am->peer[0]); /* an endpoint that is gone cannot be said goodbye with */
         b.am->peer[0] = NULL;
 }
 

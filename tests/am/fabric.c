@@ -2,13 +2,13 @@
 
 #include <stdlib.h>
 
-#define ARENA 64u                       /* messages of a node that are on loan */
+#define ARENA 64u /* messages of a node that are on loan */
 
 struct packet {
         nstime at;
         uint64_t serial;
         uint32_t from, to, inl_len, len;
-        uint8_t bytes[];                /* those of the descriptor, without tag, then the others */
+        uint8_t bytes[]; /* those of the descriptor, without tag, then the others */
 };
 
 struct heap {
@@ -25,7 +25,7 @@ struct node {
         bool lent[ARENA];
         bool cut;
         uint32_t reaped[EP_SENDS], nreaped;
-        struct heap arrived;            /* those whose time has come, and others */
+        struct heap arrived; /* those whose time has come, and others */
 };
 
 struct fabric {
@@ -118,7 +118,8 @@ static struct packet *gather(struct node *n, const struct unet_tx *tx)
         p->len = (uint32_t)len;
         memcpy(p->bytes, tx->inl + sizeof tag, p->inl_len);
         if (tx->frame != 0)
-                memcpy(p->bytes + p->inl_len, unet_mem_at(&n->tx_mem, tx->frame, tx->off, tx->len), tx->len);
+                memcpy(p->bytes + p->inl_len, unet_mem_at(&n->tx_mem, tx->frame, tx->off, tx->len),
+                       tx->len);
         return p;
 }
 
@@ -308,7 +309,8 @@ void fabric_attach(struct fabric *f, uint32_t at, struct unet_ep *ep, uint32_t *
         n->f = f;
         n->at = at;
         n->base.ops = &ops;
-        n->base.caps = (struct unet_caps){.mtu = f->o.mtu, .inline_max = UNET_INLINE_MAX, .csum = f->o.corrupt > 0};
+        n->base.caps = (struct unet_caps){
+                .mtu = f->o.mtu, .inline_max = UNET_INLINE_MAX, .csum = f->o.corrupt > 0};
         n->tx_mem = unet_mem_flat(seg.base, seg.tx_bytes);
         n->arena = malloc((size_t)ARENA * f->o.mtu);
         if (n->arena == NULL)

@@ -1,4 +1,5 @@
-/* A program of GAM 1.1, as an SPMD program of the nineties would be written: each node asks all others. Prints "right". */
+/* A program of GAM 1.1, as an SPMD program of the nineties would be written: each node asks all
+ * others. Prints "right". */
 #include <stdio.h>
 #include <string.h>
 
@@ -65,7 +66,8 @@ int main(void)
         am_wait_for(stored == 1);
         am_get(next, source, fetched_to, (int)sizeof source, on_fetched, NULL);
         am_wait_for(fetched == 1);
-        right = sum == want && table[39999] == 'A' + (me + procs - 1) % procs && fetched_to[39999] == 'a' + next && lent[0] == 0;
+        right = sum == want && table[39999] == 'A' + (me + procs - 1) % procs &&
+                fetched_to[39999] == 'a' + next && lent[0] == 0;
         printf("node %d of %d: %s\n", me, procs, right ? "right" : "WRONG");
         fflush(stdout);
         am_disable();

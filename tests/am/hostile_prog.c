@@ -1,7 +1,7 @@
 /*
- * A job whose rank 0 turns on everybody it can reach: messages of random bytes, and of the wire format with random numbers, ranks,
- * jobs, handlers, places and acknowledgements, under its own tags and under all others that a switch may have given out.
- * Rank 1 says whether it was told.
+ * A job whose rank 0 turns on everybody it can reach: messages of random bytes, and of the wire
+ * format with random numbers, ranks, jobs, handlers, places and acknowledgements, under its own
+ * tags and under all others that a switch may have given out. Rank 1 says whether it was told.
  *
  *      unet am run -n 2 [--unetd] am_hostile MESSAGES SEED
  */
@@ -14,7 +14,7 @@
 static uint64_t state;
 static int lost;
 
-static uint64_t draw(void)              /* splitmix64 */
+static uint64_t draw(void) /* splitmix64 */
 {
         uint64_t z = state += 0x9e3779b97f4a7c15u;
 
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
         if (uam_rank(am) == 0) {
                 for (long i = 0; i < messages; i++)
                         attack(am, am->peer[1]);
-                _exit(0);               /* without a word */
+                _exit(0); /* without a word */
         }
         uam_on_lost(am, on_lost, NULL);
         while (lost == 0)

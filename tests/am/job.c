@@ -18,8 +18,8 @@ struct rank {
         void *stack;
         struct unet_ep *ep;
         struct uam *am;
-        nstime until;                   /* asleep until then, or a message */
-        bool deaf;                      /* or no message */
+        nstime until; /* asleep until then, or a message */
+        bool deaf;    /* or no message */
         bool done, ended, killed;
 };
 
@@ -28,7 +28,7 @@ struct job {
         struct fabric *f;
         struct rank *rank;
         ucontext_t sched;
-        uint32_t left, open;            /* whose main has not returned; which have not closed */
+        uint32_t left, open; /* whose main has not returned; which have not closed */
         job_main *fn;
         void *arg;
 };
@@ -60,7 +60,9 @@ static void connect_all(struct rank *r)
 {
         struct job *j = r->j;
         struct uam_opts o = j->o.am;
-        struct unet_ep_opts eo = {.tx_bytes = j->o.tx_bytes ? j->o.tx_bytes : 256 << 10, .rx_bytes = 4096, .rx_slots = 1,
+        struct unet_ep_opts eo = {.tx_bytes = j->o.tx_bytes ? j->o.tx_bytes : 256 << 10,
+                                  .rx_bytes = 4096,
+                                  .rx_slots = 1,
                                   .free_slots = 1};
         uint32_t *chan = calloc(j->o.net.nodes, sizeof *chan);
 
@@ -75,7 +77,8 @@ static void connect_all(struct rank *r)
         for (uint32_t i = 0; i < j->o.net.nodes; i++) {
                 int err = i == r->at ? 0 : uam_connect(r->am, i, chan[i]);
                 if (err != 0) {
-                        fprintf(stderr, "rank %u cannot connect to %u: %s\n", r->at, i, strerror(-err));
+                        fprintf(stderr, "rank %u cannot connect to %u: %s\n", r->at, i,
+                                strerror(-err));
                         abort();
                 }
         }
@@ -111,7 +114,8 @@ static void start(struct job *j, uint32_t at)
         r->j = j;
         r->at = at;
         connect_all(r);
-        r->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        r->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (r->stack == MAP_FAILED)
                 abort();
         getcontext(&r->ctx);
@@ -124,7 +128,8 @@ static void start(struct job *j, uint32_t at)
 
 static bool may_run(const struct job *j, const struct rank *r)
 {
-        return !r->ended && !r->killed && (r->until <= fabric_now(j->f) || (!r->deaf && fabric_ready(j->f, r->at)));
+        return !r->ended && !r->killed &&
+               (r->until <= fabric_now(j->f) || (!r->deaf && fabric_ready(j->f, r->at)));
 }
 
 /* One turn for each that has something to do. False: nobody has. */

@@ -83,7 +83,8 @@ static void *member(void *arg)
 
 static int dial(const struct am_address *to)
 {
-        struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)be32_get(to->port)),
+        struct sockaddr_in sa = {.sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)be32_get(to->port)),
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -109,7 +110,8 @@ static void all_ranks_meet(void **state)
         am_door_close(&d);
 }
 
-/* Who says nothing, something else, or another key is not taken, however many they are; and the rank gets in all the same. */
+/* Who says nothing, something else, or another key is not taken, however many they are; and the
+ * rank gets in all the same. */
 static void strangers_hold_nobody_up(void **state)
 {
         struct am_door d;
@@ -123,8 +125,9 @@ static void strangers_hold_nobody_up(void **state)
                 am_door_take(&d, key, AM_ANYONE, 0, &got);
         }
         assert_int_equal(send(wrong, &h, sizeof h, MSG_NOSIGNAL), sizeof h);
-        assert_int_equal(am_door_take(&d, key, AM_ANYONE, clock_now() + NS_PER_MS, &got), -ETIMEDOUT);
-        assert_true(recv(wrong, &end, 1, 0) <= 0);      /* it is shut out */
+        assert_int_equal(am_door_take(&d, key, AM_ANYONE, clock_now() + NS_PER_MS, &got),
+                         -ETIMEDOUT);
+        assert_true(recv(wrong, &end, 1, 0) <= 0); /* it is shut out */
         s = dial(&at);
         memcpy(h.key, key, AM_KEY);
         h.rank = be32_of(3);
@@ -166,7 +169,8 @@ static void ranks_are_taken_in_their_turn(void **state)
 
 static void addresses_and_keys(void **state)
 {
-        static const char *const wrong[] = {"", "127.0.0.1", "127.0.0.1 0", "127.0.0.1 65536", "host 7"};
+        static const char *const wrong[] = {"", "127.0.0.1", "127.0.0.1 0", "127.0.0.1 65536",
+                                            "host 7"};
         char text[64], hex[2 * AM_KEY + 1];
         uint8_t back[AM_KEY];
         struct am_address at;

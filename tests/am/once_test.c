@@ -1,6 +1,6 @@
 /*
- * Handlers run exactly once, byte for byte, over a network that loses, copies, overtakes, spoils and refuses: jobs in
- * virtual time, a seed each. --seeds N [--from S] runs others.
+ * Handlers run exactly once, byte for byte, over a network that loses, copies, overtakes, spoils
+ * and refuses: jobs in virtual time, a seed each. --seeds N [--from S] runs others.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 
 #define MOST_RANKS 4u
 #define SEG        20480u
-#define NUMBERS    64u                  /* requests of each rank to each other */
+#define NUMBERS    64u /* requests of each rank to each other */
 
 static uint64_t seeds = 10000, first_seed = 1;
 
@@ -25,8 +25,8 @@ enum { ASK, ANSWER, TELL };
 struct world {
         uint64_t seed;
         uint32_t ranks, count;
-        uint8_t seen[MOST_RANKS][MOST_RANKS][NUMBERS];          /* handlers run, by target, source, number */
-        uint8_t answered[MOST_RANKS][MOST_RANKS][NUMBERS];      /* at the source, by target */
+        uint8_t seen[MOST_RANKS][MOST_RANKS][NUMBERS]; /* handlers run, by target, source, number */
+        uint8_t answered[MOST_RANKS][MOST_RANKS][NUMBERS]; /* at the source, by target */
         uint8_t seg[MOST_RANKS][SEG];
         uint32_t wrong, lost;
         int lost_err;
@@ -54,14 +54,16 @@ static bool is_right(const uint8_t *p, size_t n, uint64_t from, uint64_t number)
         return true;
 }
 
-static void on_request(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_request(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                       void *ctx)
 {
         struct world *w = ctx;
         uint32_t me = uam_rank(uam_token_am(t)), from = uam_token_rank(t);
         uint8_t back[2000];
 
         if (nargs != 3 || arg[0] >= w->count || arg[1] != from || arg[2] != ~arg[0] ||
-            (len != 0 && (len != size_of(from, me, arg[0]) || !is_right(data, len, from, arg[0])))) {
+            (len != 0 &&
+             (len != size_of(from, me, arg[0]) || !is_right(data, len, from, arg[0])))) {
                 w->wrong++;
                 return;
         }
@@ -72,16 +74,19 @@ static void on_request(struct uam_token *t, const uam_arg *arg, int nargs, void 
                 break;
         case 1:
                 fill(back, size_of(me, from, arg[0]), me, arg[0]);
-                w->wrong += uam_reply_medium(t, ANSWER, back, size_of(me, from, arg[0]), arg, nargs) != 0;
+                w->wrong += uam_reply_medium(t, ANSWER, back, size_of(me, from, arg[0]), arg,
+                                             nargs) != 0;
         }
 }
 
-static void on_reply(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_reply(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                     void *ctx)
 {
         struct world *w = ctx;
         uint32_t me = uam_rank(uam_token_am(t)), from = uam_token_rank(t);
 
-        if (nargs != 3 || arg[0] >= w->count || arg[1] != me || (arg[0] % 3 == 1 && !is_right(data, len, from, arg[0])))
+        if (nargs != 3 || arg[0] >= w->count || arg[1] != me ||
+            (arg[0] % 3 == 1 && !is_right(data, len, from, arg[0])))
                 w->wrong++;
         else
                 w->answered[me][from][arg[0]]++;
@@ -95,7 +100,8 @@ static void on_lost(void *arg, uint32_t rank, int err)
         w->lost_err = err;
 }
 
-static void send_one(struct world *w, struct uam *am, uint32_t to, uint64_t number, struct uam_event *e)
+static void send_one(struct world *w, struct uam *am, uint32_t to, uint64_t number,
+                     struct uam_event *e)
 {
         uint32_t me = uam_rank(am);
         uam_arg arg[3] = {number, me, ~number};
@@ -105,7 +111,8 @@ static void send_one(struct world *w, struct uam *am, uint32_t to, uint64_t numb
 
         fill(data, n, me, number);
         if (number % 4 == 3)
-                err = uam_request_long(am, to, ASK, 0, data, n, me * 2048 + number % 2 * 8192, number % 8 == 3 ? e : NULL, arg, 3);
+                err = uam_request_long(am, to, ASK, 0, data, n, me * 2048 + number % 2 * 8192,
+                                       number % 8 == 3 ? e : NULL, arg, 3);
         else if (number % 4 == 2)
                 err = uam_request_medium(am, to, ASK, 0, data, n, arg, 3);
         else
@@ -163,17 +170,21 @@ static const char *check(const struct world *w)
                 for (uint32_t b = 0; b < w->ranks; b++)
                         for (uint64_t n = 0; n < w->count; n++) {
                                 if (w->seen[a][b][n] != (a != b))
-                                        return w->seen[a][b][n] > 1 ? "a request ran twice" : "a request did not run";
+                                        return w->seen[a][b][n] > 1 ? "a request ran twice"
+                                                                    : "a request did not run";
                                 if (w->answered[a][b][n] != (a != b && n % 3 != 2))
                                         return "a reply did not run once";
                         }
-        return w->wrong != 0 ? "something came wrong, or a call failed" : w->lost != 0 ? "a peer was lost" : NULL;
+        return w->wrong != 0  ? "something came wrong, or a call failed"
+               : w->lost != 0 ? "a peer was lost"
+                              : NULL;
 }
 
 static void print_stats(void)
 {
         for (int i = 0; i < UAM_NSTATS; i++)
-                print_message("  %8lu %s\n", (unsigned long)job_stat((enum uam_stat)i), uam_stat_text((enum uam_stat)i));
+                print_message("  %8lu %s\n", (unsigned long)job_stat((enum uam_stat)i),
+                              uam_stat_text((enum uam_stat)i));
 }
 
 static void must_be_right(const struct world *w, bool ended, const char *what)
@@ -221,14 +232,15 @@ static void every_handler_runs_once_whatever_the_network_does(void **state)
                         sums[i] += job_stat((enum uam_stat)i);
         }
         /* Every repair was needed in some run: the test tests what it says. */
-        assert_true(sums[UAM_STAT_REPEATED] && sums[UAM_STAT_NACKS] && sums[UAM_STAT_TIMEOUTS] && sums[UAM_STAT_DUPLICATES] &&
-                    sums[UAM_STAT_GAPS] && sums[UAM_STAT_CHECKSUM] && sums[UAM_STAT_NO_PLACE]);
+        assert_true(sums[UAM_STAT_REPEATED] && sums[UAM_STAT_NACKS] && sums[UAM_STAT_TIMEOUTS] &&
+                    sums[UAM_STAT_DUPLICATES] && sums[UAM_STAT_GAPS] && sums[UAM_STAT_CHECKSUM] &&
+                    sums[UAM_STAT_NO_PLACE]);
         assert_int_equal(sums[UAM_STAT_MALFORMED] + sums[UAM_STAT_STRAYS], 0);
 }
 
 /* ---- every fate of the first messages ---- */
 
-#define FIRST 6u                        /* messages: 4^6 scripts */
+#define FIRST 6u /* messages: 4^6 scripts */
 
 static void few_to_each_other(struct job *j, struct uam *am, void *arg)
 {
@@ -241,9 +253,10 @@ static void scripts(uint32_t window)
         uint8_t script[FIRST];
 
         for (uint32_t n = 0; n < 1u << 2 * FIRST; n++) {
-                struct job_opts o = {.net = {.nodes = 2, .seed = n, .script = script, .nscript = FIRST},
-                                     .am = {.window = window, .buffer_bytes = 2048},
-                                     .tx_bytes = 64 << 10};
+                struct job_opts o = {
+                        .net = {.nodes = 2, .seed = n, .script = script, .nscript = FIRST},
+                        .am = {.window = window, .buffer_bytes = 2048},
+                        .tx_bytes = 64 << 10};
 
                 for (uint32_t i = 0; i < FIRST; i++)
                         script[i] = (uint8_t)(n >> 2 * i & 3);

@@ -1,7 +1,8 @@
 /*
- * What a round trip and a stream cost, of raw endpoints and of active messages: both sides in one process, so that each does
- * exactly what it must. Over shared memory callgrind counts (cost_test.py); over RDMA devices a machine does whose clock is the
- * instructions that it has executed, its kernel's too (tests/vm/am_cost.py).
+ * What a round trip and a stream cost, of raw endpoints and of active messages: both sides in one
+ * process, so that each does exactly what it must. Over shared memory callgrind counts
+ * (cost_test.py); over RDMA devices a machine does whose clock is the instructions that it has
+ * executed, its kernel's too (tests/vm/am_cost.py).
  *
  *   am_pingpong raw|am BYTES TIMES [ADDRESS PEER]        round trips
  *   am_pingpong stream|store BYTES TIMES [ADDRESS PEER]  bytes put into the receiver's segment,
@@ -22,8 +23,8 @@
 
 #include <unet/am.h>
 
-#define PLACES   256u                   /* for messages that have come */
-#define PATIENCE 10000000000            /* ns, to join */
+#define PLACES   256u        /* for messages that have come */
+#define PATIENCE 10000000000 /* ns, to join */
 
 static struct unet_ep *ep[2];
 static uint32_t chan[2], mtu;
@@ -84,12 +85,14 @@ static uint32_t raw_take(void)
         for (int i = 0; i < n; i++) {
                 bytes += m[i].len;
                 for (int f = 0; f < m[i].nfrags; f++)
-                        unet_ep_provide(ep[1], &(struct unet_frag){m[i].frag[f].off, m[i].frag[f].size}, 1);
+                        unet_ep_provide(
+                                ep[1], &(struct unet_frag){m[i].frag[f].off, m[i].frag[f].size}, 1);
         }
         return bytes;
 }
 
-/* `size` bytes in messages as long as a message can be; takes what has come when the send queue is full. */
+/* `size` bytes in messages as long as a message can be; takes what has come when the send queue
+ * is full. */
 static uint32_t raw_pieces(uint32_t size)
 {
         struct unet_send s = {.chan = chan[0], .nfrags = 1};
@@ -126,12 +129,14 @@ static void provide_buffers(void)
 static struct uam *am[2];
 static int replies;
 
-static void on_request(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_request(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                       void *ctx)
 {
         uam_reply_short(t, 1, arg, nargs);
 }
 
-static void on_reply(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_reply(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                     void *ctx)
 {
         replies++;
 }
@@ -193,7 +198,8 @@ static void connect_pair(const char *from, const char *to, int sock[2])
         socklen_t len = sizeof there;
 
         sock[0] = socket(AF_INET, SOCK_STREAM, 0);
-        must_be(bind(listener, (struct sockaddr *)&there, sizeof there) == 0 && listen(listener, 1) == 0 &&
+        must_be(bind(listener, (struct sockaddr *)&there, sizeof there) == 0 &&
+                        listen(listener, 1) == 0 &&
                         getsockname(listener, (struct sockaddr *)&there, &len) == 0 &&
                         bind(sock[0], (struct sockaddr *)&here, sizeof here) == 0 &&
                         connect(sock[0], (struct sockaddr *)&there, sizeof there) == 0,
@@ -242,11 +248,12 @@ static void join(bool direct, const char *from, const char *to)
 
 static void go(const char *what, uint32_t size, uint32_t times)
 {
-        uint32_t n = UAM_WINDOW / (size / (mtu / 2) + 1);       /* of a burst */
+        uint32_t n = UAM_WINDOW / (size / (mtu / 2) + 1); /* of a burst */
 
         if (strcmp(what, "stream") == 0 || strcmp(what, "store") == 0)
                 for (uint32_t i = 0; i < times; i += n)
-                        (what[2] == 'r' ? raw_burst : store_burst)(size, n < times - i ? n : times - i);
+                        (what[2] == 'r' ? raw_burst : store_burst)(size,
+                                                                   n < times - i ? n : times - i);
         for (uint32_t i = 0; i < times && strcmp(what, "raw") == 0; i++)
                 raw_trip(size);
         for (uint32_t i = 0; i < times && strcmp(what, "am") == 0; i++)
@@ -264,7 +271,8 @@ static double now(void)
 int main(int argc, char **argv)
 {
         const char *what = argc > 1 ? argv[1] : "none";
-        uint32_t size = argc > 2 ? (uint32_t)atoi(argv[2]) : 32, times = argc > 3 ? (uint32_t)atoi(argv[3]) : 1000;
+        uint32_t size = argc > 2 ? (uint32_t)atoi(argv[2]) : 32,
+                 times = argc > 3 ? (uint32_t)atoi(argv[3]) : 1000;
         bool raw = strcmp(what, "raw") == 0 || strcmp(what, "stream") == 0, verbs = argc > 5;
         double start;
 
@@ -273,7 +281,7 @@ int main(int argc, char **argv)
                 provide_buffers();
         else
                 open_am();
-        go(what, size, times / 4);      /* nothing is new any more */
+        go(what, size, times / 4); /* nothing is new any more */
         start = now();
         go(what, size, times);
         if (verbs)

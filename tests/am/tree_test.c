@@ -10,11 +10,11 @@
 #include "tests/am/job.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#define MANY  200u                      /* a million of peers take four times the memory there */
+#define MANY  200u /* a million of peers take four times the memory there */
 #define STEPS 8u
 #else
 #define MANY  1000u
-#define STEPS 10u                       /* log2, rounded up */
+#define STEPS 10u /* log2, rounded up */
 #endif
 
 struct world {
@@ -46,7 +46,8 @@ static void broadcasts(struct job *j, struct uam *am, void *arg)
                 for (size_t len = 0; len <= sizeof buf; len = len * 3 + 1) {
                         memset(want, (int)(root + len), len);
                         memset(buf, uam_rank(am) == root ? (int)(root + len) : 0, len);
-                        must(w, uam_broadcast(am, root, buf, len) == 0 && memcmp(buf, want, len) == 0);
+                        must(w,
+                             uam_broadcast(am, root, buf, len) == 0 && memcmp(buf, want, len) == 0);
                 }
         must(w, uam_broadcast(am, w->ranks, buf, 1) == -EINVAL);
 }
@@ -96,10 +97,12 @@ static void reductions(struct job *j, struct uam *am, void *arg)
         double f;
 
         for (enum uam_op op = UAM_ADD; op <= UAM_XOR; op++) {
-                must(w, uam_reduce_i64(am, op, value(me), &out) == 0 && out == combined(op, w->ranks));
+                must(w,
+                     uam_reduce_i64(am, op, value(me), &out) == 0 && out == combined(op, w->ranks));
                 must(w, uam_scan_i64(am, op, value(me), &out) == 0 && out == combined(op, me + 1));
         }
-        must(w, uam_reduce_f64(am, UAM_ADD, 0.5 * me, &f) == 0 && f == 0.25 * w->ranks * (w->ranks - 1));
+        must(w, uam_reduce_f64(am, UAM_ADD, 0.5 * me, &f) == 0 &&
+                        f == 0.25 * w->ranks * (w->ranks - 1));
         must(w, uam_reduce_f64(am, UAM_MAX, -(double)me, &f) == 0 && f == 0);
         must(w, uam_scan_f64(am, UAM_ADD, 0.5, &f) == 0 && f == 0.5 * (me + 1));
         must(w, uam_scan_f64(am, UAM_MIN, -(double)me, &f) == 0 && f == -(double)me);
@@ -110,7 +113,11 @@ static void with_all_numbers_of_ranks(job_main *fn)
 {
         for (uint32_t ranks = 1; ranks <= 17; ranks++) {
                 struct world w = {.ranks = ranks};
-                struct job_opts o = {.net = {.nodes = ranks, .seed = ranks, .loss = 0.1, .twice = 0.05, .late = 0.05},
+                struct job_opts o = {.net = {.nodes = ranks,
+                                             .seed = ranks,
+                                             .loss = 0.1,
+                                             .twice = 0.05,
+                                             .late = 0.05},
                                      .am = {.window = 2, .buffer_bytes = 1500}};
 
                 assert_true(job_run(&o, fn, &w));
@@ -157,9 +164,10 @@ static void a_barrier_without_a_rank_fails(void **state)
 
 static struct job_opts many(void)
 {
-        return (struct job_opts){.net = {.nodes = MANY, .seed = 1},
-                                 .am = {.window = 1, .buffer_bytes = 256, .buffers = 2 * MANY, .places = 8 * MANY},
-                                 .tx_bytes = 640 << 10};
+        return (struct job_opts){
+                .net = {.nodes = MANY, .seed = 1},
+                .am = {.window = 1, .buffer_bytes = 256, .buffers = 2 * MANY, .places = 8 * MANY},
+                .tx_bytes = 640 << 10};
 }
 
 static void one_barrier(struct job *j, struct uam *am, void *arg)
@@ -178,7 +186,8 @@ static void a_barrier_of_a_thousand_takes_ten_steps(void **state)
         assert_int_equal(job_stat(UAM_STAT_REPEATED), 0);
 }
 
-static void on_hello(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_hello(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                     void *ctx)
 {
         struct world *w = ctx;
 

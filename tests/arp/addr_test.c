@@ -14,8 +14,8 @@ static void add(struct scene *s, enum arp_defence d, bool probe)
 
 /* ---- probing: §2.1.1 ---- */
 
-/* PROBE_WAIT, PROBE_NUM probes PROBE_MIN to PROBE_MAX apart, from 0.0.0.0; then ANNOUNCE_WAIT, then in use (§2.3): two
- * announcements, ANNOUNCE_INTERVAL apart. */
+/* PROBE_WAIT, PROBE_NUM probes PROBE_MIN to PROBE_MAX apart, from 0.0.0.0; then ANNOUNCE_WAIT, then
+ * in use (§2.3): two announcements, ANNOUNCE_INTERVAL apart. */
 static void an_address_is_probed_for_then_announced(void **state)
 {
         struct scene *s = *state;
@@ -24,7 +24,8 @@ static void an_address_is_probed_for_then_announced(void **state)
         assert_true(wait_output(s, ARP_PROBE_WAIT) <= ARP_PROBE_WAIT);
         for (int i = 0; i < ARP_PROBE_NUM; i++) {
                 if (i > 0)
-                        assert_in_range(wait_output(s, ARP_PROBE_MAX), ARP_PROBE_MIN, ARP_PROBE_MAX);
+                        assert_in_range(wait_output(s, ARP_PROBE_MAX), ARP_PROBE_MIN,
+                                        ARP_PROBE_MAX);
                 expect_probe(s);
                 assert_int_not_equal(arp_addr_state(&s->a, US), ARP_ADDR_ANNOUNCING);
         }
@@ -64,7 +65,9 @@ static void who_has_the_address_keeps_it(void **state)
         add(s, ARP_DEFEND_ONCE, true);
         wait_output(s, ARP_PROBE_WAIT);
         expect_probe(s);
-        assert_int_equal(arrives(s, .op = REPLY, .spa = US, .sha = RIVAL, .tpa = ZERO, .tha = OUR_LL), DROP_ARP_CONFLICT);
+        assert_int_equal(
+                arrives(s, .op = REPLY, .spa = US, .sha = RIVAL, .tpa = ZERO, .tha = OUR_LL),
+                DROP_ARP_CONFLICT);
         expect_addr(s, US, ARP_ADDR_LOST);
         expect_silence(s);
         assert_true(arp_deadline(&s->a) == NSTIME_NEVER);
@@ -135,7 +138,8 @@ static void an_address_is_defended_once_in_ten_seconds(void **state)
         assert_true(arp_addr_walk(&s->a, 0, &ad));
         assert_int_equal(ad.rival[5], RIVAL);
         assert_int_equal(arrives(s), DROP_ARP_NOT_OURS);
-        assert_int_equal(arrives(s, .spa = US, .sha = RIVAL), DROP_ARP_NOT_OURS); /* a neighbour as any other now */
+        /* A neighbour as any other now. */
+        assert_int_equal(arrives(s, .spa = US, .sha = RIVAL), DROP_ARP_NOT_OURS);
 }
 
 /* (a): given up at once. */
@@ -149,7 +153,8 @@ static void an_address_not_defended_is_given_up(void **state)
         expect_silence(s);
 }
 
-/* What was to be asked from an address is not asked once it is lost; 0.0.0.0 in its place would make it a probe. */
+/* What was to be asked from an address is not asked once it is lost; 0.0.0.0 in its place would
+ * make it a probe. */
 static void a_lost_address_asks_for_nobody(void **state)
 {
         struct scene *s = *state;
@@ -164,7 +169,8 @@ static void a_lost_address_asks_for_nobody(void **state)
         assert_int_equal(s->cnt.n[COUNT_ARP_REQUEST], 0);
 }
 
-/* (c): kept, and not announced more than once in DEFEND_INTERVAL, or two that both do so would flood the network. */
+/* (c): kept, and not announced more than once in DEFEND_INTERVAL, or two that both do so would
+ * flood the network. */
 static void an_address_that_must_stay_is_defended_forever(void **state)
 {
         struct scene *s = *state;
@@ -204,8 +210,8 @@ enum event {
         PROBE_OF_OTHER, /* 0.0.0.0 asks for our address */
         USE_BY_OTHER,   /* somebody else sends from our address */
         REPLY_OF_OTHER,
-        ASKED,          /* a request for our address */
-        OWN_PROBE,      /* our own packet comes back */
+        ASKED,     /* a request for our address */
+        OWN_PROBE, /* our own packet comes back */
         EVENTS
 };
 
@@ -214,18 +220,23 @@ static const struct {
         enum arp_addr_state from;
         enum arp_addr_state to[EVENTS];
 } table[] = {
-        /*                      TIME                 SENT                 PROBE_OF_OTHER       USE_BY_OTHER
-         *                      REPLY_OF_OTHER       ASKED                OWN_PROBE */
-        {ARP_ADDR_PROBING,    {ARP_ADDR_PROBING,    ARP_ADDR_PROBING,    ARP_ADDR_LOST,       ARP_ADDR_LOST,
-                               ARP_ADDR_LOST,       ARP_ADDR_PROBING,    ARP_ADDR_PROBING}},
-        {ARP_ADDR_WAITING,    {ARP_ADDR_ANNOUNCING, ARP_ADDR_WAITING,    ARP_ADDR_LOST,       ARP_ADDR_LOST,
-                               ARP_ADDR_LOST,       ARP_ADDR_WAITING,    ARP_ADDR_WAITING}},
-        {ARP_ADDR_ANNOUNCING, {ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING,
-                               ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING}},
-        {ARP_ADDR_BOUND,      {ARP_ADDR_BOUND,      ARP_ADDR_BOUND,      ARP_ADDR_BOUND,      ARP_ADDR_BOUND,
-                               ARP_ADDR_BOUND,      ARP_ADDR_BOUND,      ARP_ADDR_BOUND}},
-        {ARP_ADDR_LOST,       {ARP_ADDR_LOST,       ARP_ADDR_LOST,       ARP_ADDR_LOST,       ARP_ADDR_LOST,
-                               ARP_ADDR_LOST,       ARP_ADDR_LOST,       ARP_ADDR_LOST}},
+        /*                      TIME                 SENT                 PROBE_OF_OTHER
+         * USE_BY_OTHER REPLY_OF_OTHER       ASKED                OWN_PROBE */
+        {ARP_ADDR_PROBING,
+         {ARP_ADDR_PROBING, ARP_ADDR_PROBING, ARP_ADDR_LOST, ARP_ADDR_LOST, ARP_ADDR_LOST,
+          ARP_ADDR_PROBING, ARP_ADDR_PROBING}},
+        {ARP_ADDR_WAITING,
+         {ARP_ADDR_ANNOUNCING, ARP_ADDR_WAITING, ARP_ADDR_LOST, ARP_ADDR_LOST, ARP_ADDR_LOST,
+          ARP_ADDR_WAITING, ARP_ADDR_WAITING}},
+        {ARP_ADDR_ANNOUNCING,
+         {ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING,
+          ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING, ARP_ADDR_ANNOUNCING}},
+        {ARP_ADDR_BOUND,
+         {ARP_ADDR_BOUND, ARP_ADDR_BOUND, ARP_ADDR_BOUND, ARP_ADDR_BOUND, ARP_ADDR_BOUND,
+          ARP_ADDR_BOUND, ARP_ADDR_BOUND}},
+        {ARP_ADDR_LOST,
+         {ARP_ADDR_LOST, ARP_ADDR_LOST, ARP_ADDR_LOST, ARP_ADDR_LOST, ARP_ADDR_LOST, ARP_ADDR_LOST,
+          ARP_ADDR_LOST}},
 };
 
 static void drain(struct scene *s)
@@ -297,7 +308,8 @@ static void every_event_in_every_state(void **state)
                         happen(s, (enum event)e);
                         arp_check(&s->a);
                         if (arp_addr_state(&s->a, US) != table[i].to[e])
-                                fail_msg("%s, event %d: %s, not %s", arp_addr_state_name(table[i].from), e,
+                                fail_msg("%s, event %d: %s, not %s",
+                                         arp_addr_state_name(table[i].from), e,
                                          arp_addr_state_name(arp_addr_state(&s->a, US)),
                                          arp_addr_state_name(table[i].to[e]));
                         scene_teardown(&fresh);
@@ -312,9 +324,12 @@ static void several_addresses_are_kept_apart(void **state)
         struct scene *s = *state;
 
         for (uint32_t i = 0; i < ARP_ADDRS; i++)
-                assert_int_equal(arp_addr_add(&s->a, US + i, 24, ARP_DEFEND_ONCE, false, s->now), 0);
-        assert_int_equal(arp_addr_add(&s->a, US + ARP_ADDRS, 24, ARP_DEFEND_ONCE, false, s->now), -ENOSPC);
-        assert_int_equal(arp_addr_add(&s->a, US, 24, ARP_DEFEND_NEVER, false, s->now), 0); /* again: no further slot */
+                assert_int_equal(arp_addr_add(&s->a, US + i, 24, ARP_DEFEND_ONCE, false, s->now),
+                                 0);
+        assert_int_equal(arp_addr_add(&s->a, US + ARP_ADDRS, 24, ARP_DEFEND_ONCE, false, s->now),
+                         -ENOSPC);
+        /* again: no further slot. */
+        assert_int_equal(arp_addr_add(&s->a, US, 24, ARP_DEFEND_NEVER, false, s->now), 0);
         drain(s);
         arrives(s, .spa = US, .sha = RIVAL);
         assert_int_equal(arp_addr_state(&s->a, US), ARP_ADDR_LOST);
@@ -330,12 +345,16 @@ static void what_cannot_be_an_address_is_refused(void **state)
         static const struct {
                 uint32_t ip;
                 uint8_t prefix;
-        } bad[] = {{0, 24}, {0xffffffff, 24}, {0xe0000001, 24}, {0x7f000001, 8}, {US, 33}, {0x0a0000ff, 24}};
+        } bad[] = {{0, 24},         {0xffffffff, 24}, {0xe0000001, 24},
+                   {0x7f000001, 8}, {US, 33},         {0x0a0000ff, 24}};
         struct scene *s = *state;
 
         for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-                assert_int_equal(arp_addr_add(&s->a, bad[i].ip, bad[i].prefix, ARP_DEFEND_ONCE, false, s->now), -EINVAL);
-        assert_int_equal(arp_addr_add(&s->a, 0x0a0000ff, 31, ARP_DEFEND_ONCE, false, s->now), 0); /* RFC 3021 */
+                assert_int_equal(arp_addr_add(&s->a, bad[i].ip, bad[i].prefix, ARP_DEFEND_ONCE,
+                                              false, s->now),
+                                 -EINVAL);
+        /* RFC 3021. */
+        assert_int_equal(arp_addr_add(&s->a, 0x0a0000ff, 31, ARP_DEFEND_ONCE, false, s->now), 0);
 }
 
 /* An address that becomes ours is nobody's neighbour any more. */

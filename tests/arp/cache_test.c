@@ -1,4 +1,5 @@
-/* Neighbours: asked for, aged, polled, given up, and the packets that wait for them. RFC 826, RFC 1122 §2.3.2. */
+/* Neighbours: asked for, aged, polled, given up, and the packets that wait for them. RFC 826, RFC
+ * 1122 §2.3.2. */
 #include "tests/arp/scene.h"
 
 /* ---- resolution ---- */
@@ -19,7 +20,8 @@ static void an_unknown_neighbour_is_asked_for_and_answers(void **state)
         assert_int_equal(s->cnt.n[COUNT_ARP_REQUEST], 1);
 }
 
-/* RFC 1122 §2.3.2.1: the rate of requests for one destination is at most one a second, however many packets want it. */
+/* RFC 1122 §2.3.2.1: the rate of requests for one destination is at most one a second, however many
+ * packets want it. */
 static void one_request_a_second(void **state)
 {
         struct scene *s = *state;
@@ -46,12 +48,15 @@ static void no_setting_makes_it_more(void **state)
         resolve(s, PEER, -EINPROGRESS, 0);
         expect_request(s, PEER);
         advance(s, 100 * NS_PER_MS);
-        assert_int_equal(arrives(s, .op = REQUEST, .tpa = PEER), DROP_NONE); /* known, to be polled at once */
-        assert_in_range(wait_output(s, NS_PER_S), 900 * NS_PER_MS, 900 * NS_PER_MS + 2 * WHEEL_TICK);
+        /* Known, to be polled at once. */
+        assert_int_equal(arrives(s, .op = REQUEST, .tpa = PEER), DROP_NONE);
+        assert_in_range(wait_output(s, NS_PER_S), 900 * NS_PER_MS,
+                        900 * NS_PER_MS + 2 * WHEEL_TICK);
         expect_poll(s, PEER, PEER_LL);
 }
 
-/* RFC 1122 §2.3.2.2 and §2.4: what waited is told of as unreachable, softly; asking goes on after a pause. */
+/* RFC 1122 §2.3.2.2 and §2.4: what waited is told of as unreachable, softly; asking goes on after
+ * a pause. */
 static void who_does_not_answer_is_given_up_for_a_while(void **state)
 {
         struct scene *s = *state;
@@ -94,19 +99,22 @@ static void a_neighbour_that_failed_is_forgotten(void **state)
 
 static void what_cannot_be_a_neighbour_is_refused(void **state)
 {
-        static const uint32_t table[] = {0, US, 0x0a0000ff, 0xffffffff, 0xe0000001, 0x7f000001, 0xf0000001, 0x00000005};
+        static const uint32_t table[] = {0,          US,         0x0a0000ff, 0xffffffff,
+                                         0xe0000001, 0x7f000001, 0xf0000001, 0x00000005};
         struct scene *s = *state;
         uint8_t ll[6] = {2};
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 resolve(s, table[i], -EINVAL, 0);
                 assert_int_equal(arp_set(&s->a, table[i], ll, true, s->now),
-                                 table[i] == 0x0a0000ff ? 0 : -EINVAL); /* who sets it may know better */
+                                 /* Who sets it may know better. */
+                                 table[i] == 0x0a0000ff ? 0 : -EINVAL);
         }
         expect_silence(s);
 }
 
-/* RFC 5227 §2.1: an address that is probed for is not to be used; 0.0.0.0 as sender would be a probe. */
+/* RFC 5227 §2.1: an address that is probed for is not to be used; 0.0.0.0 as sender would be
+ * a probe. */
 static void nobody_is_asked_for_without_an_address(void **state)
 {
         struct scene *s = *state;
@@ -145,7 +153,8 @@ static void the_request_names_the_address_of_its_network(void **state)
 
 /* ---- ageing ---- */
 
-/* RFC 1122 §2.3.2.1: entries are flushed when out of date, also while they are used; the poll is unicast. */
+/* RFC 1122 §2.3.2.1: entries are flushed when out of date, also while they are used; the poll
+ * is unicast. */
 static void a_neighbour_in_use_is_polled_and_stays(void **state)
 {
         struct scene *s = *state;
@@ -155,12 +164,14 @@ static void a_neighbour_in_use_is_polled_and_stays(void **state)
         assert_int_equal(state_of(s, PEER), ARP_REACHABLE);
         advance(s, 30 * NS_PER_S + 2 * WHEEL_TICK);
         assert_int_equal(state_of(s, PEER), ARP_STALE);
-        assert_false(arp_ref_good(&s->a, ref)); /* its holder asks again, which tells us of the use */
+        /* Its holder asks again, which tells us of the use. */
+        assert_false(arp_ref_good(&s->a, ref));
         resolve(s, PEER, 0, PEER_LL);
         assert_int_equal(state_of(s, PEER), ARP_DELAY);
         assert_true(arp_ref_good(&s->a, ref));
         expect_silence(s);
-        assert_in_range(wait_output(s, 5 * NS_PER_S + WHEEL_TICK), 5 * NS_PER_S, 5 * NS_PER_S + WHEEL_TICK);
+        assert_in_range(wait_output(s, 5 * NS_PER_S + WHEEL_TICK), 5 * NS_PER_S,
+                        5 * NS_PER_S + WHEEL_TICK);
         expect_poll(s, PEER, PEER_LL);
         assert_true(arp_ref_good(&s->a, ref));
         assert_int_equal(arrives(s, .op = REPLY, .tha = OUR_LL), DROP_NONE);
@@ -169,7 +180,8 @@ static void a_neighbour_in_use_is_polled_and_stays(void **state)
         expect_silence(s);
 }
 
-/* RFC 1122 §2.3.2.1 (2): N polls without an answer, and the address is no longer believed; then all are asked. */
+/* RFC 1122 §2.3.2.1 (2): N polls without an answer, and the address is no longer believed; then all
+ * are asked. */
 static void polled_in_vain_it_is_asked_for_among_all(void **state)
 {
         struct scene *s = *state;
@@ -186,7 +198,8 @@ static void polled_in_vain_it_is_asked_for_among_all(void **state)
         assert_false(arp_ref_good(&s->a, ref));
         expect_request(s, PEER);
         send_waiting(s, PEER, 50, 9);
-        assert_int_equal(arrives(s, .op = REPLY, .sha = 77, .tha = OUR_LL), DROP_NONE); /* it has moved */
+        /* It has moved. */
+        assert_int_equal(arrives(s, .op = REPLY, .sha = 77, .tha = OUR_LL), DROP_NONE);
         expect_released(s, PEER, 77, 50, 9);
         resolve(s, PEER, 0, 77);
         assert_int_equal(state_of(s, PEER), ARP_REACHABLE);
@@ -208,7 +221,8 @@ static void progress_keeps_a_neighbour_reachable(void **state)
         assert_int_equal(state_of(s, PEER), ARP_STALE);
         arp_confirm(&s->a, ref, s->now);
         assert_int_equal(state_of(s, PEER), ARP_REACHABLE);
-        arp_confirm(&s->a, (struct arp_ref){ref.index, ref.gen - 1}, s->now); /* of an address that it had before */
+        /* Of an address that it had before. */
+        arp_confirm(&s->a, (struct arp_ref){ref.index, ref.gen - 1}, s->now);
         arp_confirm(&s->a, (struct arp_ref){0, 0}, s->now);
         arp_check(&s->a);
 }
@@ -300,7 +314,8 @@ static void the_latest_packets_are_kept(void **state)
 
 static void packets_of_all_sizes_are_kept_whole(void **state)
 {
-        static const uint32_t sizes[] = {1, 20, 21, 28, 487, 488, 489, 975, 976, 977, 1500, 3000, 9000, 65535};
+        static const uint32_t sizes[] = {1,   20,  21,  28,   487,  488,  489,
+                                         975, 976, 977, 1500, 3000, 9000, 65535};
         struct scene *s = *state;
 
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
@@ -365,7 +380,8 @@ static void what_can_no_longer_wait_is_refused(void **state)
         assert_int_equal(arp_hold(&s->a, (struct arp_ref){0}, big, 20, big, 20), -ENOENT);
 }
 
-/* A full send queue: what was not done is offered again, and nothing is lost when the neighbour moves meanwhile. */
+/* A full send queue: what was not done is offered again, and nothing is lost when the neighbour
+ * moves meanwhile. */
 static void what_could_not_be_sent_is_offered_again(void **state)
 {
         struct scene *s = *state;

@@ -1,7 +1,8 @@
 /*
- * A process dies at every store of every operation of ARP. What it left is recovered as another process has it mapped: the
- * neighbours that had nothing to do with it are where they were, no link address is half of one and half of another, the
- * one concerned can be reached again, and our addresses come to an end of their way.
+ * A process dies at every store of every operation of ARP. What it left is recovered as another
+ * process has it mapped: the neighbours that had nothing to do with it are where they were, no link
+ * address is half of one and half of another, the one concerned can be reached again, and our
+ * addresses come to an end of their way.
  */
 #include <errno.h>
 
@@ -171,10 +172,12 @@ static void check_addresses_are_told_of(struct segment *g)
 
         for (; arp_output(&a, &out); arp_output_done(&a, &out, g->now))
                 for (uint32_t i = 0; i < ARP_ADDRS; i++)
-                        if (out.what == ARP_OUT_ADDR && arp_addr_walk(&a, i, &ad) && ad.ip == out.ip)
+                        if (out.what == ARP_OUT_ADDR && arp_addr_walk(&a, i, &ad) &&
+                            ad.ip == out.ip)
                                 told |= 1u << i;
         for (uint32_t i = 0; i < ARP_ADDRS; i++)
-                if (arp_addr_walk(&a, i, &ad) && (ad.state >= ARP_ADDR_ANNOUNCING || ad.state == ARP_ADDR_LOST))
+                if (arp_addr_walk(&a, i, &ad) &&
+                    (ad.state >= ARP_ADDR_ANNOUNCING || ad.state == ARP_ADDR_LOST))
                         assert_true(told >> i & 1);
 }
 

@@ -31,7 +31,8 @@ static void a_short_frame_is_dropped(void **state)
                 assert_int_equal(ether_parse(p, n, &h), DROP_ETHER_SHORT);
 }
 
-/* RFC 1122 §2.3.3: RFC 1042 is told from RFC 894 by the length, which is no type. It is not spoken here. */
+/* RFC 1122 §2.3.3: RFC 1042 is told from RFC 894 by the length, which is no type. It is not
+ * spoken here. */
 static void a_length_in_place_of_the_type_is_dropped(void **state)
 {
         static const uint16_t lengths[] = {0, 46, 1500, 1501, 0x05ff};
@@ -59,13 +60,13 @@ static void a_tagged_frame_is_dropped(void **state)
 static void a_tag_of_vlan_0_is_looked_behind(void **state)
 {
         static const struct {
-                uint16_t tag, type;     /* behind the tag's own type */
+                uint16_t tag, type; /* behind the tag's own type */
                 enum drop why;
         } table[] = {{0, ETHER_IPV4, DROP_NONE},
-                     {0xf000, ETHER_ARP, DROP_NONE},            /* any priority, may be dropped */
+                     {0xf000, ETHER_ARP, DROP_NONE}, /* any priority, may be dropped */
                      {1, ETHER_IPV4, DROP_ETHER_VLAN},
                      {0xefff, ETHER_IPV4, DROP_ETHER_VLAN},
-                     {0, ETHER_VLAN, DROP_ETHER_VLAN},          /* one more */
+                     {0, ETHER_VLAN, DROP_ETHER_VLAN}, /* one more */
                      {0, 46, DROP_ETHER_LENGTH}};
         uint8_t p[ETHER_HDR + ETHER_TAG];
         struct ether_hdr h;
@@ -107,7 +108,10 @@ static void whom_a_frame_was_for_is_told(void **state)
         const struct {
                 const uint8_t *dst;
                 enum ether_cast cast;
-        } table[] = {{a, ETHER_TO_US}, {b, ETHER_TO_OTHER}, {ether_broadcast, ETHER_TO_ALL}, {group, ETHER_TO_GROUP}};
+        } table[] = {{a, ETHER_TO_US},
+                     {b, ETHER_TO_OTHER},
+                     {ether_broadcast, ETHER_TO_ALL},
+                     {group, ETHER_TO_GROUP}};
 
         ether_multicast_v4(0xe0000001, group);
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {

@@ -1,4 +1,5 @@
-/* Floods: memory is what it was, an active neighbour stays, a new one is still found. RFC 1122 §2.3.2.1. */
+/* Floods: memory is what it was, an active neighbour stays, a new one is still found. RFC
+ * 1122 §2.3.2.1. */
 #include <stdlib.h>
 
 #include "base/prng.h"
@@ -32,7 +33,8 @@ static void random_packet(struct prng_fast *g, uint8_t p[ETHER_MIN_PKT], struct 
         p[12] = (uint8_t)prng_fast_u64(g);
 }
 
-/* A million requests for us from a million strangers, at a million a second, while PEER is talked to. */
+/* A million requests for us from a million strangers, at a million a second, while PEER is
+ * talked to. */
 static void a_million_requests_leave_an_active_neighbour_alone(void **state)
 {
         struct scene *s = *state;
@@ -60,7 +62,8 @@ static void a_million_requests_leave_an_active_neighbour_alone(void **state)
         make_reachable(s, OTHER, 3); /* and a new one is found in the middle of it */
 }
 
-/* We ask while the flood goes on: an entry that waits for its answer does not give way to strangers. */
+/* We ask while the flood goes on: an entry that waits for its answer does not give way
+ * to strangers. */
 static void a_neighbour_is_found_during_a_flood(void **state)
 {
         struct scene *s = *state;
@@ -93,15 +96,17 @@ static void unsolicited_packets_leave_no_trace(void **state)
         widen(s);
         memcpy(before, &s->cache, sizeof *before);
         for (int i = 0; i < 100000; i++) {
-                random_packet(&g, p, (struct arp_scene_pkt){.op = i % 2 ? REPLY : REQUEST, .tpa = i % 2 ? US : OTHER});
+                random_packet(&g, p,
+                              (struct arp_scene_pkt){.op = i % 2 ? REPLY : REQUEST,
+                                                     .tpa = i % 2 ? US : OTHER});
                 assert_true(arp_input(&s->a, p, sizeof p, s->now) != DROP_NONE);
         }
         assert_memory_equal(before, &s->cache, sizeof *before);
         free(before);
 }
 
-/* A program of ours scans 2^16 addresses: requests stay within their rate, packets within their memory, and who is talked
- * to is not pushed out. */
+/* A program of ours scans 2^16 addresses: requests stay within their rate, packets within their
+ * memory, and who is talked to is not pushed out. */
 static void a_scan_of_ours_is_bounded(void **state)
 {
         struct scene *s = *state;

@@ -1,4 +1,5 @@
-/* What arrives: who is believed, who is answered, who is not. RFC 826, RFC 1122 §2.3.2, and common sense. */
+/* What arrives: who is believed, who is answered, who is not. RFC 826, RFC 1122 §2.3.2, and
+ * common sense. */
 #include "tests/arp/scene.h"
 
 /* ---- validation ---- */
@@ -10,10 +11,13 @@ static void other_kinds_of_arp_are_ignored(void **state)
                 int at;
                 uint8_t value;
         } table[] = {
-                {0, 1}, {1, 6}, /* IEEE 802 */
-                {2, 0x86}, {2, 0x10} /* RFC 893: a trailer's */, {3, 1},
-                {4, 5}, {4, 20}, {5, 16}, {5, 0},
-                {6, 1}, {7, 0}, {7, 3} /* RARP */, {7, 8},
+                {0, 1},    {1, 6}, /* IEEE 802 */
+                {2, 0x86}, {2, 0x10} /* RFC 893: a trailer's */,
+                {3, 1},    {4, 5},
+                {4, 20},   {5, 16},
+                {5, 0},    {6, 1},
+                {7, 0},    {7, 3} /* RARP */,
+                {7, 8},
         };
         struct scene *s = *state;
 
@@ -42,10 +46,12 @@ static void a_short_packet_is_dropped_and_padding_ignored(void **state)
         }
 }
 
-/* A sender is one host: no broadcast, group, loopback or class E address, and not 0.0.0.0 but in a probe. */
+/* A sender is one host: no broadcast, group, loopback or class E address, and not 0.0.0.0 but in
+ * a probe. */
 static void who_cannot_be_a_sender_is_not_believed(void **state)
 {
-        static const uint32_t table[] = {0xffffffff, 0x0a0000ff, 0xe0000001, 0x7f000001, 0xf0000001, 0x00000007};
+        static const uint32_t table[] = {0xffffffff, 0x0a0000ff, 0xe0000001,
+                                         0x7f000001, 0xf0000001, 0x00000007};
         struct scene *s = *state;
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
@@ -140,7 +146,8 @@ static void who_asks_from_another_network_is_answered_and_not_remembered(void **
         assert_int_equal(state_of(s, FAR), ARP_FREE);
 }
 
-/* Answers are limited; who is not answered is not told so. Those we talk to have a share of their own. */
+/* Answers are limited; who is not answered is not told so. Those we talk to have a share of
+ * their own. */
 static void a_flood_of_requests_is_answered_in_part(void **state)
 {
         struct scene *s = *state;
@@ -175,14 +182,15 @@ static void answers_that_cannot_be_sent_are_bounded(void **state)
 
 /* ---- learning ---- */
 
-/* RFC 826: "merge": whoever is in the table is believed where it says it is, before the operation is looked at. */
+/* RFC 826: "merge": whoever is in the table is believed where it says it is, before the operation
+ * is looked at. */
 static void a_neighbour_that_moved_is_found_by_any_packet_of_it(void **state)
 {
         static const struct arp_scene_pkt table[] = {
-                {.op = REQUEST, .sha = 50, .tpa = PEER},             /* gratuitous request: an announcement */
-                {.op = REPLY, .sha = 50, .tpa = PEER, .tha = ALL},   /* gratuitous reply */
-                {.op = REPLY, .sha = 50, .tha = OUR_LL},             /* a reply that nobody asked for */
-                {.op = REQUEST, .sha = 50, .tpa = OTHER},            /* it asks for somebody else */
+                {.op = REQUEST, .sha = 50, .tpa = PEER}, /* gratuitous request: an announcement */
+                {.op = REPLY, .sha = 50, .tpa = PEER, .tha = ALL}, /* gratuitous reply */
+                {.op = REPLY, .sha = 50, .tha = OUR_LL},  /* a reply that nobody asked for */
+                {.op = REQUEST, .sha = 50, .tpa = OTHER}, /* it asks for somebody else */
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
@@ -196,7 +204,8 @@ static void a_neighbour_that_moved_is_found_by_any_packet_of_it(void **state)
                 advance(s, 3 * NS_PER_S);
                 assert_int_equal(arrives_(s, table[i]), DROP_NONE);
                 expect_silence(s);
-                assert_false(arp_ref_good(&s->a, ref)); /* whoever remembered it finds out at once */
+                /* Whoever remembered it finds out at once. */
+                assert_false(arp_ref_good(&s->a, ref));
                 assert_int_equal(state_of(s, PEER), ARP_STALE);
                 resolve(s, PEER, 0, 50);
                 assert_int_equal(s->cnt.n[COUNT_ARP_CHANGED], 1);
@@ -289,7 +298,8 @@ static void our_own_address_is_never_learnt(void **state)
         struct scene *s = *state;
 
         assert_int_equal(arrives(s, .spa = US, .tpa = US, .sha = 66), DROP_ARP_CONFLICT);
-        assert_int_equal(arrives(s, .op = REPLY, .spa = US, .sha = 66, .tha = OUR_LL), DROP_ARP_CONFLICT);
+        assert_int_equal(arrives(s, .op = REPLY, .spa = US, .sha = 66, .tha = OUR_LL),
+                         DROP_ARP_CONFLICT);
         assert_int_equal(state_of(s, US), ARP_FREE);
 }
 

@@ -142,7 +142,10 @@ void expect_sent_(struct scene *s, struct arp_scene_sent k, const char *file, in
         uint8_t want[ETHER_MIN_PKT];
         struct arp_out out = next_output(s, ARP_OUT_SEND, file, line);
 
-        build_(want, (struct arp_scene_pkt){.op = k.op, .spa = k.spa != 0 ? k.spa : US, .sha = OUR_LL, .tha = k.tha,
+        build_(want, (struct arp_scene_pkt){.op = k.op,
+                                            .spa = k.spa != 0 ? k.spa : US,
+                                            .sha = OUR_LL,
+                                            .tha = k.tha,
                                             .tpa = k.tpa != 0 ? k.tpa : PEER});
         _assert_int_equal(out.len, 28, file, line);
         _assert_memory_equal(out.pkt, want, 28, file, line);
@@ -150,8 +153,8 @@ void expect_sent_(struct scene *s, struct arp_scene_sent k, const char *file, in
         done(s, &out);
 }
 
-void expect_packet_(struct scene *s, enum arp_what what, uint32_t ip, int to, uint32_t len, uint8_t fill, const char *file,
-                    int line)
+void expect_packet_(struct scene *s, enum arp_what what, uint32_t ip, int to, uint32_t len,
+                    uint8_t fill, const char *file, int line)
 {
         struct arp_out out = next_output(s, what, file, line);
         uint8_t *p = malloc(len);
@@ -167,7 +170,8 @@ void expect_packet_(struct scene *s, enum arp_what what, uint32_t ip, int to, ui
         done(s, &out);
 }
 
-void expect_addr_(struct scene *s, uint32_t ip, enum arp_addr_state state, const char *file, int line)
+void expect_addr_(struct scene *s, uint32_t ip, enum arp_addr_state state, const char *file,
+                  int line)
 {
         struct arp_out out = next_output(s, ARP_OUT_ADDR, file, line);
 
@@ -222,7 +226,8 @@ nstime wait_output_(struct scene *s, nstime most, const char *file, int line)
 
 /* ---- what we do ---- */
 
-struct arp_ref resolve_(struct scene *s, uint32_t ip, int expect, int ll, const char *file, int line)
+struct arp_ref resolve_(struct scene *s, uint32_t ip, int expect, int ll, const char *file,
+                        int line)
 {
         struct arp_ref ref = {0};
         uint8_t got[ARP_LL_MAX];
@@ -239,7 +244,8 @@ struct arp_ref resolve_(struct scene *s, uint32_t ip, int expect, int ll, const 
         return ref;
 }
 
-void send_waiting_(struct scene *s, uint32_t ip, uint32_t len, uint8_t fill, const char *file, int line)
+void send_waiting_(struct scene *s, uint32_t ip, uint32_t len, uint8_t fill, const char *file,
+                   int line)
 {
         struct arp_ref ref = resolve_(s, ip, -EINPROGRESS, 0, file, line);
         uint8_t *p = malloc(len);

@@ -1,6 +1,7 @@
 /*
- * exec: the sockets of the native API are close-on-exec. Their references end with the image, though the process lives
- * on; a failed exec loses nothing, and neither does a process whose children become other programs.
+ * exec: the sockets of the native API are close-on-exec. Their references end with the image,
+ * though the process lives on; a failed exec loses nothing, and neither does a process whose
+ * children become other programs.
  */
 #include "tests/sock/sides.h"
 
@@ -11,8 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Becomes a program that knows nothing of us, and stays: much longer than it takes until the end is seen, whatever else runs. Who
- * waited for its exit would see the end too late (ends_the_sleeper()). */
+/* Becomes a program that knows nothing of us, and stays: much longer than it takes until
+ * the end is seen, whatever else runs. Who waited for its exit would see the end too
+ * late (ends_the_sleeper()). */
 static void become_sleeper(void)
 {
         execl("/bin/sleep", "sleep", "3000", NULL);
@@ -91,7 +93,8 @@ static void fails_to_exec(struct side *s)
         for (int i = 0; i < 3; i++) {
                 execl("/nonexistent", "x", NULL);
                 CHECK(errno == ENOENT);
-                CHECK(unet_send(c, "a", 1, 0) == 1 && unet_recv(c, &byte, 1, 0) == 1 && byte == 'a');
+                CHECK(unet_send(c, "a", 1, 0) == 1 && unet_recv(c, &byte, 1, 0) == 1 &&
+                      byte == 'a');
                 sleep_ms(100);
         }
         CHECK(unet_close(c) == 0);
@@ -151,7 +154,8 @@ static void has_children(struct side *s)
 
         sleep_ms(100);
         for (int i = 0; i < 20; i++) {
-                CHECK(unet_send(c, "a", 1, 0) == 1 && unet_recv(c, &byte, 1, 0) == 1 && byte == 'a');
+                CHECK(unet_send(c, "a", 1, 0) == 1 && unet_recv(c, &byte, 1, 0) == 1 &&
+                      byte == 'a');
                 sleep_ms(10);
         }
         CHECK(unet_send(c, "x", 1, 0) == 1 && unet_recv(c, &byte, 1, 0) == 1);
@@ -200,7 +204,8 @@ static void listens_and_execs(struct side *s)
 
 static void finds_no_listener(struct side *s)
 {
-        struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+        struct sockaddr_in to = {.sin_family = AF_INET,
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                  .sin_port = htons((uint16_t)hear(s))};
         pid_t pid = (pid_t)hear(s);
         int64_t until;

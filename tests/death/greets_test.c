@@ -1,5 +1,6 @@
-/* A server that greets first, which cannot have the channel of its first peer at once: its other thread talks to unetd; or its
- * keeper has nobody to vouch for it, while another unetd begins. And a client that cannot. */
+/* A server that greets first, which cannot have the channel of its first peer at once: its other
+ * thread talks to unetd; or its keeper has nobody to vouch for it, while another unetd begins. And
+ * a client that cannot. */
 #include <pthread.h>
 
 #include "sock/attach/ustack.h"
@@ -34,7 +35,8 @@ static void greets(struct side *s)
 
         tell(s, port_of(l));
         hear(s);
-        CHECK(pthread_barrier_init(&taken, NULL, 2) == 0 && pthread_create(&other, NULL, talks_to_unetd, NULL) == 0);
+        CHECK(pthread_barrier_init(&taken, NULL, 2) == 0 &&
+              pthread_create(&other, NULL, talks_to_unetd, NULL) == 0);
         pthread_barrier_wait(&taken);
         c = unet_accept(l, NULL, NULL);
         CHECK(c >= 0 && unet_send(c, "h", 1, 0) == 1);

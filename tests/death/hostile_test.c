@@ -1,7 +1,8 @@
 /*
- * A process that scribbles into everything that it may write: its transmit region (ring, positions, returned frames,
- * payload), its bell, the bells' sockets and the sleepers' of its peer. The victim talks to a friend all the while; those
- * connections carry exactly what was written, nothing crashes (this runs under ASan too), and memory stays bounded.
+ * A process that scribbles into everything that it may write: its transmit region (ring, positions,
+ * returned frames, payload), its bell, the bells' sockets and the sleepers' of its peer. The victim
+ * talks to a friend all the while; those connections carry exactly what was written, nothing
+ * crashes (this runs under ASan too), and memory stays bounded.
  */
 #include "tests/sock/sides.h"
 
@@ -18,11 +19,12 @@
 
 #include "sock/attach/ustack.h"
 
-#define FRIENDS  4                      /* connections of the friend */
-#define LISTENED 64                     /* connections of the victim */
+#define FRIENDS  4  /* connections of the friend */
+#define LISTENED 64 /* connections of the victim */
 #define HOSTILES 24
-#define WHILE_MS 150                    /* of each hostile process */
-#define PATIENCE_S 500                  /* a process that is still there then is stuck; ctest ends the test later */
+#define WHILE_MS 150 /* of each hostile process */
+/* A process that is still there then is stuck; ctest ends the test later. */
+#define PATIENCE_S 500
 
 static struct shared {
         _Atomic uint64_t port, echoed;
@@ -34,9 +36,10 @@ static struct shared {
                 _Atomic uint32_t len;
                 char name[32];
         } sleeper[STACK_WAITERS];
-} *sh;
+} * sh;
 
-/* ---- the victim: echoes to whoever greets with an F, reads from the others and writes a little ---- */
+/* ---- the victim: echoes to whoever greets with an F, reads from the others and writes a
+ * little ---- */
 
 static void publish_sleepers(void)
 {
@@ -92,7 +95,8 @@ static void victim_greeting(struct victim_conn *c)
                 victim_close(c);
         } else if (n == 1 && c->who == 'T' && sock == 0) {
                 sock = c->sock;
-                CHECK(pthread_create(&thread, NULL, echo_alone, &sock) == 0 && pthread_detach(thread) == 0);
+                CHECK(pthread_create(&thread, NULL, echo_alone, &sock) == 0 &&
+                      pthread_detach(thread) == 0);
                 c->sock = -1;
         }
 }
@@ -139,7 +143,8 @@ static void victim(struct side *s)
         sh->port = port_of(l);
         while (!sh->victim_stop) {
                 for (int i = 0; i < LISTENED; i++)
-                        v[i] = (struct unet_pollfd){.sock = conn[i].sock, .fd = -1, .events = POLLIN};
+                        v[i] = (struct unet_pollfd){
+                                .sock = conn[i].sock, .fd = -1, .events = POLLIN};
                 v[LISTENED] = (struct unet_pollfd){.sock = l, .fd = -1, .events = POLLIN};
                 CHECK(unet_poll(v, LISTENED + 1, 20) >= 0);
                 for (int i = 0; i < LISTENED; i++)
@@ -193,7 +198,7 @@ struct target {
         struct unetd_chan *fds;
         int sock;
         uint64_t rng;
-        uint32_t seq;                   /* next position of a slot forged in order */
+        uint32_t seq; /* next position of a slot forged in order */
 };
 
 static void random_bytes(struct target *t, void *p, size_t n)
@@ -208,7 +213,8 @@ static void scribbles(struct target *t)
         uint8_t *base = (uint8_t *)t->ch->mine;
         size_t at = rnd(&t->rng) % offsetof(struct shm_region, frames);
 
-        random_bytes(t, base + at, MIN(rnd(&t->rng) % 64, offsetof(struct shm_region, frames) - at));
+        random_bytes(t, base + at,
+                     MIN(rnd(&t->rng) % 64, offsetof(struct shm_region, frames) - at));
 }
 
 /* A slot that the victim will take for the next message. */
@@ -228,7 +234,8 @@ static void forges(struct target *t, bool changed_only)
         slot->inl_len = (uint8_t)(rnd(&t->rng) % 4 ? 40 + rnd(&t->rng) % 60 : rnd(&t->rng));
         slot->flags = (uint8_t)(rnd(&t->rng) % 8 ? rnd(&t->rng) % 2 : rnd(&t->rng));
         if (slot->flags & SHM_F_FRAME && rnd(&t->rng) % 2) {
-                struct shm_frame_ref ref = {(uint32_t)(rnd(&t->rng) % 20000), (uint32_t)(rnd(&t->rng) % 4096),
+                struct shm_frame_ref ref = {(uint32_t)(rnd(&t->rng) % 20000),
+                                            (uint32_t)(rnd(&t->rng) % 4096),
                                             (uint32_t)(rnd(&t->rng) % 70000)};
                 memcpy(slot->body, &ref, sizeof ref);
         }
@@ -240,7 +247,8 @@ static void gives_back_anything(struct target *t)
         struct shm_region *r = t->ch->mine;
 
         for (int i = 0; i < 64; i++)
-                r->ret[rnd(&t->rng) % SHM_RETS] = (uint32_t)(rnd(&t->rng) % (rnd(&t->rng) % 2 ? 17000 : UINT32_MAX));
+                r->ret[rnd(&t->rng) % SHM_RETS] =
+                        (uint32_t)(rnd(&t->rng) % (rnd(&t->rng) % 2 ? 17000 : UINT32_MAX));
         atomic_fetch_add(&r->ctrl.ret_prod, (uint32_t)(rnd(&t->rng) % 128));
         atomic_store(&r->ctrl.cons, (uint32_t)rnd(&t->rng));
 }
@@ -282,12 +290,14 @@ static void changes_what_it_sends(struct target *t)
 
         unet_send(t->sock, data, 1 + rnd(&t->rng) % sizeof data, MSG_DONTWAIT);
         for (int i = 0; i < 20; i++)
-                r->ring[rnd(&t->rng) % SHM_SLOTS].body[rnd(&t->rng) % 80] ^= (uint8_t)(1u << rnd(&t->rng) % 8);
+                r->ring[rnd(&t->rng) % SHM_SLOTS].body[rnd(&t->rng) % 80] ^=
+                        (uint8_t)(1u << rnd(&t->rng) % 8);
         random_bytes(t, r->frames + rnd(&t->rng) % 100000, 100);
         unet_recv(t->sock, data, sizeof data, MSG_DONTWAIT);
 }
 
-/* Its own bells are full, and what it has of them blocks: those who ring it have descriptions of their own. */
+/* Its own bells are full, and what it has of them blocks: those who ring it have descriptions of
+ * their own. */
 static void blocks_its_bells(struct target *t)
 {
         static const char junk[4096];
@@ -427,10 +437,13 @@ static void a_hostile_peer_harms_nobody_else(void **state)
                         first = rss_kb(v);
         }
         before = sh->echoed;
-        for (int64_t until = now_ms() + PATIENCE_MS; (sh->echoed == before || sh->drops == 0) && lives(f) && now_ms() < until;)
+        for (int64_t until = now_ms() + PATIENCE_MS;
+             (sh->echoed == before || sh->drops == 0) && lives(f) && now_ms() < until;)
                 sleep_ms(1);
-        print_message("%llu bytes echoed to the friend, %llu drops; victim's memory %ld kB, then %ld kB\n",
-                      (unsigned long long)sh->echoed, (unsigned long long)sh->drops, first, rss_kb(v));
+        print_message("%llu bytes echoed to the friend, %llu drops; victim's memory %ld kB, then "
+                      "%ld kB\n",
+                      (unsigned long long)sh->echoed, (unsigned long long)sh->drops, first,
+                      rss_kb(v));
         assert_true(sh->echoed > before && sh->drops > 0);
         assert_int_equal(sh->recoveries, 0);
         assert_true(rss_kb(v) < first + 300000);
@@ -442,7 +455,8 @@ static void a_hostile_peer_harms_nobody_else(void **state)
 
 /* ---- speaking for others ---- */
 
-/* The victim takes all peers for other users' from here on: what they say of themselves is looked up. */
+/* The victim takes all peers for other users' from here on: what they say of themselves is
+ * looked up. */
 static struct stack *among_strangers(void)
 {
         int err;
@@ -471,7 +485,7 @@ static void say(int u, uint16_t port, char what)
 /* The victim's sockets, told by their ports; one of them is connected to the friend's. */
 enum { OPEN_UDP, CONNECTED_UDP, LISTENER, FRIENDS_UDP, PORTS };
 
-#define FORGED 7                        /* what speaks_for_the_friend() sends */
+#define FORGED 7 /* what speaks_for_the_friend() sends */
 
 static void expect_only_the_friend(int open, int connected, int l)
 {
@@ -500,7 +514,8 @@ static void spoken_to(struct side *s)
         CHECK(unet_connect(connected, (struct sockaddr *)&friends, sizeof friends) == 0);
         CHECK(unet_send(connected, "f", 1, 0) == 1);
         tell(s, 0);
-        hear(s);                                /* all was said; a channel that is new here may be mapped a turn later than others */
+        /* All was said; a channel that is new here may be mapped a turn later than others. */
+        hear(s);
         EVENTUALLY((usock_progress(), st->st->cnt.drop[DROP_NI_BAD_SOURCE] >= FORGED));
         expect_only_the_friend(open, connected, l);
         tell(s, st->st->cnt.drop[DROP_NI_BAD_SOURCE]);
@@ -509,7 +524,8 @@ static void spoken_to(struct side *s)
 /* A datagram as the process's own stack would send it, but for its sender. */
 static void forge_udp(struct ustack *u, uint32_t k, ip_addr from, uint16_t sport, uint16_t dport)
 {
-        struct udp_out o = {.tuple = {.laddr = from, .raddr = ip_addr_v4(INADDR_LOOPBACK)}, .ttl = 64};
+        struct udp_out o = {.tuple = {.laddr = from, .raddr = ip_addr_v4(INADDR_LOOPBACK)},
+                            .ttl = 64};
         struct stack_payload p = {.inl = (const uint8_t *)"x", .len = 1};
 
         udp_hdr_write(o.hdr, sport, dport, 1, (be16){0});
@@ -519,7 +535,8 @@ static void forge_udp(struct ustack *u, uint32_t k, ip_addr from, uint16_t sport
         ustack_leave(u);
 }
 
-static void forge(struct ustack *u, uint32_t k, const struct ip_tmpl *ip, uint8_t *packet, uint32_t len)
+static void forge(struct ustack *u, uint32_t k, const struct ip_tmpl *ip, uint8_t *packet,
+                  uint32_t len)
 {
         struct unet_tx tx = {.inl = packet, .inl_len = (uint16_t)len};
 
@@ -533,11 +550,13 @@ static void forge(struct ustack *u, uint32_t k, const struct ip_tmpl *ip, uint8_
 /* A connection from a port that was never leased to us. */
 static void forge_syn(struct ustack *u, uint32_t k, uint16_t sport, uint16_t dport)
 {
-        struct tcp_seg syn = {.flags = TCP_SYN, .seq = 1, .wnd = 1000, .sport = sport, .dport = dport};
+        struct tcp_seg syn = {
+                .flags = TCP_SYN, .seq = 1, .wnd = 1000, .sport = sport, .dport = dport};
         uint8_t packet[UNET_INLINE_MAX];
         struct ip_tmpl ip;
 
-        ip_tmpl_init(&ip, ip_addr_v4(INADDR_LOOPBACK), ip_addr_v4(INADDR_LOOPBACK), IP_PROTO_TCP, 0, 64, true);
+        ip_tmpl_init(&ip, ip_addr_v4(INADDR_LOOPBACK), ip_addr_v4(INADDR_LOOPBACK), IP_PROTO_TCP, 0,
+                     64, true);
         forge(u, k, &ip, packet, IP_MIN_HDR + tcp_hdr_write(&syn, packet + IP_MIN_HDR));
 }
 
@@ -565,7 +584,8 @@ static void speaks_for_the_friend(const uint16_t port[PORTS])
         struct ustack *us = ustack_mine(&err);
         uint32_t k = 0;
 
-        say(u, port[CONNECTED_UDP], 'x');       /* opens the channel; not from whom that socket is connected to */
+        /* Opens the channel; not from whom that socket is connected to. */
+        say(u, port[CONNECTED_UDP], 'x');
         while (us->chan[k].mine == NULL)
                 k++;
         forge_udp(us, k, lo, port[FRIENDS_UDP], port[OPEN_UDP]);
@@ -614,7 +634,7 @@ static void hostile_speaker(void)
                 port[i] = sh->said_port[i];
         speaks_for_the_friend(port);
         sh->to_speak = 2;
-        while (sh->to_speak == 2)               /* its port is its own until what it said itself has been taken */
+        while (sh->to_speak == 2) /* its port is its own until what it said itself has been taken */
                 sleep_ms(1);
         _exit(0);
 }
@@ -626,7 +646,7 @@ static void nobody_speaks_for_another_users_stack(void **state)
         assert_true(pid >= 0);
         if (pid == 0)
                 hostile_speaker();
-        play(TWO_PROCESSES, spoken_to, speaks, 0);      /* which waits for all children */
+        play(TWO_PROCESSES, spoken_to, speaks, 0); /* which waits for all children */
 }
 
 int main(void)

@@ -1,8 +1,9 @@
 /*
- * Daemons leave when nobody needs them, however those who did came to their end: a hundred groups of processes, each of
- * servers and clients that listen, connect, accept, fork and send, are killed at random moments, some of them stopped
- * before, and now and then a daemon with them. Then nothing is left: no stack, channel, name or port in unetd, none of their
- * descriptors in it and its keeper, and after the idle time neither of them.
+ * Daemons leave when nobody needs them, however those who did came to their end: a hundred groups
+ * of processes, each of servers and clients that listen, connect, accept, fork and send, are killed
+ * at random moments, some of them stopped before, and now and then a daemon with them. Then nothing
+ * is left: no stack, channel, name or port in unetd, none of their descriptors in it and its
+ * keeper, and after the idle time neither of them.
  */
 #include "tests/sock/sides.h"
 
@@ -16,15 +17,15 @@
 
 #include "sock/attach/ustack.h"
 
-#define GROUPS    100
-#define MEMBERS   2                     /* a group's first processes; they fork more */
-#define PORTS     4
-#define DAEMONS   16                    /* most that are there at once */
+#define GROUPS  100
+#define MEMBERS 2 /* a group's first processes; they fork more */
+#define PORTS   4
+#define DAEMONS 16 /* most that are there at once */
 
 static struct shared {
-        _Atomic uint32_t port[PORTS];   /* of the group's listeners, 0: not there yet */
+        _Atomic uint32_t port[PORTS]; /* of the group's listeners, 0: not there yet */
         _Atomic uint32_t udp;
-} *sh;
+} * sh;
 
 static char domain[32], config[64];
 
@@ -76,11 +77,12 @@ static uint32_t daemons(pid_t pid[DAEMONS])
         return n;
 }
 
-/* Descriptors of a daemon's that belong to stacks and channels: their memory, the pidfds of their processes. */
+/* Descriptors of a daemon's that belong to stacks and channels: their memory, the pidfds of
+ * their processes. */
 static uint32_t descriptors(pid_t pid)
 {
-        static const char *const kinds[] = {"/memfd:unet-state", "/memfd:unet-bell", "/memfd:unet-channel",
-                                            "anon_inode:[pidfd]"};
+        static const char *const kinds[] = {"/memfd:unet-state", "/memfd:unet-bell",
+                                            "/memfd:unet-channel", "anon_inode:[pidfd]"};
         char path[64], link[320], to[256];
         struct dirent *e;
         uint32_t found = 0;
@@ -160,7 +162,8 @@ static void client(uint64_t rng)
         uint8_t data[500] = {0};
 
         for (;;) {
-                struct sockaddr_in to = loopback((uint16_t)sh->port[rnd(&rng) % PORTS]), udp = loopback((uint16_t)sh->udp);
+                struct sockaddr_in to = loopback((uint16_t)sh->port[rnd(&rng) % PORTS]),
+                                   udp = loopback((uint16_t)sh->udp);
                 int c, u;
 
                 if (to.sin_port == 0) {
@@ -173,7 +176,8 @@ static void client(uint64_t rng)
                         unet_set_nonblock(c, 1);
                 unet_connect(c, (struct sockaddr *)&to, sizeof to);
                 for (int i = 0; i < 5; i++)
-                        unet_sendto(u, data, sizeof data, MSG_DONTWAIT, (struct sockaddr *)&udp, sizeof udp);
+                        unet_sendto(u, data, sizeof data, MSG_DONTWAIT, (struct sockaddr *)&udp,
+                                    sizeof udp);
                 talk(c, &rng);
                 if (rnd(&rng) % 8 == 0 && fork() == 0)
                         rng += (uint64_t)getpid();
@@ -233,7 +237,7 @@ static void one_group(uint64_t *rng, bool daemons_too)
         }
         if (daemons_too)
                 kill_a_daemon(rng);
-        for (int i = 0; i < 3; i++) {           /* those who are just being forked, too */
+        for (int i = 0; i < 3; i++) { /* those who are just being forked, too */
                 kill(-group, SIGKILL);
                 sleep_ms(1);
         }
@@ -259,7 +263,8 @@ static uint32_t known(void)
                 unetd_status(&c, count_row, n);
                 unetd_close(&c);
         }
-        return n[UNETD_S_STACK] + n[UNETD_S_CHAN] + n[UNETD_S_LISTENER] + n[UNETD_S_HOLD] + n[UNETD_S_LEASE];
+        return n[UNETD_S_STACK] + n[UNETD_S_CHAN] + n[UNETD_S_LISTENER] + n[UNETD_S_HOLD] +
+               n[UNETD_S_LEASE];
 }
 
 static bool print_row(void *arg, const struct unetd_status_item *item)
@@ -268,7 +273,8 @@ static bool print_row(void *arg, const struct unetd_status_item *item)
                 print_message("stack %u of process %d, %s\n", item->stack, item->pid,
                               item->flags & UNETD_ORPHAN ? "orphan" : "which has processes");
         else if (item->kind == UNETD_S_CHAN)
-                print_message("channel %u:%u - %u:%u\n", item->stack, item->chan, item->peer_stack, item->peer_chan);
+                print_message("channel %u:%u - %u:%u\n", item->stack, item->chan, item->peer_stack,
+                              item->peer_chan);
         return true;
 }
 
@@ -355,7 +361,7 @@ static void nor_when_daemons_are_killed_too(void **state)
 
 /* ---- processes that unetd does not know, and that are not there either ---- */
 
-#define ANOTHER 1000u                   /* a process slot that nobody has */
+#define ANOTHER 1000u /* a process slot that nobody has */
 
 /* A stack with a connection to itself, in whose books another process stands, and which dies. */
 static void in_whose_books(pid_t pid, uint64_t start)
@@ -386,7 +392,8 @@ static void a_stack_ends_with(pid_t pid, uint64_t start)
         assert_true(within(PATIENCE_MS, nothing_known));
 }
 
-/* The number of a process that died unknown is another process's by now: ours, which began later. */
+/* The number of a process that died unknown is another process's by now: ours, which
+ * began later. */
 static void a_number_that_is_used_again_holds_nothing(void **state)
 {
         a_stack_ends_with(getpid(), 1);

@@ -1,10 +1,12 @@
 /*
- * kill -9 at random moments. A process with connections to a peer forks a child that shares its stack and uses some of
- * them; the child is killed after a random time, over and over. Every connection carries exactly the bytes written to
- * it, whatever the child was doing, and none is reset.
+ * kill -9 at random moments. A process with connections to a peer forks a child that shares its
+ * stack and uses some of them; the child is killed after a random time, over and over. Every
+ * connection carries exactly the bytes written to it, whatever the child was doing, and none is
+ * reset.
  *
- * What the child had been about to do when it died is known from notes in shared memory: before a call it notes how
- * many bytes the call may move, after it how many it moved. The peer then says how far it got.
+ * What the child had been about to do when it died is known from notes in shared memory: before a
+ * call it notes how many bytes the call may move, after it how many it moved. The peer then says
+ * how far it got.
  */
 #include "tests/sock/sides.h"
 
@@ -18,11 +20,11 @@
 #include <unistd.h>
 
 #define CONNS   8
-#define CHILDS  4                       /* connections from here on are the child's while it lives */
-#define PASSING 255u                    /* the number of connections that come and go */
+#define CHILDS  4    /* connections from here on are the child's while it lives */
+#define PASSING 255u /* the number of connections that come and go */
 #define CHUNK   20000u
 #define ROUNDS  (1000 / SLOWER)
-#define DEATHS  (200 / SLOWER)          /* of a process that has its stack to itself */
+#define DEATHS  (200 / SLOWER) /* of a process that has its stack to itself */
 #define RESET   UINT64_MAX
 
 struct hello {
@@ -32,7 +34,7 @@ struct hello {
 /* One connection as its owner, parent or child, knows it. */
 struct line {
         uint64_t seed;
-        _Atomic uint64_t sent, sent_try;        /* bytes moved for certain; bytes moved at most */
+        _Atomic uint64_t sent, sent_try; /* bytes moved for certain; bytes moved at most */
         _Atomic uint64_t got, got_try;
         int sock;
 };
@@ -42,7 +44,7 @@ static struct shared {
         uint64_t seeds;
         uint16_t port;
         _Atomic uint64_t ops;
-} *sh;
+} * sh;
 
 static uint8_t buf[CHUNK];
 
@@ -132,7 +134,8 @@ static bool peer_accept(int l)
         return false;
 }
 
-/* How far the connection with this number got: RESET when there is none. One may have come whole before we ran. */
+/* How far the connection with this number got: RESET when there is none. One may have come whole
+ * before we ran. */
 static uint64_t peer_count(int l, uint64_t number)
 {
         while (peer_accept(l))
@@ -160,7 +163,8 @@ static void peer_side(struct side *s)
         tell(s, port_of(l));
         for (;;) {
                 for (int i = 0; i < PEER_CONNS; i++)
-                        v[i] = (struct unet_pollfd){.sock = peer[i].sock, .fd = -1, .events = POLLIN | POLLOUT};
+                        v[i] = (struct unet_pollfd){
+                                .sock = peer[i].sock, .fd = -1, .events = POLLIN | POLLOUT};
                 v[PEER_CONNS] = (struct unet_pollfd){.sock = l, .fd = -1, .events = POLLIN};
                 v[PEER_CONNS + 1] = (struct unet_pollfd){.sock = -1, .fd = s->in, .events = POLLIN};
                 CHECK(unet_poll(v, PEER_CONNS + 2, -1) > 0);
@@ -276,8 +280,8 @@ static void reopen(struct line *l)
         line_open(l, (uint64_t)(l - sh->line));
 }
 
-/* How much of what was being written when the child died was taken: the peer has all of it when nothing is on its way.
- * False: reset. */
+/* How much of what was being written when the child died was taken: the peer has all of it when
+ * nothing is on its way. False: reset. */
 static bool settle_written(struct side *s, struct line *l)
 {
         uint64_t got;
@@ -329,11 +333,12 @@ static void one_death(struct side *s, uint64_t *rng)
         for (end = now_us() + rnd(rng) % 1500; now_us() < end;) {
                 struct line *l = &sh->line[rnd(rng) % CHILDS];
                 if (!(rnd(rng) % 2 ? line_write(l, rng) : line_read(l, rng)))
-                        reopen(l);      /* cannot be: nobody died yet */
+                        reopen(l); /* cannot be: nobody died yet */
         }
         CHECK(resets == before);
         CHECK(kill(pid, SIGKILL) == 0);
-        CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
+              WTERMSIG(status) == SIGKILL);
         for (struct line *l = sh->line + CHILDS; l < sh->line + CONNS; l++)
                 if (!settle_written(s, l) || !settle_read(l))
                         reopen(l);
@@ -355,8 +360,8 @@ static void parent_side(struct side *s)
                 one_death(s, &rng);
         for (struct line *l = sh->line; l < sh->line + CONNS; l++)
                 CHECK(settle_written(s, l) && line_read(l, &rng));
-        fprintf(stderr, "%u deaths amid %llu calls, %llu resets\n", ROUNDS, (unsigned long long)sh->ops,
-                (unsigned long long)resets);
+        fprintf(stderr, "%u deaths amid %llu calls, %llu resets\n", ROUNDS,
+                (unsigned long long)sh->ops, (unsigned long long)resets);
         tell(s, RESET);
 }
 
@@ -371,8 +376,8 @@ static void other_connections_go_on_when_a_process_is_killed(void **state)
 static struct alone {
         _Atomic uint64_t sent, sent_try;
         _Atomic int pid;
-        uint64_t slowest_us;            /* over all deaths */
-} *alone;
+        uint64_t slowest_us; /* over all deaths */
+} * alone;
 
 /* Writes until it is killed. */
 static void alone_main(struct side *s)
@@ -439,7 +444,8 @@ static void what_was_taken_arrives_wherever_the_kill_comes(void **state)
                 alone->pid = 0;
                 play(TWO_PROCESSES, alone_side, reader_side, test_seed() + i);
         }
-        print_message("the peer noticed after %llu us at most\n", (unsigned long long)alone->slowest_us);
+        print_message("the peer noticed after %llu us at most\n",
+                      (unsigned long long)alone->slowest_us);
 }
 
 int main(void)
@@ -450,7 +456,8 @@ int main(void)
         };
 
         sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        alone = mmap(NULL, sizeof *alone, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        alone = mmap(NULL, sizeof *alone, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                     0);
         if (sh == MAP_FAILED || alone == MAP_FAILED)
                 return 1;
         return run_sides(tests);

@@ -1,4 +1,5 @@
-/* A server has been elsewhere while its first peer came, and unetd went: a program of its own, as it leaves another unetd behind. */
+/* A server has been elsewhere while its first peer came, and unetd went: a program of its own, as
+ * it leaves another unetd behind. */
 #include <signal.h>
 #include <sys/time.h>
 
@@ -14,7 +15,8 @@ static int patient(int c)
         return c;
 }
 
-/* The connection is there, made by the keeper, before the server looks; and by then another unetd is, too. */
+/* The connection is there, made by the keeper, before the server looks; and by then another unetd
+ * is, too. */
 static void calls_early(struct side *s)
 {
         int c = patient(tcp_connect_to((uint16_t)hear(s)));
@@ -37,7 +39,8 @@ static void looks_late(struct side *s)
         CHECK(c >= 0 && unet_recv(c, &byte, 1, 0) == 1 && unet_send(c, &byte, 1, 0) == 1);
 }
 
-/* It asks for its first channel with its lock held; who takes notice of another unetd takes that lock. */
+/* It asks for its first channel with its lock held; who takes notice of another unetd takes
+ * that lock. */
 static void a_server_meets_its_first_peer_after_unetd_died(void **state)
 {
         play(TWO_PROCESSES, calls_early, looks_late, 0);

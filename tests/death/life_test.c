@@ -1,6 +1,7 @@
 /*
- * Processes that leave, stop, fork and multiply while their stack is in use: exit amid calls of other threads, SIGSTOP,
- * two processes on one socket, more processes than a stack has room for, daemons that are away.
+ * Processes that leave, stop, fork and multiply while their stack is in use: exit amid calls of
+ * other threads, SIGSTOP, two processes on one socket, more processes than a stack has room for,
+ * daemons that are away.
  */
 #include "tests/sock/sides.h"
 
@@ -28,7 +29,7 @@ static struct shared {
         } line[THREADS];
         _Atomic int pid[128];
         _Atomic uint64_t count[4];
-} *sh;
+} * sh;
 
 /* A process whose end is what it is for: the side goes on. */
 static pid_t start(side_fn fn, struct side *s)
@@ -99,7 +100,8 @@ static void busy_side(struct side *s)
         pthread_t thread;
 
         for (int i = 0; i < THREADS; i++) {
-                t[i] = (struct sender){.sock = tcp_connect_to(port), .n = i, .seed = s->arg + (uint64_t)i};
+                t[i] = (struct sender){
+                        .sock = tcp_connect_to(port), .n = i, .seed = s->arg + (uint64_t)i};
                 CHECK(unet_send(t[i].sock, &(uint8_t){(uint8_t)i}, 1, 0) == 1);
         }
         for (int i = 0; i < THREADS; i++)
@@ -220,10 +222,12 @@ static bool rests(pid_t pid)
         long before = of_process(pid, "voluntary_ctxt_switches");
 
         sleep_ms(20);
-        return of_process(pid, "State") == 'S' && of_process(pid, "voluntary_ctxt_switches") == before;
+        return of_process(pid, "State") == 'S' &&
+               of_process(pid, "voluntary_ctxt_switches") == before;
 }
 
-/* It has been stopped as it slept, and not between waking up and sleeping again. Where nobody may look: taken for granted. */
+/* It has been stopped as it slept, and not between waking up and sleeping again. Where nobody may
+ * look: taken for granted. */
 static bool stopped_asleep(pid_t pid)
 {
         char path[64];
@@ -258,8 +262,9 @@ static void stops_one(struct side *s)
                 int stopped = (int)(rnd(&rng) % 2);
                 for (uint64_t k = rnd(&rng) % 4; k > 0; k--)
                         echo_goes_round(c[rnd(&rng) % 2], 'a');
-                sleep_ms(150);          /* the keeper has gone back to sleep */
-                EVENTUALLY(rests(sh->pid[0]) && rests(sh->pid[1]));     /* one that stops inside does hold up its stack */
+                sleep_ms(150); /* the keeper has gone back to sleep */
+                /* One that stops inside does hold up its stack. */
+                EVENTUALLY(rests(sh->pid[0]) && rests(sh->pid[1]));
                 while (kill(sh->pid[stopped], SIGSTOP) == 0 && !stopped_asleep(sh->pid[stopped]))
                         CHECK(kill(sh->pid[stopped], SIGCONT) == 0);
                 for (int k = 0; k < 3; k++)
@@ -276,7 +281,8 @@ static void a_stopped_process_does_not_hold_up_its_stack(void **state)
         play(TWO_PROCESSES, two_echoes, stops_one, test_seed());
 }
 
-/* The only process of a stack stops for seconds, with data under way both ways; then all goes on. */
+/* The only process of a stack stops for seconds, with data under way both ways; then all
+ * goes on. */
 static void stopped_whole(struct side *s)
 {
         int c = side_connect(s);
@@ -325,7 +331,8 @@ static void writes(int c, char what)
 
         memset(buf, what, sizeof buf);
         for (uint32_t i = 0; i < EACH;) {
-                ssize_t n = unet_send(c, buf, 1 + i % sizeof buf < EACH - i ? 1 + i % sizeof buf : EACH - i, 0);
+                ssize_t n = unet_send(
+                        c, buf, 1 + i % sizeof buf < EACH - i ? 1 + i % sizeof buf : EACH - i, 0);
                 CHECK(n > 0);
                 i += (uint32_t)n;
         }
@@ -374,8 +381,8 @@ static void two_processes_share_a_socket(void **state)
         play(TWO_PROCESSES, two_writers, two_readers, 0);
 }
 
-/* One process copies, and takes its time: its buffer is not there, and the handler of the fault waits. The other sleeps, and
- * has its turn then. */
+/* One process copies, and takes its time: its buffer is not there, and the handler of the fault
+ * waits. The other sleeps, and has its turn then. */
 #define PART 30000u
 
 static int fault_pipe[2];
@@ -386,7 +393,8 @@ static void on_fault(int sig)
         char byte;
 
         sh->count[0] = 1;
-        if (read(fault_pipe[0], &byte, 1) != 1 || mprotect(slow_page, PART, PROT_READ | PROT_WRITE) != 0)
+        if (read(fault_pipe[0], &byte, 1) != 1 ||
+            mprotect(slow_page, PART, PROT_READ | PROT_WRITE) != 0)
                 _exit(1);
 }
 
@@ -483,9 +491,10 @@ static void nonblocking_is_the_sockets_not_the_processes(void **state)
 /* ---- more processes than a stack has room for ---- */
 
 #define CROWD 80
-#define ROOM  62                        /* slots that are left to it */
+#define ROOM  62 /* slots that are left to it */
 
-/* Slots that are free, but for ROOM of them: as if as many processes were forking, or were not any more. */
+/* Slots that are free, but for ROOM of them: as if as many processes were forking, or were not
+ * any more. */
 static void occupy(bool taken)
 {
         int err, left = ROOM;
@@ -505,7 +514,7 @@ static void one_of_many(int c, int gate)
         char byte = 'x';
         ssize_t n;
 
-        CHECK(read(gate, &byte, 1) == 0);               /* all are there */
+        CHECK(read(gate, &byte, 1) == 0); /* all are there */
         n = unet_send(c, &byte, 1, 0);
         if (n == 1) {
                 atomic_fetch_add(&sh->count[0], 1);
@@ -514,7 +523,7 @@ static void one_of_many(int c, int gate)
         CHECK(errno == EPIPE);
         CHECK_ERR(unet_recv(c, &byte, 1, 0), ENOTCONN);
         atomic_fetch_add(&sh->count[1], 1);
-        c = tcp_listen_any();                           /* a stack of its own */
+        c = tcp_listen_any(); /* a stack of its own */
         CHECK(unet_close(tcp_connect_to(port_of(c))) == 0);
 }
 
@@ -604,7 +613,7 @@ static void dies_before_its_child(struct side *s)
 {
         int c;
 
-        CHECK(pthread_atfork(NULL, NULL, comes_late) == 0);     /* before the library's */
+        CHECK(pthread_atfork(NULL, NULL, comes_late) == 0); /* before the library's */
         c = side_connect(s);
         late = true;
         if (fork() != 0)
@@ -705,7 +714,7 @@ static void keeper_dies_b(struct side *s)
         CHECK(d >= 0);
         echo(d);
         hear(s);
-        CHECK(status_after(pid) == 0);                  /* it saw the end of the connection */
+        CHECK(status_after(pid) == 0); /* it saw the end of the connection */
 }
 
 static void killed_side(struct side *s)

@@ -1,6 +1,7 @@
 /*
- * A live stack read from outside, as `unet ss` does it: its state mapped read-only, without its lock, a million reports
- * while connections open, carry data and close. Nothing crashes, and every number is one that the connection may have had.
+ * A live stack read from outside, as `unet ss` does it: its state mapped read-only, without its
+ * lock, a million reports while connections open, carry data and close. Nothing crashes, and every
+ * number is one that the connection may have had.
  */
 #include "tests/sock/sides.h"
 
@@ -16,8 +17,9 @@
 #include "sock/attach/ustack.h"
 
 #define REPORTS (1000000u / SLOWER)
-#define LASTING 6                       /* connections; others come and go */
-#define MOST    ((1u << 30) + 1)        /* bytes that no queue has; a difference taken the wrong way round has more */
+#define LASTING 6 /* connections; others come and go */
+/* Bytes that no queue has; a difference taken the wrong way round has more. */
+#define MOST ((1u << 30) + 1)
 
 static _Atomic uint64_t *read_so_far;
 
@@ -208,6 +210,7 @@ int main(void)
                 cmocka_unit_test(a_million_reports_of_a_stack_at_work),
         };
 
-        read_so_far = mmap(NULL, sizeof *read_so_far, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        read_so_far = mmap(NULL, sizeof *read_so_far, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         return read_so_far == MAP_FAILED ? 1 : run_sides(tests);
 }

@@ -1,6 +1,7 @@
 /*
- * unetd, the keeper and all processes of a stack die at once, and nobody is left to say that it is no more: its peers find out
- * by themselves. And those who live go on, beside what the next unetd brings them.
+ * unetd, the keeper and all processes of a stack die at once, and nobody is left to say that it is
+ * no more: its peers find out by themselves. And those who live go on, beside what the next unetd
+ * brings them.
  */
 #include <poll.h>
 #include <signal.h>
@@ -27,7 +28,8 @@ static void dies(struct side *s)
                 CHECK(unet_recv(c, &byte, 1, 0) == 1 && unet_send(c, &byte, 1, 0) == 1);
                 pause();
         }
-        CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
+              WTERMSIG(status) == SIGKILL);
 }
 
 static int meet(struct side *s, pid_t *peer)
@@ -52,7 +54,8 @@ static void all_die(pid_t peer)
         struct pollfd dead[3];
 
         for (int i = 0; i < n; i++) {
-                dead[i] = (struct pollfd){.fd = (int)syscall(SYS_pidfd_open, all[i], 0), .events = POLLIN};
+                dead[i] = (struct pollfd){.fd = (int)syscall(SYS_pidfd_open, all[i], 0),
+                                          .events = POLLIN};
                 CHECK(all[i] > 0 && dead[i].fd >= 0 && kill(all[i], SIGSTOP) == 0);
         }
         for (int i = 0; i < n; i++)
@@ -67,7 +70,8 @@ static int abandoned(struct side *s)
         pid_t peer;
         int c = meet(s, &peer);
 
-        sleep_ms(200);                  /* the keeper goes back to sleep by then, so that the next message would ring it */
+        /* The keeper goes back to sleep by then, so that the next message would ring it. */
+        sleep_ms(200);
         all_die(peer);
         return c;
 }
@@ -93,7 +97,7 @@ static void writes_on(struct side *s)
         int c = abandoned(s);
         ssize_t n;
 
-        signal(SIGPIPE, SIG_DFL);       /* whatever who runs the tests has done with it */
+        signal(SIGPIPE, SIG_DFL); /* whatever who runs the tests has done with it */
         while ((n = unet_send(c, buf, sizeof buf, 0)) > 0)
                 ;
         CHECK(n < 0 && (errno == ECONNRESET || errno == EPIPE));

@@ -1,7 +1,8 @@
 /*
- * Active messages: two endpoints over a wire on which the input writes. The first byte chooses whether messages come as they are,
- * or with what a peer's header must say (job, rank, version) put right; then a program of messages, requests and polls. Nothing but
- * the segment may be written, every handler sees what it may see, and what was kept is free in the end.
+ * Active messages: two endpoints over a wire on which the input writes. The first byte chooses
+ * whether messages come as they are, or with what a peer's header must say (job, rank, version) put
+ * right; then a program of messages, requests and polls. Nothing but the segment may be written,
+ * every handler sees what it may see, and what was kept is free in the end.
  */
 #include <stdlib.h>
 
@@ -16,8 +17,8 @@ struct world {
         struct fabric *f;
         struct unet_ep *ep[2];
         struct uam *am;
-        uint32_t chan[2];               /* of the hostile side, to us */
-        uint8_t mem[SEG + 128];         /* 64 bytes before and after the segment are nobody's */
+        uint32_t chan[2];       /* of the hostile side, to us */
+        uint8_t mem[SEG + 128]; /* 64 bytes before and after the segment are nobody's */
         const uint8_t *p, *end;
 };
 
@@ -26,7 +27,8 @@ static unsigned next_byte(struct world *w)
         return w->p < w->end ? *w->p++ : 0;
 }
 
-static void on_any(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
+static void on_any(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                   void *ctx)
 {
         struct world *w = ctx;
         const uint8_t *at = data;
@@ -61,8 +63,10 @@ static void check_guards(const struct world *w)
 
 static void make_world(struct world *w, const uint8_t *data, size_t size)
 {
-        const struct unet_ep_opts eo = {.tx_bytes = 65536, .rx_bytes = 4096, .rx_slots = 1, .free_slots = 1};
-        const struct uam_opts o = {.rank = 0, .ranks = 2, .window = 2, .job = 7, .buffer_bytes = 1024};
+        const struct unet_ep_opts eo = {
+                .tx_bytes = 65536, .rx_bytes = 4096, .rx_slots = 1, .free_slots = 1};
+        const struct uam_opts o = {
+                .rank = 0, .ranks = 2, .window = 2, .job = 7, .buffer_bytes = 1024};
         uint32_t chan[2];
 
         *w = (struct world){.p = data, .end = data + size};
@@ -81,7 +85,8 @@ static void make_world(struct world *w, const uint8_t *data, size_t size)
         uam_register(w->am, 1, on_any, UAM_ANY & ~UAM_REQUEST, w);
 }
 
-/* A message of the input's bytes: its length, how much of it in the descriptor, and so much that is put right. */
+/* A message of the input's bytes: its length, how much of it in the descriptor, and so much that is
+ * put right. */
 static void step_message(struct world *w, bool right)
 {
         struct unet_segment seg = unet_ep_segment(w->ep[1]);
@@ -136,7 +141,8 @@ static void step_request(struct world *w)
                 break;
         default:
                 if (w->am->peer[1]->tx[AM_SEQ_REQ].una == w->am->peer[1]->tx[AM_SEQ_REQ].nxt)
-                        uam_get(w->am, 1, 0, to, sizeof to, &e);        /* does not wait: the window is empty */
+                        /* Does not wait: the window is empty. */
+                        uam_get(w->am, 1, 0, to, sizeof to, &e);
         }
 }
 
@@ -168,11 +174,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 /* A message as a peer makes it: kind, form, handler, flags, number, acknowledgements. */
-static size_t put_message(uint8_t *buf, uint8_t kind, uint8_t form, uint8_t flags, uint16_t seq, uint8_t len4)
+static size_t put_message(uint8_t *buf, uint8_t kind, uint8_t form, uint8_t flags, uint16_t seq,
+                          uint8_t len4)
 {
         struct am_hdr h = {.kind = kind, .form = form, .flags = flags, .seq = seq, .len = 1};
 
-        buf[0] = 0;                     /* a message */
+        buf[0] = 0; /* a message */
         buf[1] = len4;
         buf[2] = 120;
         memcpy(buf + 3, &h, sizeof h);
@@ -186,19 +193,19 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
 
         buf[0] = 1;
         switch (i) {
-        case 0:                         /* requests of each size */
+        case 0: /* requests of each size */
                 n += put_message(buf + n, AM_REQ, AM_CAT_SHORT | 2 << 2, 0, 0, 10);
                 n += put_message(buf + n, AM_REQ, AM_CAT_MEDIUM | 1 << 2, 0, 1, 100);
                 n += put_message(buf + n, AM_REQ, AM_CAT_LONG, AM_F_LAST, 2, 60);
                 return n;
-        case 1:                         /* a gap, a duplicate, a nack, a goodbye */
+        case 1: /* a gap, a duplicate, a nack, a goodbye */
                 n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 1, 6);
                 n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 0, 6);
                 n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 0, 6);
                 n += put_message(buf + n, AM_NACK_REP, 0, 0, 0, 6);
                 n += put_message(buf + n, AM_BYE, 0, 0, 5, 6);
                 return n;
-        case 2:                         /* a get of ours, and what comes for it */
+        case 2: /* a get of ours, and what comes for it */
                 buf[n++] = 3;
                 buf[n++] = 3;
                 n += put_message(buf + n, AM_REP, AM_CAT_GOT, 0, 0, 160);

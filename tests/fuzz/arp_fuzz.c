@@ -1,7 +1,8 @@
 /*
- * ARP. The input is a program for a whole neighbour cache: packets arrive, raw and of every kind, neighbours are resolved,
- * packets wait, what is owed is sent or not, time passes, addresses come and go, somebody dies. After each step every
- * invariant holds; no destination is asked for twice in a second; what is sent could be received.
+ * ARP. The input is a program for a whole neighbour cache: packets arrive, raw and of every kind,
+ * neighbours are resolved, packets wait, what is owed is sent or not, time passes, addresses come
+ * and go, somebody dies. After each step every invariant holds; no destination is asked for twice
+ * in a second; what is sent could be received.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -35,7 +36,8 @@ static nstime *asked_at(struct world *w, uint32_t ip)
 /* Mostly a host of our network, else something odd. */
 static uint32_t some_ip(struct world *w)
 {
-        static const uint32_t odd[] = {0, 0xffffffff, 0x0a0000ff, 0x7f000001, 0xe0000001, 0xc0a80001, 0xf0000000, 0x0a000000};
+        static const uint32_t odd[] = {0,          0xffffffff, 0x0a0000ff, 0x7f000001,
+                                       0xe0000001, 0xc0a80001, 0xf0000000, 0x0a000000};
         unsigned b = next_byte(w);
 
         return b < 192 ? 0x0a000000 + b % HOSTS : odd[b % ARRAY_LEN(odd)];
@@ -43,7 +45,10 @@ static uint32_t some_ip(struct world *w)
 
 static void some_ll(struct world *w, uint8_t ll[6])
 {
-        static const uint8_t odd[][6] = {{0}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {1, 0, 0x5e, 0, 0, 1}, {2, 0, 0, 0, 0, 1}};
+        static const uint8_t odd[][6] = {{0},
+                                         {0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+                                         {1, 0, 0x5e, 0, 0, 1},
+                                         {2, 0, 0, 0, 0, 1}};
         unsigned b = next_byte(w);
 
         if (b < 192)
@@ -123,7 +128,8 @@ static void step_hold(struct world *w)
                 arp_hold(&w->a, w->ref, bytes, head, bytes, body);
 }
 
-/* What leaves is a packet that another host takes, and no destination is asked for twice in a second. */
+/* What leaves is a packet that another host takes, and no destination is asked for twice in
+ * a second. */
 static void check_sent(struct world *w, const struct arp_out *out)
 {
         uint32_t spa, tpa;
@@ -156,7 +162,13 @@ static void step_output(struct world *w)
 
 static void step_time(struct world *w)
 {
-        static const nstime steps[] = {1, NS_PER_MS, 100 * NS_PER_MS, NS_PER_S, 5 * NS_PER_S, 46 * NS_PER_S, 700 * NS_PER_S};
+        static const nstime steps[] = {1,
+                                       NS_PER_MS,
+                                       100 * NS_PER_MS,
+                                       NS_PER_S,
+                                       5 * NS_PER_S,
+                                       46 * NS_PER_S,
+                                       700 * NS_PER_S};
         unsigned b = next_byte(w);
         nstime at = arp_deadline(&w->a);
 
@@ -172,9 +184,11 @@ static void step_address(struct world *w)
         unsigned b = next_byte(w);
         uint32_t ip = some_ip(w);
 
-        memset(w->asked, 0, sizeof w->asked); /* an address that becomes ours was a neighbour, asked for a moment ago */
+        /* An address that becomes ours was a neighbour, asked for a moment ago. */
+        memset(w->asked, 0, sizeof w->asked);
         if (b & 1)
-                arp_addr_add(&w->a, ip, b & 2 ? 24 : 28, (enum arp_defence)(b >> 2 & 3) % 3, b & 16, w->now);
+                arp_addr_add(&w->a, ip, b & 2 ? 24 : 28, (enum arp_defence)(b >> 2 & 3) % 3, b & 16,
+                             w->now);
         else
                 arp_addr_del(&w->a, ip, w->now);
 }
@@ -201,7 +215,8 @@ static void step_confirm(struct world *w)
 
 static void step_link_up(struct world *w)
 {
-        memset(w->asked, 0, sizeof w->asked); /* who failed is forgotten, and may be asked for at once */
+        /* Who failed is forgotten, and may be asked for at once. */
+        memset(w->asked, 0, sizeof w->asked);
         arp_link_up(&w->a, w->now);
 }
 
@@ -214,8 +229,9 @@ static void step_recover(struct world *w)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         static void (*const steps[])(struct world *) = {
-                step_arrive, step_arrive, step_resolve, step_output,  step_time,    step_hold,    step_output,  step_arrive,
-                step_frame,  step_time,   step_address, step_confirm, step_resolve, step_entry,   step_link_up, step_recover,
+                step_arrive,  step_arrive, step_resolve, step_output,  step_time,    step_hold,
+                step_output,  step_arrive, step_frame,   step_time,    step_address, step_confirm,
+                step_resolve, step_entry,  step_link_up, step_recover,
         };
         static const uint8_t seed[16] = "seed of no value", mac[6] = {2, 0, 0, 0, 0, 1};
         static struct arp_cache cache;
@@ -236,18 +252,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 size_t fuzz_seed(unsigned i, uint8_t *buf)
 {
         /* Steps by their number in the table above, and what each reads. */
-        static const uint8_t talk[] = {3, 7, 2, 2, 5, 40, 3, 3, 1, 0, 1, 2, 1, 2, 1, 1, 3, 7, 11, 4, 200, 2, 2, 4, 100, 3, 7};
-        static const uint8_t asked[] = {3, 7, 0, 0, 2, 2, 0, 1, 3, 7, 2, 2, 4, 130, 3, 7, 4, 130, 3, 7, 4, 130, 3, 7};
-        static const uint8_t fails[] = {3, 7, 2, 5, 5, 40, 9, 3, 7, 4, 0, 3, 7, 4, 0, 3, 7, 4, 0, 3, 7, 4, 0, 2, 5, 4, 0};
-        static const uint8_t address[] = {10, 17, 9, 4, 0, 3, 7, 4, 0, 3, 7, 0, 0, 5, 9, 0, 9, 10, 17, 9, 4, 0, 3, 7, 15};
-        static const uint8_t frame[] = {8,  60, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2,  0, 0, 0, 0, 2, 8, 6, 0, 1,
-                                        8,  0,  6,    4,    0,    1,    2,    0,    0,  0, 0, 2, 10, 0, 0, 2, 0, 0,
-                                        0,  0,  0,    0,    10,   0,    0,    1,    0,  0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                        0,  0,  0,    0,    0,    0,    0,    0,    3,  7};
+        static const uint8_t talk[] = {3, 7, 2, 2, 5,  40, 3,   3, 1, 0, 1,   2, 1, 2,
+                                       1, 1, 3, 7, 11, 4,  200, 2, 2, 4, 100, 3, 7};
+        static const uint8_t asked[] = {3, 7,   0, 0, 2, 2,   0, 1, 3, 7,   2, 2,
+                                        4, 130, 3, 7, 4, 130, 3, 7, 4, 130, 3, 7};
+        static const uint8_t fails[] = {3, 7, 2, 5, 5, 40, 9, 3, 7, 4, 0, 3, 7, 4,
+                                        0, 3, 7, 4, 0, 3,  7, 4, 0, 2, 5, 4, 0};
+        static const uint8_t address[] = {10, 17, 9, 4, 0,  3,  7, 4, 0, 3, 7, 0, 0,
+                                          5,  9,  0, 9, 10, 17, 9, 4, 0, 3, 7, 15};
+        static const uint8_t frame[] = {8, 60, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0,
+                                        2, 8,  6,    0,    1,    8,    0,    6,    4, 0, 1, 2, 0,
+                                        0, 0,  0,    2,    10,   0,    0,    2,    0, 0, 0, 0, 0,
+                                        0, 10, 0,    0,    1,    0,    0,    0,    0, 0, 0, 0, 0,
+                                        0, 0,  0,    0,    0,    0,    0,    0,    0, 0, 3, 7};
         static const struct {
                 const uint8_t *p;
                 size_t n;
-        } seeds[] = {{talk, sizeof talk}, {asked, sizeof asked}, {fails, sizeof fails}, {address, sizeof address},
+        } seeds[] = {{talk, sizeof talk},
+                     {asked, sizeof asked},
+                     {fails, sizeof fails},
+                     {address, sizeof address},
                      {frame, sizeof frame}};
 
         if (i >= ARRAY_LEN(seeds))

@@ -1,11 +1,13 @@
 /*
- * An endpoint beside a hostile process, over a shared-memory channel: endpoint b is the victim, a's region and station are
- * written by whoever made the input (stack_fuzz.c is the same for protocol stacks).
+ * An endpoint beside a hostile process, over a shared-memory channel: endpoint b is the victim, a's
+ * region and station are written by whoever made the input (stack_fuzz.c is the same for protocol
+ * stacks).
  *
- * The input is a program. Honest steps send both ways, receive, give back, wait and close; hostile ones write what a peer
- * can: slots of the ring with any lengths, flags and ranges, returned names that never were lent, the control words, the
- * bell, any word anywhere. What the victim is shown must be its to read, its calls return, and a second channel of it, with
- * an honest peer, goes on to the byte.
+ * The input is a program. Honest steps send both ways, receive, give back, wait and close; hostile
+ * ones write what a peer can: slots of the ring with any lengths, flags and ranges, returned names
+ * that never were lent, the control words, the bell, any word anywhere. What the victim is shown
+ * must be its to read, its calls return, and a second channel of it, with an honest peer, goes on
+ * to the byte.
  */
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
@@ -19,23 +21,23 @@
 #include "unet/shm/shm_link.h"
 
 #define STEPS   200
-#define KEPT    16                      /* messages that the victim holds on to */
+#define KEPT    16 /* messages that the victim holds on to */
 #define BUFFERS 24
 #define BUFFER  2048u
 
 struct world {
         struct choices in;
-        struct unet_ep *a, *b, *c;      /* hostile, victim, honest */
-        uint32_t ca, cb, cc, bc;        /* channels a-b and c-b, as each end calls them */
+        struct unet_ep *a, *b, *c; /* hostile, victim, honest */
+        uint32_t ca, cb, cc, bc;   /* channels a-b and c-b, as each end calls them */
         struct unet_segment sb;
-        struct shm_region *region;      /* the hostile one's */
+        struct shm_region *region; /* the hostile one's */
         size_t region_bytes;
         uint8_t *station;
         size_t station_bytes;
-        uint32_t pos;                   /* of the slot that the victim looks at next, as far as we know */
+        uint32_t pos; /* of the slot that the victim looks at next, as far as we know */
         struct unet_recv kept[KEPT];
         uint32_t nkept;
-        uint32_t sent, seen;            /* numbers of the honest channel's messages */
+        uint32_t sent, seen; /* numbers of the honest channel's messages */
         bool direct;
 };
 
@@ -52,7 +54,8 @@ static void look_at(const struct world *w, const struct unet_recv *m)
 
                 sum += f->len;
                 if (!w->direct)
-                        assert(f->off >= w->sb.tx_bytes && f->off + (uint64_t)f->len <= w->sb.tx_bytes + w->sb.rx_bytes);
+                        assert(f->off >= w->sb.tx_bytes &&
+                               f->off + (uint64_t)f->len <= w->sb.tx_bytes + w->sb.rx_bytes);
                 for (uint32_t k = 0; k < f->len; k++)
                         ones += f->ptr[k] & 1;
         }
@@ -77,7 +80,8 @@ static void honest_message(struct world *w, const struct unet_recv *m)
 
         assert(m->inl_len == sizeof at);
         memcpy(&at, m->inl, sizeof at);
-        assert(w->direct ? at == w->seen : at >= w->seen);      /* base level: some were dropped for want of buffers */
+        /* Base level: some were dropped for want of buffers. */
+        assert(w->direct ? at == w->seen : at >= w->seen);
         w->seen = at + 1;
 }
 
@@ -110,12 +114,15 @@ static void step_give_back(struct world *w, unsigned how)
 
 static void step_victim_sends(struct world *w, unsigned how)
 {
-        struct unet_send m = {.chan = w->cb, .inl = "hello, world", .inl_len = (uint16_t)(1 + how % 12),
+        struct unet_send m = {.chan = w->cb,
+                              .inl = "hello, world",
+                              .inl_len = (uint16_t)(1 + how % 12),
                               .cookie = how & 128 ? 1 + how : 0};
 
         for (m.nfrags = 0; m.nfrags < how / 16 % 4; m.nfrags++)
-                m.frag[m.nfrags] = (struct unet_frag){number(&w->in, 2) % (uint32_t)(w->sb.tx_bytes - 4096),
-                                                      1 + number(&w->in, 2) % 4096};
+                m.frag[m.nfrags] =
+                        (struct unet_frag){number(&w->in, 2) % (uint32_t)(w->sb.tx_bytes - 4096),
+                                           1 + number(&w->in, 2) % 4096};
         unet_ep_send(w->b, &m, 1);
 }
 
@@ -137,7 +144,10 @@ static void step_victim_waits(struct world *w, unsigned how)
 
 static void step_honest(struct world *w, unsigned how)
 {
-        struct unet_send m = {.chan = w->cc, .inl = &w->sent, .inl_len = sizeof w->sent, .nfrags = how & 1,
+        struct unet_send m = {.chan = w->cc,
+                              .inl = &w->sent,
+                              .inl_len = sizeof w->sent,
+                              .nfrags = how & 1,
                               .frag = {{0, 1 + how % 100}}};
         struct unet_recv in;
 
@@ -162,7 +172,8 @@ static void step_hostile_reads(struct world *w, unsigned how)
 static void step_slot(struct world *w, unsigned how)
 {
         struct shm_slot *s = &w->region->ring[w->pos % SHM_SLOTS];
-        struct shm_frame_ref ref = {how & 1 ? 1 + byte(&w->in) : number(&w->in, 4), number(&w->in, how & 2 ? 2 : 4),
+        struct shm_frame_ref ref = {how & 1 ? 1 + byte(&w->in) : number(&w->in, 4),
+                                    number(&w->in, how & 2 ? 2 : 4),
                                     number(&w->in, how & 4 ? 2 : 4)};
 
         for (unsigned i = 0; i < sizeof s->body; i += 16)
@@ -190,7 +201,8 @@ static void step_words(struct world *w, unsigned how)
         _Atomic uint32_t *at = word[how % 4];
         uint32_t now = atomic_load_explicit(at, memory_order_relaxed);
 
-        atomic_store_explicit(at, how & 128 ? number(&w->in, 4) : now + byte(&w->in) - 128, memory_order_release);
+        atomic_store_explicit(at, how & 128 ? number(&w->in, 4) : now + byte(&w->in) - 128,
+                              memory_order_release);
 }
 
 static void step_scribble(struct world *w, unsigned how)
@@ -199,7 +211,8 @@ static void step_scribble(struct world *w, unsigned how)
         size_t size = how & 1 ? w->station_bytes : w->region_bytes, at = number(&w->in, 3);
 
         if (!(how & 3)) /* near what is read next */
-                at = offsetof(struct shm_region, ring) + (w->pos + at % 4) % SHM_SLOTS * sizeof(struct shm_slot) + at % 300;
+                at = offsetof(struct shm_region, ring) +
+                     (w->pos + at % 4) % SHM_SLOTS * sizeof(struct shm_slot) + at % 300;
         for (unsigned n = 1 + how % 64; n > 0; n--)
                 to[at++ % size] = (uint8_t)byte(&w->in);
 }
@@ -219,9 +232,14 @@ static void join(struct world *w)
 
 static void open_all(struct world *w)
 {
-        struct unet_ep_opts o = {.tx_bytes = 65536, .rx_bytes = 65536, .rx_slots = 64, .direct = w->direct, .spin_ns = -1};
+        struct unet_ep_opts o = {.tx_bytes = 65536,
+                                 .rx_bytes = 65536,
+                                 .rx_slots = 64,
+                                 .direct = w->direct,
+                                 .spin_ns = -1};
 
-        assert(unet_ep_open(&o, &w->a) == 0 && unet_ep_open(&o, &w->b) == 0 && unet_ep_open(&o, &w->c) == 0);
+        assert(unet_ep_open(&o, &w->a) == 0 && unet_ep_open(&o, &w->b) == 0 &&
+               unet_ep_open(&o, &w->c) == 0);
         w->sb = unet_ep_segment(w->b);
         w->station = (uint8_t *)w->a->st.bell;
         w->station_bytes = w->a->st.shared_bytes;
@@ -239,15 +257,16 @@ static void step_close(struct world *w, unsigned how)
                 return;
         unet_chan_close(w->a, w->ca);
         unet_chan_close(w->b, w->cb);
-        join(w);                        /* loans of the old one are given back later: that is ignored */
+        join(w); /* loans of the old one are given back later: that is ignored */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
         static void (*const steps[])(struct world *, unsigned) = {
-                step_slot, step_slot, step_slot, step_slot, step_returns, step_words, step_scribble, step_scribble,
-                step_hostile_reads, step_receive, step_receive, step_receive, step_give_back, step_victim_sends,
-                step_victim_waits, step_honest, step_close,
+                step_slot,    step_slot,     step_slot,      step_slot,          step_returns,
+                step_words,   step_scribble, step_scribble,  step_hostile_reads, step_receive,
+                step_receive, step_receive,  step_give_back, step_victim_sends,  step_victim_waits,
+                step_honest,  step_close,
         };
         struct world w = {.in = {data, data + n}};
 
@@ -260,7 +279,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         }
         step_give_back(&w, KEPT);
         unet_ep_close(w.a);
-        for (int i = 0; i < 64; i++)    /* what is still there, and what the honest one sent */
+        for (int i = 0; i < 64; i++) /* what is still there, and what the honest one sent */
                 step_receive(&w, 31);
         unet_ep_close(w.b);
         unet_ep_close(w.c);

@@ -1,5 +1,5 @@
-/* A main for fuzz targets without libFuzzer: seeds, mutated by a generator with a seed of its own. See
- * fuzz.h. */
+/* A main for fuzz targets without libFuzzer: seeds, mutated by a generator with a seed of its own.
+ * See fuzz.h. */
 #include "tests/fuzz/fuzz.h"
 
 #include <signal.h>
@@ -69,7 +69,8 @@ static void set_interesting(struct input *in, struct prng_fast *g)
         static const uint8_t values[] = {0,  1,    2,    3,    4,    5,    7,    8,   16,
                                          20, 0x45, 0x46, 0x4f, 0x7f, 0x80, 0xfe, 0xff};
 
-        in->byte[prng_fast_below(g, (uint32_t)in->len)] = values[prng_fast_below(g, ARRAY_LEN(values))];
+        in->byte[prng_fast_below(g, (uint32_t)in->len)] =
+                values[prng_fast_below(g, ARRAY_LEN(values))];
 }
 
 static void set_random(struct input *in, struct prng_fast *g)
@@ -89,7 +90,8 @@ static void cut_tail(struct input *in, struct prng_fast *g)
 
 static void cut_middle(struct input *in, struct prng_fast *g)
 {
-        size_t at = prng_fast_below(g, (uint32_t)in->len), n = prng_fast_below(g, (uint32_t)(in->len - at));
+        size_t at = prng_fast_below(g, (uint32_t)in->len),
+               n = prng_fast_below(g, (uint32_t)(in->len - at));
 
         memmove(in->byte + at, in->byte + at + n, in->len - at - n);
         in->len -= n;
@@ -108,15 +110,16 @@ static void repeat_range(struct input *in, struct prng_fast *g)
 static void splice_seed(struct input *in, struct prng_fast *g)
 {
         const struct input *other = &seeds[prng_fast_below(g, nseeds)];
-        size_t at = prng_fast_below(g, (uint32_t)in->len), from = prng_fast_below(g, (uint32_t)other->len);
+        size_t at = prng_fast_below(g, (uint32_t)in->len),
+               from = prng_fast_below(g, (uint32_t)other->len);
         size_t n = MIN(other->len - from, FUZZ_MAX_INPUT - at);
 
         memcpy(in->byte + at, other->byte + from, n);
         in->len = MAX(in->len, at + n);
 }
 
-/* Input number `run`: it depends on the seed and the number, on nothing else. Run n < nseeds is seed n
- * untouched. */
+/* Input number `run`: it depends on the seed and the number, on nothing else. Run n < nseeds is
+ * seed n untouched. */
 static void make_input(uint64_t run)
 {
         static void (*const mutations[])(struct input *, struct prng_fast *) = {
@@ -143,7 +146,8 @@ static void run_one(uint64_t run)
 
         run_now = run;
         make_input(run);
-        exact = malloc(current.len); /* of exactly its size, so that a sanitizer sees one byte too many */
+        /* Of exactly its size, so that a sanitizer sees one byte too many. */
+        exact = malloc(current.len);
         memcpy(exact, current.byte, current.len);
         LLVMFuzzerTestOneInput(exact, current.len);
         free(exact);
@@ -151,8 +155,8 @@ static void run_one(uint64_t run)
 
 static int run_all(void)
 {
-        printf("seed %llu, %llu runs, %u seeds\n", (unsigned long long)seed, (unsigned long long)runs,
-               nseeds);
+        printf("seed %llu, %llu runs, %u seeds\n", (unsigned long long)seed,
+               (unsigned long long)runs, nseeds);
         fflush(stdout);
         catch_crashes();
         if (only != UINT64_MAX) {
@@ -220,12 +224,14 @@ int main(int argc, char **argv)
         for (int i = 1; i < argc; i++) {
                 if (!parse_option(argv[i])) {
                         fprintf(stderr,
-                                "usage: %s [-runs=N] [-seed=S] [-only=RUN] [-corpus=DIR] [-expect-crash]\n",
+                                "usage: %s [-runs=N] [-seed=S] [-only=RUN] [-corpus=DIR] "
+                                "[-expect-crash]\n",
                                 argv[0]);
                         return 2;
                 }
         }
-        while (nseeds < MAX_SEEDS && (seeds[nseeds].len = fuzz_seed(nseeds, seeds[nseeds].byte)) != 0)
+        while (nseeds < MAX_SEEDS &&
+               (seeds[nseeds].len = fuzz_seed(nseeds, seeds[nseeds].byte)) != 0)
                 nseeds++;
         if (corpus_dir != NULL)
                 return write_corpus();

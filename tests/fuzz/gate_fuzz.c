@@ -1,8 +1,10 @@
 /*
- * A bridge's decisions (unetd/bridge/gate_rules.h): frames of two stacks and of the wire, in any order. What passes is the sender's to
- * send, and whose a frame from the wire is can be said of any.
+ * A bridge's decisions (unetd/bridge/gate_rules.h): frames of two stacks and of the wire, in any
+ * order. What passes is the sender's to send, and whose a frame from the wire is can be said of
+ * any.
  *
- * Input, again and again: what (bit 0: from the wire, bit 1: the second stack, bits 2..: seconds that pass), length (two bytes), frame.
+ * Input, again and again: what (bit 0: from the wire, bit 1: the second stack, bits 2..: seconds
+ * that pass), length (two bytes), frame.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -43,7 +45,7 @@ struct world {
         uint32_t nsent;
 };
 
-static struct gate_flows flows;         /* large: its few flows are forgotten one by one */
+static struct gate_flows flows; /* large: its few flows are forgotten one by one */
 
 static uint32_t get16(const uint8_t *p)
 {
@@ -63,10 +65,14 @@ static bool sum_is_right(const uint8_t *ip)
 /* No receiver joins it to another stack's. */
 static void check_fragment(struct world *w, uint32_t stack, const uint8_t *ip)
 {
-        const struct fragment f = {.dst = get32(ip + 16), .stack = stack, .id = (uint16_t)get16(ip + 4), .proto = ip[9]};
+        const struct fragment f = {.dst = get32(ip + 16),
+                                   .stack = stack,
+                                   .id = (uint16_t)get16(ip + 4),
+                                   .proto = ip[9]};
 
         for (uint32_t i = 0; i < MIN(w->nsent, FRAGMENTS); i++)
-                assert(w->sent[i].dst != f.dst || w->sent[i].id != f.id || w->sent[i].proto != f.proto || w->sent[i].stack == stack);
+                assert(w->sent[i].dst != f.dst || w->sent[i].id != f.id ||
+                       w->sent[i].proto != f.proto || w->sent[i].stack == stack);
         w->sent[w->nsent++ % FRAGMENTS] = f;
 }
 
@@ -77,21 +83,25 @@ static void check_whole(const uint8_t *ip, uint32_t len)
         if (ip[9] == IP_PROTO_ICMP)
                 assert(len >= 28 && l4[0] != ICMP_ECHO_REPLY && l4[0] != ICMP_REDIRECT);
         else if (ip[9] == IP_PROTO_IGMP)
-                assert(ip[8] == 1 && (l4[0] == 0x12 || l4[0] == 0x16 || l4[0] == 0x17 || l4[0] == 0x22));
+                assert(ip[8] == 1 &&
+                       (l4[0] == 0x12 || l4[0] == 0x16 || l4[0] == 0x17 || l4[0] == 0x22));
         else
                 assert(ip[9] == IP_PROTO_TCP || ip[9] == IP_PROTO_UDP);
 }
 
-static void check_passed(struct world *w, uint32_t stack, const uint8_t *p, uint32_t len, bool sum_was_right)
+static void check_passed(struct world *w, uint32_t stack, const uint8_t *p, uint32_t len,
+                         bool sum_was_right)
 {
         const uint8_t *ip = p + ETHER_HDR;
 
         assert(memcmp(p + 6, our_mac, 6) == 0);
         if (get16(p + 12) == ETHER_ARP) {
-                assert(len >= ETHER_HDR + 28 && memcmp(ip + 8, our_mac, 6) == 0 && (get32(ip + 14) == US || get32(ip + 14) == 0));
+                assert(len >= ETHER_HDR + 28 && memcmp(ip + 8, our_mac, 6) == 0 &&
+                       (get32(ip + 14) == US || get32(ip + 14) == 0));
                 return;
         }
-        assert(get16(p + 12) == ETHER_IPV4 && ip[0] >> 4 == 4 && get32(ip + 12) == US && get16(ip + 2) <= len - ETHER_HDR);
+        assert(get16(p + 12) == ETHER_IPV4 && ip[0] >> 4 == 4 && get32(ip + 12) == US &&
+               get16(ip + 2) <= len - ETHER_HDR);
         assert(!sum_was_right || sum_is_right(ip));
         if ((get16(ip + 6) & 0x3fff) != 0)
                 check_fragment(w, stack, ip);
@@ -126,8 +136,13 @@ static void begin(struct world *w)
         prng_init(&w->prng, seed);
         ip_ids_init(&w->ids, &w->prng);
         gate_flows_init(&flows, seed);
-        w->rules = (struct gate_rules){.addr = US, .owner = owner, .may = may, .flows = &flows,
-                                       .groups = &w->groups, .ids = &w->ids, .prng = &w->prng};
+        w->rules = (struct gate_rules){.addr = US,
+                                       .owner = owner,
+                                       .may = may,
+                                       .flows = &flows,
+                                       .groups = &w->groups,
+                                       .ids = &w->ids,
+                                       .prng = &w->prng};
         memcpy(w->rules.mac, our_mac, sizeof our_mac);
 }
 
@@ -172,7 +187,8 @@ static void put32(uint8_t *p, uint32_t v)
 }
 
 /* One packet with a TTL of 1, and what is behind its header; where the next one goes. */
-static uint8_t *put_packet(uint8_t *b, uint8_t what, uint8_t proto, uint32_t dst, uint16_t frag, const void *l4, uint32_t len)
+static uint8_t *put_packet(uint8_t *b, uint8_t what, uint8_t proto, uint32_t dst, uint16_t frag,
+                           const void *l4, uint32_t len)
 {
         bool in = what & 1;
         uint8_t *p = b + 3, *ip = p + ETHER_HDR;
@@ -196,14 +212,17 @@ static uint8_t *put_packet(uint8_t *b, uint8_t what, uint8_t proto, uint32_t dst
         return ip + IP_MIN_HDR + len;
 }
 
-static const uint8_t udp[24] = {0, WEB, 0, 5, 0, 24}, udp2[24] = {0, WEB + 1, 0, 5, 0, 24}, udp_in[24] = {0, 5, 0, WEB, 0, 24};
+static const uint8_t udp[24] = {0, WEB, 0, 5, 0, 24}, udp2[24] = {0, WEB + 1, 0, 5, 0, 24},
+                     udp_in[24] = {0, 5, 0, WEB, 0, 24};
 static const uint8_t tcp[20] = {0, WEB, 0, 5, [12] = 5 << 4, 2};
 static const uint8_t echo[8] = {ICMP_ECHO_REQUEST, [5] = 9}, reply[8] = {ICMP_ECHO_REPLY, [5] = 9};
-static const uint8_t join[16] = {0x22, [7] = 1, [8] = 4, [12] = 239, 1, 2, 3}, leave[16] = {0x22, [7] = 1, [8] = 3, [12] = 239, 1, 2, 3};
+static const uint8_t join[16] = {0x22, [7] = 1, [8] = 4, [12] = 239, 1, 2, 3},
+                     leave[16] = {0x22, [7] = 1, [8] = 3, [12] = 239, 1, 2, 3};
 
 static uint8_t *put_error(uint8_t *b)
 {
-        uint8_t quoting[64] = {ICMP_UNREACHABLE, 3}, inner[3 + ETHER_HDR + IP_MIN_HDR + sizeof udp_in];
+        uint8_t quoting[64] = {ICMP_UNREACHABLE, 3},
+                inner[3 + ETHER_HDR + IP_MIN_HDR + sizeof udp_in];
 
         put_packet(inner, 1, IP_PROTO_UDP, US, 0, udp_in, sizeof udp_in);
         memcpy(quoting + 8, inner + 3 + ETHER_HDR, 28);

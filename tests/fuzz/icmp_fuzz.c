@@ -3,16 +3,19 @@
 #include "tests/fuzz/message.h"
 
 /* Bytes from .. from + n of the payload, read the slow and plain way. */
-static void payload_bytes(const struct fuzz_message *m, const struct ip_pkt *p, uint32_t from, uint8_t *out,
-                          uint32_t n)
+static void payload_bytes(const struct fuzz_message *m, const struct ip_pkt *p, uint32_t from,
+                          uint8_t *out, uint32_t n)
 {
         for (uint32_t i = from; i < from + n; i++)
-                *out++ = i < p->inl_len ? p->inl[i]
-                                        : (frame_addr(m->frames, p->data.id) + p->data.off)[i - p->inl_len];
+                *out++ =
+                        i < p->inl_len
+                                ? p->inl[i]
+                                : (frame_addr(m->frames, p->data.id) + p->data.off)[i - p->inl_len];
 }
 
 /* What is reported about a packet of ours was really quoted. */
-static void check_error(const struct fuzz_message *m, const struct ip_pkt *p, const struct icmp_err *e)
+static void check_error(const struct fuzz_message *m, const struct ip_pkt *p,
+                        const struct icmp_err *e)
 {
         uint8_t quote[IP_MAX_HDR + 8];
         uint32_t hdr_len, word;
@@ -45,7 +48,8 @@ static void check_reply(const struct fuzz_message *m, const struct ip_pkt *p)
 static void check_written(const struct fuzz_message *m, const struct ip_pkt *p, uint32_t room)
 {
         uint8_t *out = malloc(room);
-        unsigned len = icmp_error_write(m->frames, p, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE, 0, out, room);
+        unsigned len = icmp_error_write(m->frames, p, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE, 0,
+                                        out, room);
 
         assert(len <= room && len <= ICMP_MAX_ERROR - IP_MIN_HDR && len >= ICMP_HDR + p->hdr_len);
         assert(memcmp(out + ICMP_HDR, p->hdr, p->hdr_len) == 0);
@@ -84,7 +88,8 @@ static size_t seed_error(uint8_t *buf, uint8_t type, uint8_t inl)
         ip_tmpl_init(&t, ip_addr_v4(FUZZ_US), ip_addr_v4(FUZZ_PEER), IP_PROTO_TCP, 0, 64, true);
         ip_hdr_write(&t, payload + ICMP_HDR, 40, 7);
         memcpy(payload + ICMP_HDR + IP_MIN_HDR, "\x14\x51\x9c\x40\x01\x02\x03\x04", 8);
-        return fuzz_seed_packet(buf, FUZZ_FIX_SUM, inl, IP_PROTO_ICMP, payload, ICMP_HDR + IP_MIN_HDR + 8);
+        return fuzz_seed_packet(buf, FUZZ_FIX_SUM, inl, IP_PROTO_ICMP, payload,
+                                ICMP_HDR + IP_MIN_HDR + 8);
 }
 
 size_t fuzz_seed(unsigned i, uint8_t *buf)
@@ -95,7 +100,8 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
         case 0:
                 return fuzz_seed_packet(buf, FUZZ_FIX_SUM, 240, IP_PROTO_ICMP, echo, sizeof echo);
         case 1:
-                return fuzz_seed_packet(buf, FUZZ_FIX_SUM | FUZZ_LOCAL, 33, IP_PROTO_ICMP, echo, sizeof echo);
+                return fuzz_seed_packet(buf, FUZZ_FIX_SUM | FUZZ_LOCAL, 33, IP_PROTO_ICMP, echo,
+                                        sizeof echo);
         case 2:
                 return seed_error(buf, ICMP_UNREACHABLE, 240);
         case 3:

@@ -1,6 +1,6 @@
 /*
- * IGMP: messages of any form from the link, and sockets that come and go meanwhile. The tables stay whole and what leaves
- * is a packet.
+ * IGMP: messages of any form from the link, and sockets that come and go meanwhile. The tables stay
+ * whole and what leaves is a packet.
  *
  * Input: steps of a byte that says what and bytes that it needs: see one_step().
  */
@@ -31,7 +31,8 @@ static void all_leaves(struct world *w)
         for (unsigned n = 0; igmp_output(w->g, out, IGMP_MIN_ROOM, &msg, &w->rnd, w->now); n++) {
                 assert(n < 2 * IGMP_GROUPS + 16);
                 assert(msg.len <= IGMP_MIN_ROOM && ip_hdr_parse(out, msg.len, true, &pkt) == 0);
-                assert(pkt.total_len == msg.len && pkt.ttl == 1 && ip_addr_get_v4(pkt.dst) == msg.dst);
+                assert(pkt.total_len == msg.len && pkt.ttl == 1 &&
+                       ip_addr_get_v4(pkt.dst) == msg.dst);
                 assert(csum_finish(csum_partial(out + 24, msg.len - 24, 0)).raw == 0);
         }
         free(out);
@@ -41,8 +42,12 @@ static void a_message(struct world *w)
 {
         uint32_t n = next(w) % 150, fix = next(w) & 3;
         uint8_t *msg = malloc(n + 1);
-        struct ip_pkt pkt = {.src = ip_addr_v4(0x0a0000fe), .dst = ip_addr_v4(0xe0000001), .ttl = fix == 3 ? 2 : 1,
-                             .to = IP_TO_GROUP, .inl = msg, .inl_len = n};
+        struct ip_pkt pkt = {.src = ip_addr_v4(0x0a0000fe),
+                             .dst = ip_addr_v4(0xe0000001),
+                             .ttl = fix == 3 ? 2 : 1,
+                             .to = IP_TO_GROUP,
+                             .inl = msg,
+                             .inl_len = n};
         be16 sum = {0};
 
         for (uint32_t i = 0; i < n; i++)
@@ -64,7 +69,8 @@ static bool lives(void *arg, uint32_t owner)
 static void one_step(struct world *w)
 {
         uint8_t what = next(w), dead;
-        uint32_t ifc = what >> 6, group = 0xe0000000 + next(w) % 8, owner = 1 + next(w) % 12, src[64];
+        uint32_t ifc = what >> 6, group = 0xe0000000 + next(w) % 8, owner = 1 + next(w) % 12,
+                 src[64];
         unsigned n;
 
         switch (what & 7) {
@@ -125,15 +131,24 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
 
         switch (i) {
         case 0: /* a join, a general query of version 3, time */
-                memcpy(buf, "\x0c\x05\x01\x25\0\0\x07\x00\0\0\x0c\x01\x11\x10\0\0\0\0\0\0\x02\x7d\0\0\0\x25\0\0\x40", 29);
+                memcpy(buf,
+                       "\x0c\x05\x01\x25\0\0\x07\x00\0\0\x0c\x01\x11\x10\0\0\0\0\0\0\x02\x7d\0\0\0"
+                       "\x25\0\0\x40",
+                       29);
                 return 29;
         case 1: /* a filter, a query of the group and two sources */
-                memcpy(buf, "\x02\x05\x01\x02\x0a\x0b\x00\0\0\x14\x01\x11\x10\0\0\xe0\0\0\x05\x02\x7d\0\x02\0\0\0\x0a\0\0\0\x0b\0"
-                            "\x25\0\0\x40", 36);
+                memcpy(buf,
+                       "\x02\x05\x01\x02\x0a\x0b\x00\0\0\x14\x01\x11\x10\0\0\xe0\0\0\x05\x02\x7d\0"
+                       "\x02\0\0\0\x0a\0\0\0\x0b\0"
+                       "\x25\0\0\x40",
+                       36);
                 return 36;
         case 2: /* version 2: a query, a join, another's report */
-                memcpy(buf, "\x00\0\0\x08\x01\x11\x64\0\0\0\0\0\0\0\x0c\x05\x01\x25\0\0\x01\0\0\0\x08\x01\x16\0\0\0\xe0\0\0\x05\0"
-                            "\x04\x05\x01\x2d\0\0\x50", 42);
+                memcpy(buf,
+                       "\x00\0\0\x08\x01\x11\x64\0\0\0\0\0\0\0\x0c\x05\x01\x25\0\0\x01\0\0\0\x08"
+                       "\x01\x16\0\0\0\xe0\0\0\x05\0"
+                       "\x04\x05\x01\x2d\0\0\x50",
+                       42);
                 return 42;
         case 3: /* as many sources as there can be, and more */
                 for (uint8_t k = 0; k < 6; k++) {

@@ -1,4 +1,5 @@
-/* The IPv4 parser: whatever is accepted describes bytes that are there, and can be written and read again. */
+/* The IPv4 parser: whatever is accepted describes bytes that are there, and can be written and
+ * read again. */
 #include "tests/fuzz/message.h"
 
 static void check_payload(const struct fuzz_message *m, const struct ip_pkt *p)
@@ -25,7 +26,8 @@ static void check_again(const struct ip_pkt *p)
         ip_hdr_write(&t, hdr, p->total_len, p->id);
         assert(ip_hdr_parse(hdr, sizeof hdr, true, &again) == 0);
         assert(ip_addr_eq(again.src, p->src) && ip_addr_eq(again.dst, p->dst));
-        assert(again.proto == p->proto && again.tos == p->tos && again.ttl == p->ttl && again.id == p->id);
+        assert(again.proto == p->proto && again.tos == p->tos && again.ttl == p->ttl &&
+               again.id == p->id);
         assert(again.total_len == p->total_len && again.dont_frag == p->dont_frag);
 }
 
@@ -41,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 return 0;
         why = ip_rx(&m.host, FUZZ_CHAN, &m.rx, &pkt);
         assert(why < DROP_COUNT);
-        if (why == DROP_NONE || why == DROP_IP_FRAGMENT || why == DROP_IP_NOT_OURS || why == DROP_IP_MARTIAN)
+        if (why == DROP_NONE || why == DROP_IP_FRAGMENT || why == DROP_IP_NOT_OURS ||
+            why == DROP_IP_MARTIAN)
                 check_payload(&m, &pkt);
         if (why == DROP_NONE)
                 check_again(&pkt);
@@ -56,11 +59,14 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
 
         switch (i) {
         case 0:
-                return fuzz_seed_packet(buf, FUZZ_CSUM | FUZZ_FIX_SUM, 240, IP_PROTO_UDP, payload, 64);
+                return fuzz_seed_packet(buf, FUZZ_CSUM | FUZZ_FIX_SUM, 240, IP_PROTO_UDP, payload,
+                                        64);
         case 1:
                 return fuzz_seed_packet(buf, FUZZ_LOCAL, 40, IP_PROTO_TCP, payload, 300);
         case 2: /* padded by the link */
-                return fuzz_seed_packet(buf, FUZZ_FIX_SUM | FUZZ_CSUM, 60, IP_PROTO_UDP, payload, 100) + 20;
+                return fuzz_seed_packet(buf, FUZZ_FIX_SUM | FUZZ_CSUM, 60, IP_PROTO_UDP, payload,
+                                        100) +
+                       20;
         case 3: /* with options: record route, then end of list */
                 n = fuzz_seed_packet(buf, FUZZ_FIX_SUM | FUZZ_CSUM, 240, IP_PROTO_UDP,
                                      "\x07\x07\x04\0\0\0\0\0xy", 10);

@@ -1,11 +1,13 @@
-/* IP options: what is found is there, an answer's options are options, and a header with them can be cut into fragments. */
+/* IP options: what is found is there, an answer's options are options, and a header with them can
+ * be cut into fragments. */
 #include <stdlib.h>
 
 #include "ip/frag.h"
 #include "ip/ip_opts.h"
 #include "tests/fuzz/fuzz.h"
 
-static void check_found(const uint8_t *hdr, unsigned hdr_len, uint8_t at, uint8_t type, uint8_t other)
+static void check_found(const uint8_t *hdr, unsigned hdr_len, uint8_t at, uint8_t type,
+                        uint8_t other)
 {
         if (at == 0)
                 return;
@@ -13,14 +15,16 @@ static void check_found(const uint8_t *hdr, unsigned hdr_len, uint8_t at, uint8_
         assert(at + hdr[at + 1] <= hdr_len);
 }
 
-/* A list whose length is not one of whole entries, or that goes on in the middle of one, ends with too little room for the
- * next: RFC 791 calls that an error of whoever made it, and so does the parser of its answer. */
+/* A list whose length is not one of whole entries, or that goes on in the middle of one, ends with
+ * too little room for the next: RFC 791 calls that an error of whoever made it, and so does the
+ * parser of its answer. */
 static bool whole_entries(const uint8_t *hdr, const struct ip_opts_found *o)
 {
         unsigned entry = o->ts != 0 && (hdr[o->ts + 3] & 0xf) != 0 ? 8 : 4;
 
         return (o->rr == 0 || hdr[o->rr + 1] % 4 == 3) && (o->sr == 0 || hdr[o->sr + 1] % 4 == 3) &&
-               (o->ts == 0 || (hdr[o->ts + 1] % entry == 4 % entry && hdr[o->ts + 2] % entry == 5 % entry));
+               (o->ts == 0 ||
+                (hdr[o->ts + 1] % entry == 4 % entry && hdr[o->ts + 2] % entry == 5 % entry));
 }
 
 /* After us nobody who finds it full can be counted. */
@@ -78,7 +82,8 @@ static void check_app(const uint8_t *hdr, unsigned hdr_len)
         }
         if (ip_opts_set(hdr + 20, hdr_len - 20, true, &set) == 0) {
                 assert(set.len == hdr_len - 20);
-                assert(ip_opts_build(&set, 0x0a000001, 0x0a000002, 1, out) == ip_opts_first_hop(&set, 0x0a000002));
+                assert(ip_opts_build(&set, 0x0a000001, 0x0a000002, 1, out) ==
+                       ip_opts_first_hop(&set, 0x0a000002));
         }
 }
 

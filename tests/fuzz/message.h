@@ -1,7 +1,7 @@
 /*
- * For fuzz targets of IP and above: input bytes become a message as a provider brings it. The first byte says
- * what the link is like, the second how many bytes come in the descriptor; the rest is the message, its tail
- * in a lent frame.
+ * For fuzz targets of IP and above: input bytes become a message as a provider brings it. The first
+ * byte says what the link is like, the second how many bytes come in the descriptor; the rest is
+ * the message, its tail in a lent frame.
  */
 #ifndef TESTS_FUZZ_MESSAGE_H
 #define TESTS_FUZZ_MESSAGE_H
@@ -28,7 +28,8 @@ struct fuzz_message {
         struct frames *frames; /* with one small lent frame, of exactly the bytes that are in it */
 };
 
-/* Mutated packets seldom have a right checksum: put it right, so that the code behind it is reached too. */
+/* Mutated packets seldom have a right checksum: put it right, so that the code behind it is
+ * reached too. */
 static inline void fuzz_fix_ip_sum(struct unet_rx *rx)
 {
         unsigned hdr_len = (rx->inl[0] & 0xfu) * 4;
@@ -50,9 +51,9 @@ static inline bool fuzz_message(const uint8_t *data, size_t size, struct fuzz_me
         if (size < FUZZ_PREFIX || size > FUZZ_PREFIX + FRAME_SMALL_BYTES)
                 return false;
         *m = (struct fuzz_message){.host = {.addr = &fuzz_addr,
-                                           .naddr = 1,
-                                           .local = data[0] & FUZZ_LOCAL,
-                                           .csum = data[0] & FUZZ_CSUM}};
+                                            .naddr = 1,
+                                            .local = data[0] & FUZZ_LOCAL,
+                                            .csum = data[0] & FUZZ_CSUM}};
         inl = MIN(MIN(data[1], UNET_INLINE_MAX), (uint32_t)(size - FUZZ_PREFIX));
         rest = (uint32_t)(size - FUZZ_PREFIX) - inl;
         memcpy(m->rx.inl, data + FUZZ_PREFIX, inl);
@@ -77,8 +78,8 @@ static inline void fuzz_message_free(struct fuzz_message *m)
         free(m->frames->region[FRAME_REGION_RX(FUZZ_CHAN)].base);
 }
 
-/* Writes a seed: link, descriptor's share, an IP header without options for `len` bytes of payload, and the
- * payload. */
+/* Writes a seed: link, descriptor's share, an IP header without options for `len` bytes of payload,
+ * and the payload. */
 static inline size_t fuzz_seed_packet(uint8_t *buf, uint8_t link, uint8_t inl, uint8_t proto,
                                       const void *payload, uint16_t len)
 {

@@ -1,6 +1,7 @@
 /*
- * Reassembly: whatever fragments come, in whatever order and however they contradict each other, the tables stay whole,
- * memory stays bounded, and a datagram that comes out is made of the bytes that fragments brought to their places.
+ * Reassembly: whatever fragments come, in whatever order and however they contradict each other,
+ * the tables stay whole, memory stays bounded, and a datagram that comes out is made of the bytes
+ * that fragments brought to their places.
  *
  * Input: six bytes a step. What, identification, offset (two bytes), length (two bytes).
  */
@@ -12,7 +13,16 @@
 #define STEP 6u
 
 /* Bits of the first byte of a step. */
-enum { LAST = 1, OTHER_BYTES = 2, OTHER_SOURCE = 4, TCP = 8, LATER = 16, DIES = 32, MARKED = 64, OPTIONS = 128 };
+enum {
+        LAST = 1,
+        OTHER_BYTES = 2,
+        OTHER_SOURCE = 4,
+        TCP = 8,
+        LATER = 16,
+        DIES = 32,
+        MARKED = 64,
+        OPTIONS = 128
+};
 
 static struct frames frames;
 static struct reass_shared *shared;
@@ -63,13 +73,15 @@ static void check_whole(const struct ip_pkt *pkt)
 static void one_fragment(const uint8_t *p, nstime now)
 {
         uint8_t what = p[0], hdr[IP_MAX_HDR];
-        uint32_t off = ((p[2] * 256u + p[3]) & 0x1fff) * 8, len = (p[4] * 256u + p[5]) % 1600, hdr_len = 20;
+        uint32_t off = ((p[2] * 256u + p[3]) & 0x1fff) * 8, len = (p[4] * 256u + p[5]) % 1600,
+                 hdr_len = 20;
         struct ip_tmpl t;
         struct ip_pkt pkt;
         int err;
 
-        ip_tmpl_init(&t, ip_addr_v4(what & OTHER_SOURCE ? 0x0b000000 + p[1] % 16u : 0x0a000002), ip_addr_v4(0x0a000001),
-                     what & TCP ? IP_PROTO_TCP : IP_PROTO_UDP, what & MARKED ? IP_ECN_CE : IP_ECN_ECT0, 64, false);
+        ip_tmpl_init(&t, ip_addr_v4(what & OTHER_SOURCE ? 0x0b000000 + p[1] % 16u : 0x0a000002),
+                     ip_addr_v4(0x0a000001), what & TCP ? IP_PROTO_TCP : IP_PROTO_UDP,
+                     what & MARKED ? IP_ECN_CE : IP_ECN_ECT0, 64, false);
         ip_hdr_write(&t, hdr, 20, p[1] % 8);
         if (what & OPTIONS) {
                 memset(hdr + 20, 1, 40);
@@ -134,8 +146,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 static size_t put(uint8_t *buf, size_t at, uint8_t what, uint8_t id, uint32_t off, uint32_t len)
 {
-        const uint8_t step[STEP] = {what, id, (uint8_t)(off / 8 >> 8), (uint8_t)(off / 8), (uint8_t)(len >> 8),
-                                    (uint8_t)len};
+        const uint8_t step[STEP] = {
+                what,        id, (uint8_t)(off / 8 >> 8), (uint8_t)(off / 8), (uint8_t)(len >> 8),
+                (uint8_t)len};
 
         memcpy(buf + at, step, STEP);
         return at + STEP;

@@ -1,12 +1,12 @@
 /*
- * A whole stack beside a hostile process: side 0 is the victim, side 1's memory is written by whoever made
- * the input.
+ * A whole stack beside a hostile process: side 0 is the victim, side 1's memory is written by
+ * whoever made the input.
  *
- * The input is a program. Honest steps open connections and move data both ways over shared memory; hostile
- * ones write into side 1's transmit region, which is all that a peer can write: slots of the ring with any
- * flags, lengths and frame references, returned frames that never were lent, the control words, single bytes
- * anywhere, payload under the reader's eyes. The victim's asserts must hold, its turns end, and when the
- * channel goes down all it had is free again.
+ * The input is a program. Honest steps open connections and move data both ways over shared memory;
+ * hostile ones write into side 1's transmit region, which is all that a peer can write: slots of
+ * the ring with any flags, lengths and frame references, returned frames that never were lent, the
+ * control words, single bytes anywhere, payload under the reader's eyes. The victim's asserts must
+ * hold, its turns end, and when the channel goes down all it had is free again.
  */
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
@@ -68,7 +68,8 @@ static struct tcp_conn *live(struct world *w, int side)
         return tc->live && tc->sock != 0 ? tc : NULL;
 }
 
-/* Both turn for a while; a peer made to misbehave may keep them at it for ever, which is its own loss. */
+/* Both turn for a while; a peer made to misbehave may keep them at it for ever, which is its
+ * own loss. */
 static void run_both(struct world *w, unsigned turns)
 {
         for (unsigned i = 0; i < turns; i++) {
@@ -127,7 +128,8 @@ static void step_read(struct world *w, unsigned how)
         int side = how & 1;
 
         if (live(w, side) != NULL)
-                pair_read(w->p, side, w->conn[side], data, how & 2 ? sizeof data : 1 + number(&w->in, 1));
+                pair_read(w->p, side, w->conn[side], data,
+                          how & 2 ? sizeof data : 1 + number(&w->in, 1));
         run_both(w, 1 + how / 64);
 }
 
@@ -168,7 +170,8 @@ static void step_udp(struct world *w, unsigned how)
 
 static uint8_t any_proto(unsigned how)
 {
-        static const uint8_t proto[] = {IP_PROTO_TCP, IP_PROTO_TCP, IP_PROTO_UDP, IP_PROTO_ICMP, 99};
+        static const uint8_t proto[] = {IP_PROTO_TCP, IP_PROTO_TCP, IP_PROTO_UDP, IP_PROTO_ICMP,
+                                        99};
 
         return proto[how % ARRAY_LEN(proto)];
 }
@@ -223,7 +226,8 @@ static unsigned any_packet(struct world *w, uint8_t *at, uint32_t tail)
 static struct shm_frame_ref any_ref(struct world *w)
 {
         unsigned how = byte(&w->in);
-        struct shm_frame_ref r = {.frame = how % 30, .off = number(&w->in, 1), .len = number(&w->in, 2)};
+        struct shm_frame_ref r = {
+                .frame = how % 30, .off = number(&w->in, 1), .len = number(&w->in, 2)};
 
         if (how & 64)
                 r.off = number(&w->in, 4);
@@ -263,7 +267,8 @@ static void step_returns(struct world *w, unsigned how)
         uint32_t prod = atomic_load_explicit(&w->hostile->ctrl.ret_prod, memory_order_relaxed);
 
         for (unsigned n = how % 32; n > 0; n--)
-                w->hostile->ret[prod++ % SHM_RETS] = how & 128 ? number(&w->in, 4) : byte(&w->in) % 30;
+                w->hostile->ret[prod++ % SHM_RETS] =
+                        how & 128 ? number(&w->in, 4) : byte(&w->in) % 30;
         atomic_store_explicit(&w->hostile->ctrl.ret_prod, prod, memory_order_release);
         hostile_pos(w)->ret_prod = prod;
         run_victim(w);
@@ -274,8 +279,9 @@ static void step_words(struct world *w, unsigned how)
         _Atomic uint32_t *word[] = {&w->hostile->ctrl.cons, &w->hostile->ctrl.ret_prod,
                                     &w->hostile->ctrl.want_room, &w->hostile->ctrl.closed};
         _Atomic uint32_t *at = word[how % 4];
-        uint32_t v =
-                how & 128 ? number(&w->in, 4) : atomic_load_explicit(at, memory_order_relaxed) + byte(&w->in) - 128;
+        uint32_t v = how & 128
+                             ? number(&w->in, 4)
+                             : atomic_load_explicit(at, memory_order_relaxed) + byte(&w->in) - 128;
 
         atomic_store_explicit(at, v, memory_order_release);
         run_victim(w);

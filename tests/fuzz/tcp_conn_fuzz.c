@@ -1,8 +1,9 @@
 /*
- * A whole TCP with a peer that sends anything. The input is a program: the application's calls, segments near
- * the valid ones (sequence numbers around the edges of both windows, any flags, any options), lost and
- * delayed returns of frames, time. After each step every invariant holds; at the end, when the peer has
- * fallen silent and the application has closed, everything is free again, after a bounded number of timers.
+ * A whole TCP with a peer that sends anything. The input is a program: the application's calls,
+ * segments near the valid ones (sequence numbers around the edges of both windows, any flags, any
+ * options), lost and delayed returns of frames, time. After each step every invariant holds; at the
+ * end, when the peer has fallen silent and the application has closed, everything is free again,
+ * after a bounded number of timers.
  */
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
@@ -13,8 +14,9 @@
 
 #include "tests/tcp/rig.h"
 
-#define STEPS      400
-#define TIMERS     5000 /* more than retransmission, persist and keepalive can want until they give up */
+#define STEPS 400
+/* More than retransmission, persist and keepalive can want until they give up. */
+#define TIMERS     5000
 #define LENT       256u
 #define OURS       0x0a000001u
 #define PEERS      0x0a000002u
@@ -117,7 +119,8 @@ static void any_options(struct world *w, const struct tcp_conn *tc, struct tcp_s
         seg->has_ts = what & 1 ? !tc->ts_ok : tc->ts_ok;
         if (seg->has_ts) {
                 seg->tsval = tc->ts_recent + (what & 2 ? number(&w->in, 4) : 1);
-                seg->tsecr = (uint32_t)(w->now / NS_PER_MS) + tc->ts_offset - (what & 4 ? number(&w->in, 2) : 1);
+                seg->tsecr = (uint32_t)(w->now / NS_PER_MS) + tc->ts_offset -
+                             (what & 4 ? number(&w->in, 2) : 1);
         }
         if (seg->flags & TCP_SYN) {
                 seg->mss = what & 8 ? (uint16_t)number(&w->in, 2) : 1000;
@@ -142,8 +145,8 @@ static bool any_payload(struct world *w, struct tcp_seg *seg, uint8_t *inl)
         seg->inl = inl;
         if (seg->len <= 180 && how & 2)
                 return true;
-        id = frame_alloc(&from->frames, region, seg->len > FRAME_SMALL_BYTES - 64 ? FRAME_LARGE : FRAME_SMALL,
-                         0);
+        id = frame_alloc(&from->frames, region,
+                         seg->len > FRAME_SMALL_BYTES - 64 ? FRAME_LARGE : FRAME_SMALL, 0);
         seg->inl = NULL;
         seg->data = (struct buf){id, how & 63, seg->len};
         if (id == 0 || seg->len == 0)
@@ -177,10 +180,11 @@ static void step_segment(struct world *w, unsigned which)
 {
         static const uint8_t flags[] = {
                 /* RST and SYN seldom: what lives long goes far */
-                TCP_ACK,           TCP_ACK,           TCP_ACK,           TCP_ACK,           TCP_ACK,
-                TCP_ACK | TCP_PSH, TCP_ACK | TCP_PSH, TCP_ACK | TCP_PSH, TCP_ACK,           TCP_ACK,
-                TCP_ACK,           TCP_ACK | TCP_FIN, TCP_ACK | TCP_URG, TCP_ACK | TCP_URG, TCP_SYN | TCP_ACK,
-                TCP_SYN | TCP_ACK, TCP_SYN,           TCP_RST,           TCP_RST | TCP_ACK, 0};
+                TCP_ACK,           TCP_ACK,           TCP_ACK,           TCP_ACK,
+                TCP_ACK,           TCP_ACK | TCP_PSH, TCP_ACK | TCP_PSH, TCP_ACK | TCP_PSH,
+                TCP_ACK,           TCP_ACK,           TCP_ACK,           TCP_ACK | TCP_FIN,
+                TCP_ACK | TCP_URG, TCP_ACK | TCP_URG, TCP_SYN | TCP_ACK, TCP_SYN | TCP_ACK,
+                TCP_SYN,           TCP_RST,           TCP_RST | TCP_ACK, 0};
         static const uint16_t len[] = {0, 0, 0, 1, 10, 100, 500, 1000, 1460, 4000};
         struct tcp_conn *tc = conn(w, which);
         struct tcp_tuple tuple;
@@ -227,8 +231,8 @@ static void step_icmp(struct world *w, unsigned which)
         unsigned b = byte(&w->in);
 
         if (tc != NULL)
-                tcp_icmp(&w->r->t, &tc->tuple, tc->snd_una + (b & 8 ? number(&w->in, 4) : 0), EHOSTUNREACH, b & 1,
-                         b & 2 ? number(&w->in, 2) : 0, w->now);
+                tcp_icmp(&w->r->t, &tc->tuple, tc->snd_una + (b & 8 ? number(&w->in, 4) : 0),
+                         EHOSTUNREACH, b & 1, b & 2 ? number(&w->in, 2) : 0, w->now);
 }
 
 /* ---- the application ---- */
@@ -263,8 +267,8 @@ static void any_opts(struct world *w, struct tcp_opts *o)
 
 static void step_connect(struct world *w, unsigned which)
 {
-        struct tcp_tuple tuple = {ip_addr_v4(OURS), ip_addr_v4(PEERS), (uint16_t)(FIRST_PORT + which % 8),
-                                  PORT, RIG_CHAN};
+        struct tcp_tuple tuple = {ip_addr_v4(OURS), ip_addr_v4(PEERS),
+                                  (uint16_t)(FIRST_PORT + which % 8), PORT, RIG_CHAN};
         struct tcp_opts o;
         int c;
 
@@ -307,7 +311,8 @@ static void step_write(struct world *w, unsigned which)
         for (int i = 0, at = 0; at < got; at += (int)span[i++].len)
                 memset(span[i].ptr, 'x', span[i].len);
         if (got > 0)
-                tcp_send_commit(&w->r->t, tc, b & 32 ? (size_t)got / 2 : (size_t)got, b & 4, b & 8, w->now);
+                tcp_send_commit(&w->r->t, tc, b & 32 ? (size_t)got / 2 : (size_t)got, b & 4, b & 8,
+                                w->now);
 }
 
 static void step_read(struct world *w, unsigned which)
@@ -398,7 +403,8 @@ static void step_return(struct world *w, unsigned which)
                 give_frame_back(w);
 }
 
-/* A process died inside: as stack_recover() does, with a connection that was being changed or none. */
+/* A process died inside: as stack_recover() does, with a connection that was being changed
+ * or none. */
 static void step_die(struct world *w, unsigned which)
 {
         struct tcp_conn *broken = which & 1 ? conn(w, which >> 1) : NULL;
@@ -478,7 +484,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
 }
 
-/* Programs are worth little when nothing gets established: the seeds do that, and go on at random. */
+/* Programs are worth little when nothing gets established: the seeds do that, and go on
+ * at random. */
 static size_t random_program(unsigned i, uint8_t *buf, size_t at)
 {
         uint64_t x = 0x9e3779b97f4a7c15u * (i + 1);
@@ -500,8 +507,9 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
                                           4, OUTPUT, 1, SEGMENT, 0, 0,   0,    1,      0, 0,
                                           2, ACCEPT, 0, WRITE,   0, 1,   200,  OUTPUT, 1};
         /* Connect, our SYN, its SYN-ACK, write. */
-        static const uint8_t active[] = {1, CONNECT, 1, 0, 0, OUTPUT, 1, SEGMENT, 0, 4, 255, 9,      9, 9,
-                                         9, 1,       0, 1, 2, OUTPUT, 1, WRITE,   0, 1, 200, OUTPUT, 1};
+        static const uint8_t active[] = {1, CONNECT, 1, 0,     0, OUTPUT, 1,   SEGMENT, 0,
+                                         4, 255,     9, 9,     9, 9,      1,   0,       1,
+                                         2, OUTPUT,  1, WRITE, 0, 1,      200, OUTPUT,  1};
         size_t n = i % 2 ? sizeof passive : sizeof active;
 
         if (i >= 24)

@@ -1,7 +1,7 @@
 /*
- * TCP. The first byte chooses: a header for the parser, or a program for a whole connection: segments whose
- * fields are near the edges of the windows or anywhere, calls of the application, time, deaths inside. After
- * each step every invariant holds; at the end nothing is in use.
+ * TCP. The first byte chooses: a header for the parser, or a program for a whole connection:
+ * segments whose fields are near the edges of the windows or anywhere, calls of the application,
+ * time, deaths inside. After each step every invariant holds; at the end nothing is in use.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,10 +26,12 @@ static void fuzz_parser(const uint8_t *data, size_t size)
                 return; /* more than we would ever write */
         n = (int)tcp_hdr_write(&seg, hdr);
         assert(tcp_hdr_parse(hdr, (size_t)n, &back) == n);
-        assert(back.seq == seg.seq && back.ack == seg.ack && back.flags == seg.flags && back.wnd == seg.wnd);
+        assert(back.seq == seg.seq && back.ack == seg.ack && back.flags == seg.flags &&
+               back.wnd == seg.wnd);
         assert(back.mss == seg.mss && back.wscale == seg.wscale && back.sack_ok == seg.sack_ok);
         assert(back.has_ts == seg.has_ts && back.tsval == seg.tsval && back.tsecr == seg.tsecr);
-        assert(back.nsack == seg.nsack && memcmp(back.sack, seg.sack, seg.nsack * sizeof seg.sack[0]) == 0);
+        assert(back.nsack == seg.nsack &&
+               memcmp(back.sack, seg.sack, seg.nsack * sizeof seg.sack[0]) == 0);
 }
 
 /* ---- a whole connection ---- */
@@ -93,7 +95,8 @@ static uint32_t near(struct world *w, uint32_t a, uint32_t b)
 static void segment(struct world *w)
 {
         static uint8_t bytes[256];
-        struct tcp_seg g = {.sport = w->tuple.rport, .dport = w->tuple.lport, .wscale = TCP_NO_WSCALE};
+        struct tcp_seg g = {
+                .sport = w->tuple.rport, .dport = w->tuple.lport, .wscale = TCP_NO_WSCALE};
         uint32_t kind = next_byte(w);
 
         g.flags = kind < 200 ? TCP_ACK : (uint8_t)next_byte(w);
@@ -121,8 +124,8 @@ static void copy_and_commit(struct world *w)
         int got = tcp_send_reserve(&w->r->t, w->tc, next_word(w) % 5000, span, 4);
 
         if (got > 0)
-                tcp_send_commit(&w->r->t, w->tc, next_word(w) % ((uint32_t)got + 1), next_byte(w) & 1,
-                                (next_byte(w) & 7) == 0, w->now);
+                tcp_send_commit(&w->r->t, w->tc, next_word(w) % ((uint32_t)got + 1),
+                                next_byte(w) & 1, (next_byte(w) & 7) == 0, w->now);
 }
 
 static void read_some(struct world *w)
@@ -138,7 +141,8 @@ static void pass_time(struct world *w)
 {
         w->now += (nstime)(next_word(w) + 1) * (next_byte(w) & 1 ? NS_PER_MS : NS_PER_US);
         for (uint32_t i = 1; i < w->r->t.sh->conns.fresh; i++)
-                if (tcp_conn_at(&w->r->t, i)->live && tcp_deadline(tcp_conn_at(&w->r->t, i)) <= w->now)
+                if (tcp_conn_at(&w->r->t, i)->live &&
+                    tcp_deadline(tcp_conn_at(&w->r->t, i)) <= w->now)
                         tcp_expire(&w->r->t, tcp_conn_at(&w->r->t, i), w->now);
 }
 
@@ -164,7 +168,8 @@ static void act(struct world *w)
         else if (what < 244)
                 rig_recover(w->r, what & 1 ? w->conn : 0, w->now);
         else if (what < 250)
-                tcp_icmp(t, &w->tuple, w->tc->snd_una, EHOSTUNREACH, what & 1, next_word(w), w->now);
+                tcp_icmp(t, &w->tuple, w->tc->snd_una, EHOSTUNREACH, what & 1, next_word(w),
+                         w->now);
         else
                 tcp_flush_ack(t, w->tc);
 }
@@ -194,7 +199,8 @@ static void open_one(struct world *w)
                 tcp_connect(&w->r->t, &w->tuple, &w->link, &w->opts, w->now);
                 tcp_set_sock(&w->r->t, w->conn, 1);
         } else {
-                w->listener = (uint32_t)tcp_listen(&w->r->t, w->tuple.laddr, w->tuple.lport, 2, &w->opts);
+                w->listener =
+                        (uint32_t)tcp_listen(&w->r->t, w->tuple.laddr, w->tuple.lport, 2, &w->opts);
                 tcp_rx(&w->r->t, &w->tuple, &w->link, &syn, w->now);
         }
         w->tc = tcp_conn_at(&w->r->t, w->conn);
@@ -235,11 +241,12 @@ static void close_all(struct world *w)
 
 static void fuzz_connection(const uint8_t *data, size_t size)
 {
-        struct world w = {.r = rig_new(&small, 1),
-                          .p = data,
-                          .end = data + size,
-                          .now = 1000 * NS_PER_S,
-                          .tuple = {ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 90, 80, RIG_CHAN}};
+        struct world w = {
+                .r = rig_new(&small, 1),
+                .p = data,
+                .end = data + size,
+                .now = 1000 * NS_PER_S,
+                .tuple = {ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 90, 80, RIG_CHAN}};
 
         open_one(&w);
         for (int steps = 0; w.p < w.end && w.tc->live && steps < 400; steps++) {
@@ -263,8 +270,9 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
         static const uint8_t header[] = {0,    0,    80,   0,    90, 1, 2, 3, 4, 5, 6, 7,  8,
                                          0x90, 0x10, 0x12, 0x34, 0,  0, 0, 0, 1, 1, 5, 10, 0,
                                          0,    0,    1,    0,    0,  0, 9, 1, 1, 1, 1};
-        static const uint8_t syn[] = {0, 0, 80, 0,   90, 1, 2, 3,  4, 0, 0, 0, 0, 0xa0, 2, 1, 2, 0, 0, 0, 0,
-                                      2, 4, 5,  180, 4,  2, 8, 10, 0, 0, 0, 1, 0, 0,    0, 0, 1, 3, 3, 7};
+        static const uint8_t syn[] = {0,  0, 80, 0, 90, 1, 2, 3, 4, 0, 0,   0, 0, 0xa0,
+                                      2,  1, 2,  0, 0,  0, 0, 2, 4, 5, 180, 4, 2, 8,
+                                      10, 0, 0,  0, 1,  0, 0, 0, 0, 1, 3,   3, 7};
 
         if (i == 0) {
                 memcpy(buf, header, sizeof header);

@@ -1,6 +1,7 @@
 /*
- * The TCP header: what parses is well-formed by a second reading of RFC 9293 §3.2, and what is written parses
- * back to the same segment. The first byte chooses between bytes for the parser and fields for the writer.
+ * The TCP header: what parses is well-formed by a second reading of RFC 9293 §3.2, and what is
+ * written parses back to the same segment. The first byte chooses between bytes for the parser and
+ * fields for the writer.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -15,8 +16,8 @@ static bool well_formed(const uint8_t *p, size_t n)
         return hlen >= TCP_MIN_HDR && hlen <= n;
 }
 
-/* Whether options of this kind that are in form can be read, as plainly as can be: kind, length, next; END ends, and so does a
- * length that cannot be. */
+/* Whether options of this kind that are in form can be read, as plainly as can be: kind, length,
+ * next; END ends, and so does a length that cannot be. */
 static bool has_option(const uint8_t *p, unsigned kind, unsigned len)
 {
         size_t hlen = (p[12] >> 4) * 4u, at = TCP_MIN_HDR;
@@ -34,12 +35,14 @@ static bool has_option(const uint8_t *p, unsigned kind, unsigned len)
 
 static void check_same(const struct tcp_seg *a, const struct tcp_seg *b)
 {
-        assert(a->sport == b->sport && a->dport == b->dport && a->seq == b->seq && a->ack == b->ack);
+        assert(a->sport == b->sport && a->dport == b->dport && a->seq == b->seq &&
+               a->ack == b->ack);
         assert(a->flags == b->flags && a->wnd == b->wnd && a->urg == b->urg);
         assert(a->mss == b->mss && a->wscale == b->wscale && a->sack_ok == b->sack_ok);
         assert(a->has_ts == b->has_ts && a->tsval == b->tsval && a->tsecr == b->tsecr);
         if (a->flags & TCP_SYN) {
-                assert(a->fastopen == b->fastopen && (a->fastopen == 0 || a->fastopen_old == b->fastopen_old));
+                assert(a->fastopen == b->fastopen &&
+                       (a->fastopen == 0 || a->fastopen_old == b->fastopen_old));
                 assert(a->fastopen <= 1 || memcmp(a->cookie, b->cookie, a->fastopen - 1u) == 0);
         }
         assert(a->nsack == b->nsack);
@@ -149,7 +152,8 @@ static size_t seed_header(uint8_t *buf, uint8_t flags, const uint8_t *options, s
 
 size_t fuzz_seed(unsigned i, uint8_t *buf)
 {
-        static const uint8_t syn[] = {2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7};
+        static const uint8_t syn[] = {2, 4, 5, 180, 4, 2, 8, 10, 0, 0,
+                                      0, 1, 0, 0,   0, 0, 1, 3,  3, 7};
         static const uint8_t ts[] = {1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8};
         static const uint8_t sack[] = {1, 1, 5, 26, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0,
                                        3, 0, 0, 0,  4, 0, 0, 0, 5, 0, 0, 0, 6, 0};

@@ -1,7 +1,7 @@
 /*
- * UDP. The first byte chooses: a packet for the parser, or a program for a whole UDP: sockets opened, bound,
- * connected, closed, datagrams arriving and read, errors, a death and a recovery. After each step every
- * invariant holds; at the end nothing is leaked.
+ * UDP. The first byte chooses: a packet for the parser, or a program for a whole UDP: sockets
+ * opened, bound, connected, closed, datagrams arriving and read, errors, a death and a recovery.
+ * After each step every invariant holds; at the end nothing is leaked.
  */
 #include "tests/fuzz/message.h"
 #include "udp/udp_pcb.h"
@@ -16,7 +16,8 @@ static void check_dgram(const struct ip_pkt *p, const struct udp_dgram *d)
         assert((d->data.id == 0) == (d->data.len == 0));
         assert(UDP_HDR + udp_dgram_len(d) <= ip_payload_len(p));
         if (d->data.id != 0)
-                assert(d->data.id == p->data.id && d->data.off == p->data.off && d->data.len <= p->data.len);
+                assert(d->data.id == p->data.id && d->data.off == p->data.off &&
+                       d->data.len <= p->data.len);
 }
 
 static void fuzz_parser(const uint8_t *data, size_t size)
@@ -223,7 +224,8 @@ static void step_read(struct world *w, uint32_t pcb)
 static void step_send(struct world *w, uint32_t pcb)
 {
         unsigned b = next_byte(w);
-        struct udp_tuple to = {.laddr = ip_addr_v4(FUZZ_US), .raddr = some_addr(b), .rport = some_port(b)};
+        struct udp_tuple to = {
+                .laddr = ip_addr_v4(FUZZ_US), .raddr = some_addr(b), .rport = some_port(b)};
         struct udp_out out;
 
         if (udp_output_prepare(&w->u, pcb, b & 0x80 ? &to : NULL, b * 300, b & 1, b, &out) == 0)
@@ -269,7 +271,8 @@ static void step_die(struct world *w, uint32_t unused)
 
         for (uint32_t i = 1; i <= PCBS; i++)
                 if (live(w, i))
-                        udp_pcb_at(&w->u, i)->q.count = udp_pcb_at(&w->u, i)->key_next = next_byte(w);
+                        udp_pcb_at(&w->u, i)->q.count = udp_pcb_at(&w->u, i)->key_next =
+                                next_byte(w);
         for (uint32_t i = 1; i <= 2 * PRIVATE; i++)
                 frame_pool_rec(p, i)->refs = 0;
         udp_recover(&w->u);
@@ -287,9 +290,10 @@ static void fuzz_program(const uint8_t *data, size_t size)
                 void (*run)(struct world *, uint32_t pcb);
                 bool needs_pcb;
         } steps[] = {
-                {step_open, false},    {step_bind, true}, {step_connect, true}, {step_arrival, false},
-                {step_arrival, false}, {step_read, true}, {step_send, true},    {step_icmp, false},
-                {step_odds, true},     {step_die, false}, {step_close, true},
+                {step_open, false},    {step_bind, true},     {step_connect, true},
+                {step_arrival, false}, {step_arrival, false}, {step_read, true},
+                {step_send, true},     {step_icmp, false},    {step_odds, true},
+                {step_die, false},     {step_close, true},
         };
         struct world *w = make_world(data, size);
 
@@ -317,7 +321,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 size_t fuzz_seed(unsigned i, uint8_t *buf)
 {
         static const uint8_t dgram[UDP_HDR + 64] = {0x0f, 0xa0, 0, 53, 0, UDP_HDR + 64};
-        /* open, bind, arrive, arrive with a frame, read, close; then with a connection and an error. */
+        /* open, bind, arrive, arrive with a frame, read, close; then with a connection and
+         * an error. */
         static const uint8_t life[] = {0x80, 0, 0, 0, 1,  0, 4,  3, 0, 5, 4,  10,
                                        3,    0, 5, 4, 11, 0, 99, 5, 0, 7, 10, 0};
         static const uint8_t talk[] = {0x80, 0, 0, 1, 1,    0,    4, 2, 0, 6, 4, 0, 9, 0x14, 20,  6,

@@ -25,7 +25,8 @@ static unsigned header(uint8_t *hdr, const uint8_t *opts, unsigned n)
         return 20 + n;
 }
 
-/* RFC 791 §3.2: offsets in 8 bytes, more-fragments on all but the last, everything else as it was. */
+/* RFC 791 §3.2: offsets in 8 bytes, more-fragments on all but the last, everything else as
+ * it was. */
 static void fragments_cover_the_payload(void **state)
 {
         for (uint32_t mtu = FRAG_MIN_MTU; mtu < 1600; mtu += 37) {
@@ -57,8 +58,9 @@ static void fragments_cover_the_payload(void **state)
 /* RFC 791 §3.1: the copy bit. */
 static void options_are_copied_as_they_ask(void **state)
 {
-        static const uint8_t opts[] = {IPOPT_NOP, IPOPT_RR, 7, 4, 0, 0, 0, 0, IPOPT_ALERT, 4, 0, 0, /* not, not, yes */
-                                       IPOPT_LSRR, 7, 4, 1, 2, 3, 4, IPOPT_END};
+        /* Not, not, yes. */
+        static const uint8_t opts[] = {IPOPT_NOP, IPOPT_RR,   7, 4, 0, 0, 0, 0, IPOPT_ALERT, 4, 0,
+                                       0,         IPOPT_LSRR, 7, 4, 1, 2, 3, 4, IPOPT_END};
         static const uint8_t kept[] = {IPOPT_ALERT, 4, 0, 0, IPOPT_LSRR, 7, 4, 1, 2, 3, 4, 0};
         uint8_t hdr[IP_MAX_HDR];
         struct frag g;
@@ -76,7 +78,8 @@ static void options_are_copied_as_they_ask(void **state)
         assert_false(frag_next(&g, hdr, &p));
 }
 
-/* ip(7), IP_MTU_DISCOVER: what Linux does, by mode, with an interface of 1500 and a path of 1400. */
+/* ip(7), IP_MTU_DISCOVER: what Linux does, by mode, with an interface of 1500 and a path
+ * of 1400. */
 static void mtu_discover_says_whether(void **state)
 {
         static const struct {
@@ -97,7 +100,8 @@ static void mtu_discover_says_whether(void **state)
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 struct frag_plan plan = {0};
 
-                assert_int_equal(frag_decide(table[i].mode, table[i].len, 1500, 1400, &plan), table[i].err);
+                assert_int_equal(frag_decide(table[i].mode, table[i].len, 1500, 1400, &plan),
+                                 table[i].err);
                 assert_int_equal(plan.dont_frag, table[i].df);
                 assert_int_equal(plan.mtu, table[i].mtu);
         }
@@ -140,8 +144,10 @@ static void ids_do_not_repeat_soon_and_are_not_shared(void **state)
 
 static struct icmp_err claim(uint32_t mtu, uint16_t quoted)
 {
-        return (struct icmp_err){
-                .type = ICMP_UNREACHABLE, .code = ICMP_FRAG_NEEDED, .mtu = mtu, .quoted_len = quoted};
+        return (struct icmp_err){.type = ICMP_UNREACHABLE,
+                                 .code = ICMP_FRAG_NEEDED,
+                                 .mtu = mtu,
+                                 .quoted_len = quoted};
 }
 
 /* RFC 1191 §5, §7.1; RFC 5927 §7: not less than is reasonable, not what was not too long. */
@@ -152,9 +158,9 @@ static void claims_are_read_with_care(void **state)
                 uint16_t quoted;
                 uint32_t says;
         } table[] = {
-                {1400, 1500, 1400}, {1500, 1500, 0},  {9000, 1500, 0}, {0, 1500, 1492}, {0, 1492, 1280},
-                {0, 60000, 32000},  {0, 600, 576},    {0, 576, 552},   {68, 1500, 552}, {1, 1500, 552},
-                {0, 0, 0},
+                {1400, 1500, 1400}, {1500, 1500, 0},   {9000, 1500, 0}, {0, 1500, 1492},
+                {0, 1492, 1280},    {0, 60000, 32000}, {0, 600, 576},   {0, 576, 552},
+                {68, 1500, 552},    {1, 1500, 552},    {0, 0, 0},
         };
         struct icmp_err e = claim(1400, 1500);
 

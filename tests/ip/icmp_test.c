@@ -32,7 +32,8 @@ static void fix_icmp_sum(uint8_t *p, size_t n)
         memcpy(p + 2, &sum, 2);
 }
 
-static enum drop receive(struct frames *f, const struct unet_rx *rx, struct ip_pkt *pkt, struct icmp_msg *msg)
+static enum drop receive(struct frames *f, const struct unet_rx *rx, struct ip_pkt *pkt,
+                         struct icmp_msg *msg)
 {
         enum drop why = ip_rx(&wire, CHAN, rx, pkt);
 
@@ -57,7 +58,8 @@ static void an_echo_is_answered_with_the_same_data(void **state)
 {
         static const struct {
                 uint32_t len, in_frame;
-        } table[] = {{8, 0}, {9, 0}, {64, 0}, {64, 56}, {64, 3}, {1480, 1472}, {1481, 1473}, {1480, 1477}};
+        } table[] = {{8, 0},  {9, 0},       {64, 0},      {64, 56},
+                     {64, 3}, {1480, 1472}, {1481, 1473}, {1480, 1477}};
         uint8_t req[1500], reply[1500];
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
@@ -113,8 +115,8 @@ static void short_corrupt_and_unknown_messages_are_dropped(void **state)
         rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = p, .len = sizeof p, .in_frame = 7);
         assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_ICMP_CHECKSUM);
         for (unsigned type = 0; type < 256; type++) {
-                bool known = type == 0 || type == 3 || type == 4 || type == 5 || type == 8 || type == 11 || type == 12 ||
-                             type == 13;
+                bool known = type == 0 || type == 3 || type == 4 || type == 5 || type == 8 ||
+                             type == 11 || type == 12 || type == 13;
 
                 echo_request(p, sizeof p);
                 p[0] = (uint8_t)type;
@@ -130,8 +132,9 @@ static void short_corrupt_and_unknown_messages_are_dropped(void **state)
 /* An error that quotes the first `n` bytes of a TCP packet from us to FAR. */
 static uint32_t quote_ours(uint8_t *p, uint8_t type, uint8_t code, uint32_t second_word, uint32_t n)
 {
-        struct unet_rx ours = ip_build(NULL, .src = US, .dst = FAR, .proto = IP_PROTO_TCP,
-                                       .payload = "\x14\x51\x9c\x40\x01\x02\x03\x04xxxxxxxx", .len = 16);
+        struct unet_rx ours =
+                ip_build(NULL, .src = US, .dst = FAR, .proto = IP_PROTO_TCP,
+                         .payload = "\x14\x51\x9c\x40\x01\x02\x03\x04xxxxxxxx", .len = 16);
 
         memset(p, 0, ICMP_HDR);
         p[0] = type;
@@ -149,20 +152,25 @@ static void errors_name_the_connection_and_its_errno(void **state)
                 int err;
                 bool hard;
         } table[] = {
-                {3, 0, ENETUNREACH, false},   {3, 1, EHOSTUNREACH, false},  {3, 2, ENOPROTOOPT, true},
-                {3, 3, ECONNREFUSED, true},   {3, 4, EMSGSIZE, true},       {3, 5, EOPNOTSUPP, false},
-                {3, 6, ENETUNREACH, true},    {3, 7, EHOSTDOWN, true},      {3, 8, ENONET, true},
-                {3, 9, ENETUNREACH, true},    {3, 10, EHOSTUNREACH, true},  {3, 11, ENETUNREACH, false},
-                {3, 12, EHOSTUNREACH, false}, {3, 13, EHOSTUNREACH, true},  {3, 14, EHOSTUNREACH, true},
-                {3, 15, EHOSTUNREACH, true},  {3, 16, EHOSTUNREACH, false}, {4, 0, 0, false},
-                {11, 0, EHOSTUNREACH, false}, {11, 1, EHOSTUNREACH, false}, {12, 0, EPROTO, true},
+                {3, 0, ENETUNREACH, false},   {3, 1, EHOSTUNREACH, false},
+                {3, 2, ENOPROTOOPT, true},    {3, 3, ECONNREFUSED, true},
+                {3, 4, EMSGSIZE, true},       {3, 5, EOPNOTSUPP, false},
+                {3, 6, ENETUNREACH, true},    {3, 7, EHOSTDOWN, true},
+                {3, 8, ENONET, true},         {3, 9, ENETUNREACH, true},
+                {3, 10, EHOSTUNREACH, true},  {3, 11, ENETUNREACH, false},
+                {3, 12, EHOSTUNREACH, false}, {3, 13, EHOSTUNREACH, true},
+                {3, 14, EHOSTUNREACH, true},  {3, 15, EHOSTUNREACH, true},
+                {3, 16, EHOSTUNREACH, false}, {4, 0, 0, false},
+                {11, 0, EHOSTUNREACH, false}, {11, 1, EHOSTUNREACH, false},
+                {12, 0, EPROTO, true},
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 uint8_t p[64];
                 uint32_t len = quote_ours(p, table[i].type, table[i].code, 1400, 28);
-                struct unet_rx rx = ip_build(*state, .src = FAR, .proto = IP_PROTO_ICMP, .payload = p,
-                                             .len = len, .in_frame = i % 2 ? len - 8 : 0);
+                struct unet_rx rx =
+                        ip_build(*state, .src = FAR, .proto = IP_PROTO_ICMP, .payload = p,
+                                 .len = len, .in_frame = i % 2 ? len - 8 : 0);
                 struct ip_pkt pkt;
                 struct icmp_msg msg;
 
@@ -186,7 +194,8 @@ static void a_quote_that_is_too_short_is_dropped(void **state)
         for (uint32_t n = 0; n < 28; n++) {
                 uint8_t p[64];
                 uint32_t len = quote_ours(p, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE, 0, n);
-                struct unet_rx rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = p, .len = len);
+                struct unet_rx rx =
+                        ip_build(*state, .proto = IP_PROTO_ICMP, .payload = p, .len = len);
                 struct ip_pkt pkt;
                 struct icmp_msg msg;
 
@@ -212,7 +221,8 @@ static void a_quoted_later_fragment_names_nobody(void **state)
 
 static void no_error_about_errors_groups_or_fragments(void **state)
 {
-        static const uint8_t echo[8] = {ICMP_ECHO_REQUEST}, err[8] = {ICMP_UNREACHABLE}, odd[8] = {200};
+        static const uint8_t echo[8] = {ICMP_ECHO_REQUEST}, err[8] = {ICMP_UNREACHABLE},
+                             odd[8] = {200};
         const struct {
                 struct ip_spec spec;
                 bool may;
@@ -249,15 +259,17 @@ static void an_error_of_ours_is_understood_by_its_receiver(void **state)
         static const size_t rooms[] = {36, 60, 212, 232, 576, 1500};
 
         for (size_t i = 0; i < ARRAY_LEN(rooms); i++) {
-                struct unet_rx rx = ip_build(*state, .payload = payload, .len = 1400, .in_frame = 1392), back;
+                struct unet_rx rx = ip_build(*state, .payload = payload, .len = 1400,
+                                             .in_frame = 1392),
+                               back;
                 struct ip_pkt pkt;
                 struct icmp_msg msg;
                 uint8_t out[1500];
                 unsigned len;
 
                 assert_int_equal(ip_rx(&wire, CHAN, &rx, &pkt), DROP_NONE);
-                len = icmp_error_write(*state, &pkt, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE, 0, out,
-                                       rooms[i]);
+                len = icmp_error_write(*state, &pkt, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE, 0,
+                                       out, rooms[i]);
                 assert_int_equal(len, MIN(rooms[i], 556));
                 assert_memory_equal(out + 8, rx.inl, 20); /* RFC 1122: as received */
                 assert_memory_equal(out + 28, payload, len - 28);
@@ -318,7 +330,8 @@ static void requests_to_many_are_ignored(void **state)
                         echo_request(p, sizeof p);
                         p[0] = types[k];
                         fix_icmp_sum(p, sizeof p);
-                        rx = ip_build(*state, .proto = IP_PROTO_ICMP, .dst = many[i], .payload = p, .len = sizeof p);
+                        rx = ip_build(*state, .proto = IP_PROTO_ICMP, .dst = many[i], .payload = p,
+                                      .len = sizeof p);
                         assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_ICMP_IGNORED);
                 }
         }
@@ -360,10 +373,10 @@ static void redirects_are_judged(void **state)
                 bool good;
         } table[] = {
                 {hop, 0x0a0000fd, FAR, US, true},
-                {PEER, 0x0a0000fd, FAR, US, false},       /* from somebody else */
-                {hop, 0x0b0000fd, FAR, US, false},        /* to somewhere else */
-                {hop, US, FAR, US, false},                /* to us */
-                {hop, hop, FAR, US, false},               /* to where it goes already */
+                {PEER, 0x0a0000fd, FAR, US, false}, /* from somebody else */
+                {hop, 0x0b0000fd, FAR, US, false},  /* to somewhere else */
+                {hop, US, FAR, US, false},          /* to us */
+                {hop, hop, FAR, US, false},         /* to where it goes already */
                 {hop, 0x0a0000ff, FAR, US, false},
                 {hop, 0x0a0000fd, US, US, false},
                 {hop, 0x0a0000fd, 0xe8000001, US, false}, /* of a group */
@@ -371,8 +384,8 @@ static void redirects_are_judged(void **state)
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-                struct unet_rx ours = ip_build(NULL, .src = table[i].laddr, .dst = table[i].dst, .payload = "12345678",
-                                               .len = 8);
+                struct unet_rx ours = ip_build(NULL, .src = table[i].laddr, .dst = table[i].dst,
+                                               .payload = "12345678", .len = 8);
                 uint8_t p[36] = {ICMP_REDIRECT, 1};
                 struct ip_pkt pkt;
                 struct icmp_msg msg;
@@ -381,7 +394,8 @@ static void redirects_are_judged(void **state)
                 put32(p + 4, table[i].gateway);
                 memcpy(p + 8, ours.inl, 28);
                 fix_icmp_sum(p, sizeof p);
-                rx = ip_build(*state, .src = table[i].from, .proto = IP_PROTO_ICMP, .payload = p, .len = sizeof p);
+                rx = ip_build(*state, .src = table[i].from, .proto = IP_PROTO_ICMP, .payload = p,
+                              .len = sizeof p);
                 assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
                 assert_int_equal(msg.what, ICMP_IS_REDIRECT);
                 assert_int_equal(ip_addr_get_v4(msg.redirect.gateway), table[i].gateway);
@@ -414,13 +428,16 @@ static void errors_are_limited_by_peer_and_in_all(void **state)
         while (icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_UNREACHABLE, now))
                 n++;
         assert_int_equal(n, ICMP_PEER_BURST);
-        assert_true(icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_TIME_EXCEEDED, now)); /* each type for itself */
+        /* Each type for itself. */
+        assert_true(icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_TIME_EXCEEDED, now));
         now += ICMP_PEER_INTERVAL;
         assert_true(icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_UNREACHABLE, now));
         assert_false(icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_UNREACHABLE, now));
         n = 0;
-        for (uint32_t i = 0; i < 10000; i++) /* a scan from made-up sources, for a tenth of a second */
-                n += icmp_rate_take(r, &rnd, ip_addr_v4(0x0b000000 + i), ICMP_UNREACHABLE, now += NS_PER_MS / 100);
+        for (uint32_t i = 0; i < 10000;
+             i++) /* a scan from made-up sources, for a tenth of a second */
+                n += icmp_rate_take(r, &rnd, ip_addr_v4(0x0b000000 + i), ICMP_UNREACHABLE,
+                                    now += NS_PER_MS / 100);
         assert_in_range(n, 40, ICMP_BURST + 100);
         free(r);
 }
@@ -444,18 +461,22 @@ static void a_reply_finds_its_request(void **state)
                 struct icmp_msg msg;
 
                 assert_int_equal(ping_request(&p, req, 56, 1000 * (i + 1)), 65500 + i);
-                rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = req, .len = sizeof req, .in_frame = i % 60);
+                rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = req, .len = sizeof req,
+                              .in_frame = i % 60);
                 assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
                 assert_int_equal(msg.what, ICMP_IS_ECHO);
                 icmp_echo_reply(*state, &pkt, reply);
                 rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = reply, .len = sizeof reply,
                               .in_frame = i % 60);
                 assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
-                assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 1000 * (i + 1) + 77, &seq, &rtt), PING_REPLY);
+                assert_int_equal(
+                        ping_reply(&p, *state, &pkt, &msg, 1000 * (i + 1) + 77, &seq, &rtt),
+                        PING_REPLY);
                 assert_int_equal(seq, 65500 + i);
                 assert_int_equal(rtt, 77);
-                assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 1000 * (i + 1) + 99, &seq, &rtt),
-                                 PING_DUPLICATE);
+                assert_int_equal(
+                        ping_reply(&p, *state, &pkt, &msg, 1000 * (i + 1) + 99, &seq, &rtt),
+                        PING_DUPLICATE);
                 msg.id++;
                 assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 0, &seq, &rtt), PING_NOT_OURS);
                 msg.id--;
@@ -488,7 +509,8 @@ static void an_error_finds_its_request_too(void **state)
         ping_init(&p, ip_addr_v4(FAR), &rnd);
         ping_request(&p, req, 0, 1);
         ping_request(&p, req, 0, 2);
-        rx = ip_build(NULL, .src = US, .dst = FAR, .proto = IP_PROTO_ICMP, .payload = req, .len = sizeof req);
+        rx = ip_build(NULL, .src = US, .dst = FAR, .proto = IP_PROTO_ICMP, .payload = req,
+                      .len = sizeof req);
         memcpy(err + 8, rx.inl, 28);
         fix_icmp_sum(err, 36);
         rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = err, .len = 36);

@@ -1,6 +1,7 @@
 /*
- * A process dies at every store of a socket's call, of a query's arrival or of a report. Memberships that had nothing to do
- * with it are there, and reported anew; the one concerned is there or not, and can be set again.
+ * A process dies at every store of a socket's call, of a query's arrival or of a report.
+ * Memberships that had nothing to do with it are there, and reported anew; the one concerned is
+ * there or not, and can be set again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,7 +104,11 @@ static void query(void *mem)
 {
         static const uint8_t general[8] = {0x11, 0, 0xee, 0xff};
         struct segment *m = mem;
-        struct ip_pkt pkt = {.dst = ip_addr_v4(IGMP_ALL_HOSTS), .to = IP_TO_GROUP, .ttl = 1, .inl = general, .inl_len = 8};
+        struct ip_pkt pkt = {.dst = ip_addr_v4(IGMP_ALL_HOSTS),
+                             .to = IP_TO_GROUP,
+                             .ttl = 1,
+                             .inl = general,
+                             .inl_len = 8};
 
         igmp_rx(&m->g, NULL, IFC, &pkt, &m->rnd, m->now);
 }

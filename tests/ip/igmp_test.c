@@ -9,14 +9,14 @@
 #include "ip/igmp.h"
 #include "base/checksum.h"
 
-#define IFC   2u
-#define US    0x0a000001u
+#define IFC    2u
+#define US     0x0a000001u
 #define ROUTER 0x0a0000feu
-#define G1    0xe8010101u
-#define G2    0xe8010102u
-#define S1    0x0a010101u
-#define S2    0x0a010102u
-#define S3    0x0a010103u
+#define G1     0xe8010101u
+#define G2     0xe8010102u
+#define S1     0x0a010101u
+#define S2     0x0a010102u
+#define S3     0x0a010103u
 
 enum { IS_IN = 1, IS_EX = 2, TO_IN = 3, TO_EX = 4, ALLOW = 5, BLOCK = 6 };
 
@@ -92,7 +92,8 @@ static uint32_t word(const uint8_t *p)
 }
 
 /* Record `i` of the version 3 report that left. */
-static void expect_record(struct scene *s, unsigned i, uint8_t type, uint32_t group, unsigned n, const uint32_t *src)
+static void expect_record(struct scene *s, unsigned i, uint8_t type, uint32_t group, unsigned n,
+                          const uint32_t *src)
 {
         const uint8_t *p = s->p + 8;
 
@@ -122,8 +123,13 @@ static void put32(uint8_t *p, uint32_t v)
 static enum drop message_arrives(struct scene *s, uint8_t *msg, uint32_t n, uint32_t dst)
 {
         be16 sum = {0};
-        struct ip_pkt pkt = {.src = ip_addr_v4(ROUTER), .dst = ip_addr_v4(dst), .ttl = 1, .proto = IP_PROTO_IGMP,
-                             .to = IP_TO_GROUP, .inl = msg, .inl_len = n};
+        struct ip_pkt pkt = {.src = ip_addr_v4(ROUTER),
+                             .dst = ip_addr_v4(dst),
+                             .ttl = 1,
+                             .proto = IP_PROTO_IGMP,
+                             .to = IP_TO_GROUP,
+                             .inl = msg,
+                             .inl_len = n};
         enum drop why;
 
         memcpy(msg + 2, &sum, 2);
@@ -135,7 +141,8 @@ static enum drop message_arrives(struct scene *s, uint8_t *msg, uint32_t n, uint
 }
 
 /* A query of version 3 with a longest response of `code`. */
-static enum drop query_v3(struct scene *s, uint8_t code, uint32_t group, unsigned n, const uint32_t *src)
+static enum drop query_v3(struct scene *s, uint8_t code, uint32_t group, unsigned n,
+                          const uint32_t *src)
 {
         uint8_t msg[12 + 4 * 64] = {0x11, code};
 
@@ -211,7 +218,8 @@ static void source_filters_unite_and_their_changes_are_told(void **state)
         ok(igmp_listen(&s->g, IFC, G1, 2, false, s2, 1, s->now));
         assert_true(leaves(s));
         expect_record(s, 0, ALLOW, G1, 1, s2);
-        ok(igmp_listen(&s->g, IFC, G1, 1, false, s3, 1, s->now)); /* S1 goes, S3 comes, S2 is told once more */
+        /* S1 goes, S3 comes, S2 is told once more. */
+        ok(igmp_listen(&s->g, IFC, G1, 1, false, s3, 1, s->now));
         assert_true(leaves(s));
         expect_record(s, 0, ALLOW, G1, 2, (const uint32_t[]){S2, S3});
         expect_record(s, 1, BLOCK, G1, 1, s1);
@@ -219,11 +227,13 @@ static void source_filters_unite_and_their_changes_are_told(void **state)
         expect_record(s, 0, ALLOW, G1, 1, s3);
         expect_record(s, 1, BLOCK, G1, 1, s1);
         assert_false(leaves_within(s, NS_PER_S));
-        ok(igmp_listen(&s->g, IFC, G1, 3, true, s12, 2, s->now)); /* EXCLUDE {S1, S2} less INCLUDE {S2, S3} */
+        /* EXCLUDE {S1, S2} less INCLUDE {S2, S3}. */
+        ok(igmp_listen(&s->g, IFC, G1, 3, true, s12, 2, s->now));
         assert_true(leaves(s));
         expect_record(s, 0, TO_EX, G1, 1, s1);
         assert_true(leaves_within(s, NS_PER_S));
-        ok(igmp_listen(&s->g, IFC, G1, 4, true, s2, 1, s->now)); /* both exclude nothing that the other does not */
+        /* Both exclude nothing that the other does not. */
+        ok(igmp_listen(&s->g, IFC, G1, 4, true, s2, 1, s->now));
         assert_true(leaves(s));
         expect_record(s, 0, ALLOW, G1, 1, s1);
         assert_true(leaves_within(s, NS_PER_S));
@@ -242,7 +252,8 @@ static void single_sources_come_and_go(void **state)
         assert_int_equal(igmp_join(&s->g, IFC, 0x0a000001, 1, s->now), -EINVAL);
         assert_int_equal(igmp_join(&s->g, IGMP_IFS, G1, 1, s->now), -EINVAL);
         assert_int_equal(igmp_source(&s->g, IFC, G1, 1, S1, true, true, s->now), -EINVAL);
-        ok(igmp_source(&s->g, IFC, G1, 1, S1, false, true, s->now)); /* IP_ADD_SOURCE_MEMBERSHIP joins */
+        /* IP_ADD_SOURCE_MEMBERSHIP joins. */
+        ok(igmp_source(&s->g, IFC, G1, 1, S1, false, true, s->now));
         assert_int_equal(igmp_source(&s->g, IFC, G1, 1, S1, false, true, s->now), -EADDRNOTAVAIL);
         ok(igmp_source(&s->g, IFC, G1, 1, S2, false, true, s->now));
         assert_int_equal(igmp_source(&s->g, IFC, G1, 1, S2, true, true, s->now), -EINVAL);
@@ -250,18 +261,21 @@ static void single_sources_come_and_go(void **state)
         assert_false(igmp_wants(&s->g, IFC, G1, 1, S3, true));
         ok(igmp_source(&s->g, IFC, G1, 1, S1, false, false, s->now));
         assert_int_equal(igmp_membership(&s->g, IFC, G1, 1)->nsrc, 1);
-        ok(igmp_source(&s->g, IFC, G1, 1, S2, false, false, s->now)); /* the last: the socket has left */
+        /* The last: the socket has left. */
+        ok(igmp_source(&s->g, IFC, G1, 1, S2, false, false, s->now));
         assert_null(igmp_membership(&s->g, IFC, G1, 1));
         ok(igmp_join(&s->g, IFC, G2, 1, s->now));
         assert_int_equal(igmp_join(&s->g, IFC, G2, 1, s->now), -EADDRINUSE);
         ok(igmp_source(&s->g, IFC, G2, 1, S1, true, true, s->now)); /* IP_BLOCK_SOURCE */
         assert_false(igmp_wants(&s->g, IFC, G2, 1, S1, true));
         assert_true(igmp_wants(&s->g, IFC, G2, 1, S2, false));
-        assert_true(igmp_wants(&s->g, IFC, G2, 9, S1, true)); /* no member itself: IP_MULTICAST_ALL says */
+        /* No member itself: IP_MULTICAST_ALL says. */
+        assert_true(igmp_wants(&s->g, IFC, G2, 9, S1, true));
         assert_false(igmp_wants(&s->g, IFC, G2, 9, S1, false));
 }
 
-/* RFC 3376 §5.2: within the time that the query gives, everything, in as many messages as it takes. */
+/* RFC 3376 §5.2: within the time that the query gives, everything, in as many messages as
+ * it takes. */
 static void a_general_query_is_answered_with_everything(void **state)
 {
         struct scene *s = *state;
@@ -296,7 +310,8 @@ static void a_group_query_is_answered_for_the_group(void **state)
         assert_int_equal(query_v3(s, 10, G1, 0, NULL), DROP_NONE);
         assert_true(leaves_within(s, NS_PER_S));
         expect_record(s, 0, IS_IN, G1, 1, s1);
-        assert_int_equal(query_v3(s, 10, G1, 2, asked), DROP_NONE); /* only what is asked about and wanted */
+        /* Only what is asked about and wanted. */
+        assert_int_equal(query_v3(s, 10, G1, 2, asked), DROP_NONE);
         assert_true(leaves_within(s, NS_PER_S));
         expect_record(s, 0, IS_IN, G1, 1, s1);
         assert_int_equal(query_v3(s, 10, G2, 2, asked), DROP_NONE);
@@ -447,8 +462,12 @@ static void messages_that_make_no_sense_are_dropped(void **state)
 {
         struct scene *s = *state;
         uint8_t msg[16] = {0x11, 10};
-        struct ip_pkt pkt = {.src = ip_addr_v4(ROUTER), .dst = ip_addr_v4(IGMP_ALL_HOSTS), .ttl = 1,
-                             .to = IP_TO_GROUP, .inl = msg, .inl_len = 7};
+        struct ip_pkt pkt = {.src = ip_addr_v4(ROUTER),
+                             .dst = ip_addr_v4(IGMP_ALL_HOSTS),
+                             .ttl = 1,
+                             .to = IP_TO_GROUP,
+                             .inl = msg,
+                             .inl_len = 7};
 
         ok(igmp_join(&s->g, IFC, G1, 1, s->now));
         while (leaves_within(s, NS_PER_S))
@@ -462,10 +481,13 @@ static void messages_that_make_no_sense_are_dropped(void **state)
         pkt.ttl = 1;
         pkt.dst = ip_addr_v4(G1);
         assert_int_equal(igmp_rx(&s->g, NULL, IFC, &pkt, &s->rnd, s->now), DROP_IGMP_IGNORED);
-        assert_int_equal(message_arrives(s, (uint8_t[10]){0x11, 10}, 10, IGMP_ALL_HOSTS), DROP_IGMP_IGNORED);
-        assert_int_equal(message_arrives(s, (uint8_t[12]){0x11, 10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1}, 12, IGMP_ALL_HOSTS),
+        assert_int_equal(message_arrives(s, (uint8_t[10]){0x11, 10}, 10, IGMP_ALL_HOSTS),
                          DROP_IGMP_IGNORED);
-        assert_int_equal(message_arrives(s, (uint8_t[8]){0x33}, 8, IGMP_ALL_HOSTS), DROP_IGMP_IGNORED);
+        assert_int_equal(message_arrives(s, (uint8_t[12]){0x11, 10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1},
+                                         12, IGMP_ALL_HOSTS),
+                         DROP_IGMP_IGNORED);
+        assert_int_equal(message_arrives(s, (uint8_t[8]){0x33}, 8, IGMP_ALL_HOSTS),
+                         DROP_IGMP_IGNORED);
         assert_false(leaves_within(s, 100 * NS_PER_S));
 }
 
@@ -476,14 +498,16 @@ static void tables_are_bounded(void **state)
 
         for (uint32_t i = 0; i <= IGMP_SOURCES; i++)
                 many[i] = 0x0b000000 + i;
-        assert_int_equal(igmp_listen(&s->g, IFC, G1, 1, false, many, IGMP_SOURCES + 1, s->now), -ENOBUFS);
+        assert_int_equal(igmp_listen(&s->g, IFC, G1, 1, false, many, IGMP_SOURCES + 1, s->now),
+                         -ENOBUFS);
         ok(igmp_listen(&s->g, IFC, G1, 1, false, many, IGMP_SOURCES, s->now));
         ok(igmp_listen(&s->g, IFC, G1, 2, false, &many[IGMP_SOURCES], 1, s->now));
         while (leaves_within(s, NS_PER_S))
                 ;
         query_v3(s, 1, G1, 0, NULL);
         assert_true(leaves_within(s, NS_PER_S));
-        expect_record(s, 0, IS_EX, G1, 0, NULL); /* the union does not fit: anything, rather than too little */
+        /* The union does not fit: anything, rather than too little. */
+        expect_record(s, 0, IS_EX, G1, 0, NULL);
         for (uint32_t i = 1; i < IGMP_GROUPS; i++)
                 ok(igmp_join(&s->g, IFC, G1 + i, 3, s->now));
         assert_int_equal(igmp_join(&s->g, IFC, G1 + IGMP_GROUPS, 3, s->now), -ENOBUFS);

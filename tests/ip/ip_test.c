@@ -21,17 +21,17 @@ static int teardown(void **state)
         return 0;
 }
 
-#define expect_drop(host, rx, why)                                                                           \
-        do {                                                                                                 \
-                struct ip_pkt pkt_;                                                                          \
-                struct unet_rx rx_ = (rx);                                                                   \
-                assert_string_equal(drop_name(ip_rx(host, CHAN, &rx_, &pkt_)), drop_name(why));              \
+#define expect_drop(host, rx, why)                                                              \
+        do {                                                                                    \
+                struct ip_pkt pkt_;                                                             \
+                struct unet_rx rx_ = (rx);                                                      \
+                assert_string_equal(drop_name(ip_rx(host, CHAN, &rx_, &pkt_)), drop_name(why)); \
         } while (0)
 
 static void a_good_packet_is_parsed(void **state)
 {
-        struct unet_rx rx = ip_build(*state, .payload = hello, .len = 12, .tos = 0xb8 | IP_ECN_CE, .ttl = 7,
-                                     .id = 0x1234, .frag = 0x4000, .proto = IP_PROTO_TCP);
+        struct unet_rx rx = ip_build(*state, .payload = hello, .len = 12, .tos = 0xb8 | IP_ECN_CE,
+                                     .ttl = 7, .id = 0x1234, .frag = 0x4000, .proto = IP_PROTO_TCP);
         struct ip_pkt pkt;
 
         assert_int_equal(ip_rx(&wire, CHAN, &rx, &pkt), DROP_NONE);
@@ -52,7 +52,8 @@ static void a_good_packet_is_parsed(void **state)
 static void the_payload_may_begin_here_and_go_on_in_a_frame(void **state)
 {
         for (uint32_t in_frame = 0; in_frame <= 12; in_frame++) {
-                struct unet_rx rx = ip_build(*state, .payload = hello, .len = 12, .in_frame = in_frame);
+                struct unet_rx rx =
+                        ip_build(*state, .payload = hello, .len = 12, .in_frame = in_frame);
                 struct ip_pkt pkt;
 
                 assert_int_equal(ip_rx(&wire, CHAN, &rx, &pkt), DROP_NONE);
@@ -70,7 +71,8 @@ static void the_payload_may_begin_here_and_go_on_in_a_frame(void **state)
 static void link_padding_is_cut_off(void **state)
 {
         struct unet_rx here = ip_build(*state, .payload = hello, .len = 12, .padding = 14);
-        struct unet_rx there = ip_build(*state, .payload = hello, .len = 12, .in_frame = 12, .padding = 14);
+        struct unet_rx there =
+                ip_build(*state, .payload = hello, .len = 12, .in_frame = 12, .padding = 14);
         struct unet_rx only = ip_build(*state, .payload = hello, .len = 12, .padding = 14);
         struct ip_pkt pkt;
 
@@ -121,7 +123,8 @@ static void version_and_header_length_are_checked(void **state)
         expect_drop(&wire, rx, DROP_IP_SHORT);
 }
 
-/* RFC 1122 §3.2.1.2: a host must verify it, each bit of it; on a link that cannot corrupt it need not. */
+/* RFC 1122 §3.2.1.2: a host must verify it, each bit of it; on a link that cannot corrupt it
+ * need not. */
 static void the_checksum_covers_every_bit(void **state)
 {
         struct unet_rx good = ip_build(*state, .len = 0);
@@ -139,7 +142,8 @@ static void the_checksum_covers_every_bit(void **state)
         assert_int_equal(ip_rx(&same_host, CHAN, &good, &pkt), DROP_NONE);
 }
 
-/* RFC 1122 §3.2.1.7: "a host MUST NOT discard a datagram just because it was received with TTL less than 2".
+/* RFC 1122 §3.2.1.7: "a host MUST NOT discard a datagram just because it was received with TTL less
+ * than 2".
  */
 static void a_ttl_of_one_is_enough(void **state)
 {
@@ -169,12 +173,14 @@ static void options_are_skipped_when_they_fit(void **state)
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-                struct unet_rx rx = ip_build(*state, .options = table[i].opt, .options_len = table[i].len,
-                                             .payload = hello, .len = 12);
+                struct unet_rx rx =
+                        ip_build(*state, .options = table[i].opt, .options_len = table[i].len,
+                                 .payload = hello, .len = 12);
                 struct ip_pkt pkt;
                 enum drop why = ip_rx(&wire, CHAN, &rx, &pkt);
 
-                assert_string_equal(drop_name(why), drop_name(table[i].good ? DROP_NONE : DROP_IP_OPTIONS));
+                assert_string_equal(drop_name(why),
+                                    drop_name(table[i].good ? DROP_NONE : DROP_IP_OPTIONS));
                 if (table[i].good)
                         assert_memory_equal(pkt.inl, hello, 12);
         }
@@ -190,7 +196,7 @@ static void addresses_are_judged(void **state)
                 {PEER, US, DROP_NONE, DROP_NONE},
                 {FAR, US, DROP_NONE, DROP_NONE},
                 {PEER, 0xc6336407, DROP_NONE, DROP_NONE}, /* our second address, a /32 */
-                {US, US, DROP_IP_MARTIAN, DROP_NONE}, /* "land" */
+                {US, US, DROP_IP_MARTIAN, DROP_NONE},     /* "land" */
                 {0x7f000001, 0x7f000001, DROP_IP_MARTIAN, DROP_NONE},
                 {0x7f010203, US, DROP_IP_MARTIAN, DROP_NONE},
                 {PEER, 0x7f000001, DROP_IP_MARTIAN, DROP_NONE},
@@ -200,13 +206,16 @@ static void addresses_are_judged(void **state)
                 {0x0a0000ff, US, DROP_IP_MARTIAN, DROP_IP_MARTIAN}, /* our network's broadcast */
                 {0x00000001, US, DROP_IP_MARTIAN, DROP_IP_MARTIAN},
                 {PEER, 0x0a000003, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS},
-                {PEER, 0x0a0000ff, DROP_NONE, DROP_IP_NOT_OURS}, /* to all, where there is more than one */
+                /* To all, where there is more than one. */
+                {PEER, 0x0a0000ff, DROP_NONE, DROP_IP_NOT_OURS},
                 {PEER, 0xffffffff, DROP_NONE, DROP_IP_NOT_OURS},
-                {PEER, 0x0a000000, DROP_NONE, DROP_IP_NOT_OURS}, /* RFC 1122 §3.3.6: zeros, the old form */
+                /* RFC 1122 §3.3.6: zeros, the old form. */
+                {PEER, 0x0a000000, DROP_NONE, DROP_IP_NOT_OURS},
                 {PEER, 0x0a0001ff, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS}, /* another network's */
                 {PEER, 0xc63364ff, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS}, /* of a /32 there is none */
                 {PEER, 0xe0000001, DROP_NONE, DROP_IP_NOT_OURS},        /* all hosts */
-                {PEER, 0xe0000102, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS}, /* a group that nobody joined */
+                /* A group that nobody joined. */
+                {PEER, 0xe0000102, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS},
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
@@ -220,7 +229,8 @@ static void addresses_are_judged(void **state)
 /* RFC 1122 §3.2.1.3, §3.3.7: what was joined on the interface, and nowhere else, is for us. */
 static void packets_for_a_group_need_a_member(void **state)
 {
-        struct unet_rx rx = ip_build(*state, .dst = 0xe0000102), all = ip_build(*state, .dst = 0xffffffff);
+        struct unet_rx rx = ip_build(*state, .dst = 0xe0000102),
+                       all = ip_build(*state, .dst = 0xffffffff);
         struct igmp *g = malloc(sizeof *g);
         struct ip_host host = wire;
         struct ip_pkt pkt;
@@ -276,8 +286,8 @@ static void what_we_write_we_can_read(void **state)
                 uint16_t len = (uint16_t)(20 + i * 21), id = (uint16_t)(i * 77);
                 bool df = i % 2;
 
-                ip_tmpl_init(&t, ip_addr_v4(US + i * 99991), ip_addr_v4(PEER + i * 65537), IP_PROTO_TCP,
-                             (uint8_t)i, (uint8_t)(i % 255 + 1), df);
+                ip_tmpl_init(&t, ip_addr_v4(US + i * 99991), ip_addr_v4(PEER + i * 65537),
+                             IP_PROTO_TCP, (uint8_t)i, (uint8_t)(i % 255 + 1), df);
                 ip_hdr_write(&t, hdr, len, id);
                 assert_int_equal(ip_hdr_parse(hdr, sizeof hdr, true, &pkt), 0);
                 assert_int_equal(ip_addr_get_v4(pkt.src), US + i * 99991);

@@ -20,11 +20,13 @@ static unsigned with(uint8_t hdr[IP_MAX_HDR], const uint8_t *opts, unsigned n)
 
 static void what_is_there_is_found(void **state)
 {
-        static const uint8_t opts[] = {1, 7, 7, 4, 0, 0, 0, 0, 68, 8, 5, 0, 0, 0, 0, 0, 148, 4, 0, 0, 136, 4, 1, 2, 0, 99};
+        static const uint8_t opts[] = {1, 7, 7, 4,   0, 0, 0, 0,   68, 8, 5, 0, 0,
+                                       0, 0, 0, 148, 4, 0, 0, 136, 4,  1, 2, 0, 99};
         uint8_t hdr[IP_MAX_HDR], bad;
         struct ip_opts_found o;
 
-        assert_int_equal(ip_opts_parse(hdr, with(hdr, opts, sizeof opts), false, &o, &bad), DROP_NONE);
+        assert_int_equal(ip_opts_parse(hdr, with(hdr, opts, sizeof opts), false, &o, &bad),
+                         DROP_NONE);
         assert_int_equal(o.rr, 21);
         assert_int_equal(o.ts, 28);
         assert_int_equal(o.sr, 0);
@@ -39,10 +41,12 @@ static void unknown_options_are_passed_over(void **state)
 
         for (unsigned type = 2; type < 256; type++) {
                 const uint8_t opts[] = {(uint8_t)type, 6, 1, 2, 3, 4};
-                bool known = type == IPOPT_RR || type == IPOPT_TS || type == IPOPT_LSRR || type == IPOPT_SSRR;
+                bool known = type == IPOPT_RR || type == IPOPT_TS || type == IPOPT_LSRR ||
+                             type == IPOPT_SSRR;
 
                 if (!known)
-                        assert_int_equal(ip_opts_parse(hdr, with(hdr, opts, 6), false, &o, &bad), DROP_NONE);
+                        assert_int_equal(ip_opts_parse(hdr, with(hdr, opts, 6), false, &o, &bad),
+                                         DROP_NONE);
         }
 }
 
@@ -53,50 +57,57 @@ static void a_malformed_option_is_pointed_to(void **state)
                 uint8_t opt[12];
                 uint8_t n, bad;
         } table[] = {
-                {{7, 50, 4}, 3, 21},                            /* runs over */
-                {{1, 1, 1, 7}, 4, 23},                          /* no room for a length */
-                {{99, 1, 0, 0}, 4, 21},                         /* does not cover itself */
-                {{7, 2, 1, 1}, 4, 21},                          /* no room for a pointer */
-                {{7, 7, 3, 0, 0, 0, 0}, 7, 22},                 /* points into itself */
-                {{7, 7, 6, 0, 0, 0, 0}, 7, 22},                 /* between addresses */
-                {{7, 11, 12, 0, 0, 0, 0, 0, 0, 0, 0}, 11, 0},   /* full: good */
-                {{7, 9, 8, 0, 0, 0, 0, 0, 0}, 9, 22},           /* an address that would not fit */
+                {{7, 50, 4}, 3, 21},                          /* runs over */
+                {{1, 1, 1, 7}, 4, 23},                        /* no room for a length */
+                {{99, 1, 0, 0}, 4, 21},                       /* does not cover itself */
+                {{7, 2, 1, 1}, 4, 21},                        /* no room for a pointer */
+                {{7, 7, 3, 0, 0, 0, 0}, 7, 22},               /* points into itself */
+                {{7, 7, 6, 0, 0, 0, 0}, 7, 22},               /* between addresses */
+                {{7, 11, 12, 0, 0, 0, 0, 0, 0, 0, 0}, 11, 0}, /* full: good */
+                {{7, 9, 8, 0, 0, 0, 0, 0, 0}, 9, 22},         /* an address that would not fit */
                 {{68, 3, 5, 0}, 4, 21},
                 {{68, 8, 4, 0, 0, 0, 0, 0}, 8, 22},
                 {{68, 8, 6, 0, 0, 0, 0, 0}, 8, 22},
-                {{68, 8, 5, 2, 0, 0, 0, 0}, 8, 23},             /* a flag that is not */
-                {{68, 8, 9, 0xf0, 0, 0, 0, 0}, 8, 23},          /* full, and so is the count of those who found it so */
+                {{68, 8, 5, 2, 0, 0, 0, 0}, 8, 23}, /* a flag that is not */
+                /* Full, and so is the count of those who found it so. */
+                {{68, 8, 9, 0xf0, 0, 0, 0, 0}, 8, 23},
                 {{68, 8, 9, 0xe0, 0, 0, 0, 0}, 8, 0},
-                {{68, 8, 5, 1, 0, 0, 0, 0}, 8, 22},             /* room for four octets, eight are due */
-                {{7, 3, 4, 7, 3, 4}, 6, 23},                    /* twice */
+                {{68, 8, 5, 1, 0, 0, 0, 0}, 8, 22}, /* room for four octets, eight are due */
+                {{7, 3, 4, 7, 3, 4}, 6, 23},        /* twice */
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 uint8_t hdr[IP_MAX_HDR], bad = 0;
                 struct ip_opts_found o;
-                enum drop why = ip_opts_parse(hdr, with(hdr, table[i].opt, table[i].n), true, &o, &bad);
+                enum drop why =
+                        ip_opts_parse(hdr, with(hdr, table[i].opt, table[i].n), true, &o, &bad);
 
                 assert_int_equal(why, table[i].bad ? DROP_IP_OPTIONS : DROP_NONE);
                 assert_int_equal(bad, table[i].bad);
         }
 }
 
-/* RFC 7126 §4.3; RFC 1122 §3.2.1.8 (c) for those who switch them on: at its end it is for us, before it is not. */
+/* RFC 7126 §4.3; RFC 1122 §3.2.1.8 (c) for those who switch them on: at its end it is for us,
+ * before it is not. */
 static void source_routes_are_refused_unless_asked_for(void **state)
 {
-        static const uint8_t done[] = {131, 7, 8, 1, 2, 3, 4, 0}, not_yet[] = {137, 7, 4, 1, 2, 3, 4, 0};
+        static const uint8_t done[] = {131, 7, 8, 1, 2, 3, 4, 0},
+                             not_yet[] = {137, 7, 4, 1, 2, 3, 4, 0};
         uint8_t hdr[IP_MAX_HDR], bad;
         struct ip_opts_found o;
 
-        assert_int_equal(ip_opts_parse(hdr, with(hdr, done, 8), false, &o, &bad), DROP_IP_SOURCE_ROUTE);
+        assert_int_equal(ip_opts_parse(hdr, with(hdr, done, 8), false, &o, &bad),
+                         DROP_IP_SOURCE_ROUTE);
         assert_int_equal(ip_opts_parse(hdr, with(hdr, done, 8), true, &o, &bad), DROP_NONE);
         assert_true(o.sr == 20 && o.sr_done);
-        assert_int_equal(ip_opts_parse(hdr, with(hdr, not_yet, 8), true, &o, &bad), DROP_IP_SOURCE_ROUTE);
+        assert_int_equal(ip_opts_parse(hdr, with(hdr, not_yet, 8), true, &o, &bad),
+                         DROP_IP_SOURCE_ROUTE);
         assert_false(o.sr_done);
 }
 
 /* One request, the options of its answer. */
-static void answered(const uint8_t *opts, unsigned n, const uint8_t *want, unsigned want_n, uint32_t want_hop)
+static void answered(const uint8_t *opts, unsigned n, const uint8_t *want, unsigned want_n,
+                     uint32_t want_hop)
 {
         uint8_t hdr[IP_MAX_HDR], out[IP_OPTS_MAX], bad;
         struct ip_opts_found o;
@@ -107,10 +118,10 @@ static void answered(const uint8_t *opts, unsigned n, const uint8_t *want, unsig
         assert_memory_equal(out, want, want_n);
         assert_int_equal(hop, want_hop);
 }
-#define ANSWERED(hop, want, ...)                                                                             \
-        do {                                                                                                 \
-                static const uint8_t opts_[] = {__VA_ARGS__};                                                \
-                answered(opts_, sizeof opts_, want, sizeof want, hop);                                       \
+#define ANSWERED(hop, want, ...)                                       \
+        do {                                                           \
+                static const uint8_t opts_[] = {__VA_ARGS__};          \
+                answered(opts_, sizeof opts_, want, sizeof want, hop); \
         } while (0)
 
 /* RFC 1122 §3.2.2.6 */
@@ -161,27 +172,30 @@ static void options_to_be_sent_are_checked_and_padded(void **state)
         assert_int_equal(o.len, 4);
         assert_int_equal(set("\x07\x07\x04\1\2\3\4", 7, &o), 0);
         assert_int_equal(o.len, 8);
-        assert_memory_equal(o.raw, "\x07\x07\x04\0\0\0\0\0", 8);     /* ours to fill in */
+        assert_memory_equal(o.raw, "\x07\x07\x04\0\0\0\0\0", 8); /* ours to fill in */
         assert_int_equal(set("\x83\x07\x04\1\2\3\4", 7, &o), 0);
         assert_int_equal(set("", 0, &o), 0);
         assert_int_equal(o.len, 0);
         assert_int_equal(set("\x01\x00\x07\x07", 4, &o), 0);
-        assert_memory_equal(o.raw, "\x01\0\0\0", 4);                  /* nothing behind the end */
-        assert_int_equal(set("\x07\x09\x04\0\0\0\0", 7, &o), -EINVAL);  /* longer than there is */
-        assert_int_equal(set("\x83\x03\x04\x89\x03\x04", 6, &o), -EINVAL);       /* two source routes */
-        assert_int_equal(set("\x83\x03\x04\0", 4, &o), -EINVAL);         /* one without a hop */
-        assert_int_equal(set("\x83\x07\x08\1\2\3\4", 7, &o), -EINVAL);  /* one that is gone already */
-        assert_int_equal(set("\x44\x04\x05\xf0", 4, &o), -EINVAL);       /* no more who found it full can be counted */
+        assert_memory_equal(o.raw, "\x01\0\0\0", 4);                   /* nothing behind the end */
+        assert_int_equal(set("\x07\x09\x04\0\0\0\0", 7, &o), -EINVAL); /* longer than there is */
+        assert_int_equal(set("\x83\x03\x04\x89\x03\x04", 6, &o), -EINVAL); /* two source routes */
+        assert_int_equal(set("\x83\x03\x04\0", 4, &o), -EINVAL);           /* one without a hop */
+        /* One that is gone already. */
+        assert_int_equal(set("\x83\x07\x08\1\2\3\4", 7, &o), -EINVAL);
+        /* No more who found it full can be counted. */
+        assert_int_equal(set("\x44\x04\x05\xf0", 4, &o), -EINVAL);
         assert_int_equal(set("\x94\x03\0\0", 4, &o), -EINVAL);
         assert_int_equal(set(long_one, 41, &o), -EINVAL);
         memset(long_one, 1, sizeof long_one);
         memcpy(long_one + 29, "\x07\x07\x04\1\2\3\4", 7);
         memcpy(long_one + 36, "\x44\x04\x05\x00", 4);
-        assert_int_equal(set(long_one, 40, &o), 0);      /* both at the far end of the room */
+        assert_int_equal(set(long_one, 40, &o), 0); /* both at the far end of the room */
         assert_memory_equal(o.raw + 29, "\x07\x07\x04\0\0\0\0\x44\x04\x05\x00", 11);
 }
 
-/* ip(7) does not say it, Linux does: who has not CAP_NET_RAW may not send what a host knows nothing of. */
+/* ip(7) does not say it, Linux does: who has not CAP_NET_RAW may not send what a host knows
+ * nothing of. */
 static void unknown_options_are_for_the_privileged(void **state)
 {
         struct ip_optbuf o;
@@ -202,7 +216,8 @@ static void built(const void *opts, unsigned n, const void *want, uint32_t hop)
         assert_memory_equal(out, want, o.len);
 }
 
-/* RFC 791 §3.1: who sends has his address recorded and his time stamped; a source route's first hop is where it goes. */
+/* RFC 791 §3.1: who sends has his address recorded and his time stamped; a source route's first hop
+ * is where it goes. */
 static void what_is_sent_has_us_in_it(void **state)
 {
         built("\x07\x0b\x04\0\0\0\0\0\0\0\0", 11, "\x07\x0b\x08\x0a\0\0\1\0\0\0\0\0", PEER);
@@ -212,7 +227,8 @@ static void what_is_sent_has_us_in_it(void **state)
         built("\x89\x07\x04\1\1\1\1", 7, "\x89\x07\x04\x0a\0\0\2\0", 0x01010101);
 }
 
-static bool came_back(const void *opts, unsigned n, struct ip_optbuf *recorded, struct ip_optbuf *back)
+static bool came_back(const void *opts, unsigned n, struct ip_optbuf *recorded,
+                      struct ip_optbuf *back)
 {
         uint8_t hdr[IP_MAX_HDR], bad;
         unsigned len = with(hdr, opts, n);
@@ -224,7 +240,8 @@ static bool came_back(const void *opts, unsigned n, struct ip_optbuf *recorded, 
         return ip_opts_back(recorded, PEER, back);
 }
 
-/* RFC 1122 §3.2.1.8: the application has them with us in them, and in the form of what would answer. */
+/* RFC 1122 §3.2.1.8: the application has them with us in them, and in the form of what
+ * would answer. */
 static void received_options_are_told_and_turned_round(void **state)
 {
         struct ip_optbuf rec, back;
@@ -235,16 +252,18 @@ static void received_options_are_told_and_turned_round(void **state)
         assert_memory_equal(back.raw, rec.raw, 16);
         assert_true(came_back("\x94\x04\0\0\x44\x0c\x09\0\1\2\3\4\0\0\0\0", 16, &rec, &back));
         assert_memory_equal(rec.raw, "\x94\x04\0\0\x44\x0c\x0d\0\1\2\3\4\x80\0\x12\x34", 16);
-        assert_int_equal(back.len, 12);                         /* nothing else is answered */
+        assert_int_equal(back.len, 12); /* nothing else is answered */
         assert_memory_equal(back.raw, "\x44\x0c\x0d\0\1\2\3\4\x80\0\x12\x34", 12);
         assert_true(came_back("\x83\x0b\x0c\1\1\1\1\2\2\2\2\0", 12, &rec, &back));
         assert_memory_equal(back.raw, "\x83\x0b\x04\2\2\2\2\1\1\1\1\0", 12);
-        assert_true(came_back("\x83\x0b\x0c\x0a\0\0\2\2\2\2\2\0", 12, &rec, &back));  /* RFC 1122: without the sender */
+        /* RFC 1122: without the sender. */
+        assert_true(came_back("\x83\x0b\x0c\x0a\0\0\2\2\2\2\2\0", 12, &rec, &back));
         assert_memory_equal(back.raw, "\x83\x07\x04\2\2\2\2\0", 8);
         assert_int_equal(back.len, 8);
         assert_true(came_back("\x83\x07\x08\x0a\0\0\2\0", 8, &rec, &back));
         assert_int_equal(back.len, 0);
-        assert_false(came_back("\x07\x09\x04\0\0\0\0\0\0\0\0\0", 12, &rec, &back));     /* half an address is left */
+        /* Half an address is left. */
+        assert_false(came_back("\x07\x09\x04\0\0\0\0\0\0\0\0\0", 12, &rec, &back));
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* For tests: messages as a provider brings them, built byte by byte, with a payload in the descriptor or a
- * frame. */
+/* For tests: messages as a provider brings them, built byte by byte, with a payload in the
+ * descriptor or a frame. */
 #ifndef TESTS_IP_PACKET_H
 #define TESTS_IP_PACKET_H
 
@@ -16,7 +16,8 @@
 
 static const struct ip_ifaddr our_addrs[] = {{US, 24}, {0xc6336407, 32}};
 static const struct ip_host wire = {our_addrs, ARRAY_LEN(our_addrs), .local = false, .csum = true};
-static const struct ip_host same_host = {our_addrs, ARRAY_LEN(our_addrs), .local = true, .csum = false};
+static const struct ip_host same_host = {our_addrs, ARRAY_LEN(our_addrs), .local = true,
+                                         .csum = false};
 
 /* What a test says about an IP packet; zero means the ordinary. */
 struct ip_spec {
@@ -73,7 +74,8 @@ static void put32(uint8_t *p, uint32_t v)
         memcpy(p, &b, 4);
 }
 
-static void spread_payload(struct unet_rx *rx, struct frames *f, const struct ip_spec *s, unsigned hdr_len)
+static void spread_payload(struct unet_rx *rx, struct frames *f, const struct ip_spec *s,
+                           unsigned hdr_len)
 {
         uint32_t inl = s->len - s->in_frame;
 
@@ -84,8 +86,8 @@ static void spread_payload(struct unet_rx *rx, struct frames *f, const struct ip
         rx->frame = 1;
         rx->off = 17;
         rx->len = s->in_frame + s->padding;
-        memcpy(frame_addr(f, frame_id(FRAME_REGION_RX(CHAN), 1)) + rx->off, (const uint8_t *)s->payload + inl,
-               s->in_frame);
+        memcpy(frame_addr(f, frame_id(FRAME_REGION_RX(CHAN), 1)) + rx->off,
+               (const uint8_t *)s->payload + inl, s->in_frame);
 }
 
 static struct unet_rx ip_build_spec(struct frames *f, struct ip_spec s)

@@ -1,4 +1,5 @@
-/* Reassembly: RFC 791 §3.2, RFC 815, RFC 1122 §3.3.2, RFC 1858, RFC 3128, RFC 3168 §5.3, RFC 5722. */
+/* Reassembly: RFC 791 §3.2, RFC 815, RFC 1122 §3.3.2, RFC 1858, RFC 3128, RFC 3168 §5.3,
+ * RFC 5722. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,10 +88,10 @@ struct piece {
 /* The fragment arrives; its bytes are those of s->data. */
 static enum reass_verdict arrives_(struct scene *s, struct piece p)
 {
-        struct unet_rx rx = ip_build(s->frames, .src = p.src, .proto = p.proto, .tos = p.tos, .id = p.id,
-                                     .frag = (uint16_t)(p.off / 8 | (p.last ? 0 : MF)),
-                                     .payload = s->data + p.off + p.slip, .len = p.len, .options = p.options,
-                                     .options_len = p.options_len,
+        struct unet_rx rx = ip_build(s->frames, .src = p.src, .proto = p.proto, .tos = p.tos,
+                                     .id = p.id, .frag = (uint16_t)(p.off / 8 | (p.last ? 0 : MF)),
+                                     .payload = s->data + p.off + p.slip, .len = p.len,
+                                     .options = p.options, .options_len = p.options_len,
                                      .in_frame = p.len > 100 ? p.len - 40 : p.in_frame);
         enum reass_verdict v;
 
@@ -114,8 +115,8 @@ static void expect_whole(struct scene *s, uint32_t len)
         assert_memory_equal(s->out.inl, s->data, s->out.inl_len);
         if (s->out.data.id == 0)
                 return;
-        assert_memory_equal(frame_addr(s->frames, s->out.data.id) + s->out.data.off, s->data + s->out.inl_len,
-                            s->out.data.len);
+        assert_memory_equal(frame_addr(s->frames, s->out.data.id) + s->out.data.off,
+                            s->data + s->out.inl_len, s->out.data.len);
         frame_drop(s->frames, s->out.data.id);
 }
 
@@ -137,13 +138,15 @@ static void two_pieces_make_a_datagram(void **state)
 /* RFC 1122 §3.3.2: at least 576, and no limit but IP's own. */
 static void any_order_and_any_size_up_to_the_longest(void **state)
 {
-        static const uint32_t sizes[] = {16, 100, 556, 2048, 2056, 5000, REASS_FLAT, REASS_FLAT + 1, 40000, 65515};
+        static const uint32_t sizes[] = {
+                16, 100, 556, 2048, 2056, 5000, REASS_FLAT, REASS_FLAT + 1, 40000, 65515};
         struct scene *s = *state;
         struct prng_fast rnd;
 
         prng_fast_init(&rnd, 1);
         for (uint32_t round = 0; round < 40; round++) {
-                uint32_t len = sizes[round % ARRAY_LEN(sizes)], unit = 8 * (1 + prng_fast_below(&rnd, 180));
+                uint32_t len = sizes[round % ARRAY_LEN(sizes)],
+                         unit = 8 * (1 + prng_fast_below(&rnd, 180));
                 uint32_t n = (len + unit - 1) / unit, order[8192];
 
                 for (uint32_t i = 0; i < n; i++) {
@@ -155,21 +158,24 @@ static void any_order_and_any_size_up_to_the_longest(void **state)
                         continue;
                 for (uint32_t i = 0; i < n; i++) {
                         uint32_t off = order[i] * unit;
-                        enum reass_verdict v = arrives(s, off, MIN(unit, len - off), .last = off + unit >= len,
-                                                       .id = (uint16_t)round);
+                        enum reass_verdict v =
+                                arrives(s, off, MIN(unit, len - off), .last = off + unit >= len,
+                                        .id = (uint16_t)round);
                         assert_int_equal(v, i + 1 == n ? REASS_WHOLE : REASS_KEPT);
                 }
                 expect_whole(s, len);
         }
 }
 
-/* 8,189 fragments of 8 bytes: the cost of one does not depend on the others, and neither does the memory. */
+/* 8,189 fragments of 8 bytes: the cost of one does not depend on the others, and neither does
+ * the memory. */
 static void the_smallest_fragments_make_the_longest_datagram(void **state)
 {
         struct scene *s = *state;
 
         for (uint32_t off = 65504; off != 0; off -= 8)
-                assert_int_equal(arrives(s, off, off == 65504 ? 11 : 8, .last = off == 65504), REASS_KEPT);
+                assert_int_equal(arrives(s, off, off == 65504 ? 11 : 8, .last = off == 65504),
+                                 REASS_KEPT);
         assert_int_equal(arrives(s, 0, 8), REASS_WHOLE);
         expect_whole(s, 65515);
 }
@@ -188,7 +194,8 @@ static void a_long_segment_has_its_header_apart(void **state)
         expect_whole(s, 39000);
 }
 
-/* RFC 791 §3.2: same source, destination, protocol and identification; and the interface is ours to add. */
+/* RFC 791 §3.2: same source, destination, protocol and identification; and the interface is ours
+ * to add. */
 static void what_differs_in_any_part_of_the_key_stays_apart(void **state)
 {
         struct scene *s = *state;
@@ -223,7 +230,8 @@ static void the_header_is_the_first_ones(void **state)
         struct scene *s = *state;
 
         arrives(s, 800, 16, .last = true);
-        assert_int_equal(arrives(s, 0, 800, .tos = 0x10, .options = alert, .options_len = 4), REASS_WHOLE);
+        assert_int_equal(arrives(s, 0, 800, .tos = 0x10, .options = alert, .options_len = 4),
+                         REASS_WHOLE);
         assert_int_equal(s->out.hdr_len, 24);
         assert_memory_equal(s->out.hdr + 20, alert, 4);
         assert_int_equal(s->out.tos, 0x10);
@@ -310,18 +318,19 @@ static void tiny_first_fragments_of_tcp_are_dropped(void **state)
         expect_drops(s, DROP_IP_FRAG_TINY, 3);
 }
 
-/* RFC 5722 §3 ("teardrop" and its like): the datagram dies, with all its fragments, also those that are yet to come. */
+/* RFC 5722 §3 ("teardrop" and its like): the datagram dies, with all its fragments, also those that
+ * are yet to come. */
 static void an_overlap_kills_the_datagram(void **state)
 {
         static const struct piece second[] = {
-                {.off = 792, .len = 800},                    /* from before */
-                {.off = 0, .len = 808},                      /* longer */
-                {.off = 0, .len = 800, .slip = 1},           /* the same place, other bytes */
-                {.off = 80, .len = 80, .slip = 1},           /* inside, other bytes */
-                {.off = 1592, .len = 80},                    /* into what follows */
-                {.off = 2400, .len = 13, .last = true},      /* a second end */
-                {.off = 2392, .len = 8, .last = true},       /* an end before what has come */
-                {.off = 2416, .len = 8},                     /* beyond the end */
+                {.off = 792, .len = 800},               /* from before */
+                {.off = 0, .len = 808},                 /* longer */
+                {.off = 0, .len = 800, .slip = 1},      /* the same place, other bytes */
+                {.off = 80, .len = 80, .slip = 1},      /* inside, other bytes */
+                {.off = 1592, .len = 80},               /* into what follows */
+                {.off = 2400, .len = 13, .last = true}, /* a second end */
+                {.off = 2392, .len = 8, .last = true},  /* an end before what has come */
+                {.off = 2416, .len = 8},                /* beyond the end */
         };
         struct scene *s = *state;
 
@@ -347,7 +356,7 @@ static void congestion_marks_are_kept(void **state)
                 uint8_t a, b;
                 int tos; /* -1: dropped */
         } table[] = {
-                {0, 0, 0}, {2, 2, 2}, {1, 1, 1}, {3, 3, 3},  {2, 3, 3},  {3, 2, 3},
+                {0, 0, 0}, {2, 2, 2}, {1, 1, 1},  {3, 3, 3},  {2, 3, 3},  {3, 2, 3},
                 {1, 3, 3}, {2, 1, 2}, {0, 3, -1}, {3, 0, -1}, {0, 2, -1}, {1, 0, -1},
         };
         struct scene *s = *state;
@@ -375,7 +384,8 @@ static void one_source_has_so_many_at_once_and_its_oldest_goes(void **state)
                 arrives(s, 0, 8, .id = i);
         assert_int_equal(s->r.sh->count, REASS_PER_SOURCE + 1);
         expect_drops(s, DROP_IP_FRAG_EVICTED, 3);
-        assert_int_equal(arrives(s, 8, 8, .last = true, .id = 2), REASS_KEPT); /* forgotten: a new beginning */
+        /* forgotten: a new beginning. */
+        assert_int_equal(arrives(s, 8, 8, .last = true, .id = 2), REASS_KEPT);
         assert_int_equal(arrives(s, 8, 8, .last = true, .id = 9), REASS_WHOLE);
         expect_whole(s, 16);
         assert_int_equal(arrives(s, 8, 8, .last = true, .id = 9999, .src = FAR), REASS_WHOLE);
@@ -394,14 +404,16 @@ static void a_flood_does_not_stop_what_comes_in_one_piece_after_the_other(void *
                         continue;
                 for (uint32_t off = 0; off < 7000; off += 1000)
                         assert_int_equal(arrives(s, off, 1000, .id = (uint16_t)i), REASS_KEPT);
-                assert_int_equal(arrives(s, 7000, 1000, .id = (uint16_t)i, .last = true), REASS_WHOLE);
+                assert_int_equal(arrives(s, 7000, 1000, .id = (uint16_t)i, .last = true),
+                                 REASS_WHOLE);
                 expect_whole(s, 8000);
         }
         assert_true(s->r.sh->count <= REASS_DGRAMS && s->r.sh->bytes <= REASS_BYTES);
         assert_true(s->cnt.drop[DROP_IP_FRAG_EVICTED] > 1000);
 }
 
-/* A quarter of the large frames are reassembly's; a datagram that finds none pushes out the oldest that has one. */
+/* A quarter of the large frames are reassembly's; a datagram that finds none pushes out the oldest
+ * that has one. */
 static void large_frames_are_for_others_too(void **state)
 {
         struct scene *s = *state; /* of eight large frames and four small ones */
@@ -417,7 +429,8 @@ static void large_frames_are_for_others_too(void **state)
 
 /* ---- time ---- */
 
-/* RFC 1122 §3.3.2: fixed, from the first that came; and an ICMP error when fragment zero is here. */
+/* RFC 1122 §3.3.2: fixed, from the first that came; and an ICMP error when fragment zero
+ * is here. */
 static void unfinished_datagrams_time_out(void **state)
 {
         struct scene *s = *state;
@@ -440,7 +453,8 @@ static void unfinished_datagrams_time_out(void **state)
         assert_int_equal(about.inl_len, 64);
         assert_memory_equal(about.inl, s->data, 64);
         assert_false(reass_expire(&s->r, s->now, &about, &ifc));
-        assert_int_equal(arrives(s, 2000, 8, .id = 5, .ifc = 3, .last = true), REASS_KEPT); /* too late */
+        /* Too late. */
+        assert_int_equal(arrives(s, 2000, 8, .id = 5, .ifc = 3, .last = true), REASS_KEPT);
         s->now += NS_PER_S;
         assert_false(reass_expire(&s->r, s->now, &about, &ifc)); /* no fragment zero, no error */
         expect_drops(s, DROP_IP_FRAG_TIMEOUT, 2);
@@ -483,7 +497,8 @@ int main(void)
                 TEST(congestion_marks_are_kept),
                 TEST(one_source_has_so_many_at_once_and_its_oldest_goes),
                 TEST(a_flood_does_not_stop_what_comes_in_one_piece_after_the_other),
-                cmocka_unit_test_setup_teardown(large_frames_are_for_others_too, setup_few, teardown),
+                cmocka_unit_test_setup_teardown(large_frames_are_for_others_too, setup_few,
+                                                teardown),
                 TEST(unfinished_datagrams_time_out),
                 TEST(a_reset_forgets_everything),
         };

@@ -1,4 +1,5 @@
-/* A process dies at every store of a change to the routes: what it left is recovered to a table that is whole and answers. */
+/* A process dies at every store of a change to the routes: what it left is recovered to a table
+ * that is whole and answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,8 @@
 
 static const struct route by_gateway = {.gateway = IP(10, 0, 0, 254), .ifindex = 1};
 static const struct route second = {.gateway = IP(192, 168, 1, 254), .ifindex = 2, .metric = 9};
-static const struct route far = {.dst = IP(172, 16, 0, 0), .prefix = 12, .gateway = IP(10, 0, 0, 253), .ifindex = 1};
+static const struct route far = {
+        .dst = IP(172, 16, 0, 0), .prefix = 12, .gateway = IP(10, 0, 0, 253), .ifindex = 1};
 
 static int ask(struct route_table *t, uint32_t dst, struct route_result *res)
 {
@@ -40,10 +42,12 @@ static struct route_table *furnish(void)
         return t;
 }
 
-/* What had nothing to do with it answers as before; what was changed is there or not; anything can be added. */
+/* What had nothing to do with it answers as before; what was changed is there or not; anything can
+ * be added. */
 static void after(void *copy)
 {
-        static const struct route new = {.dst = IP(9, 0, 0, 0), .prefix = 8, .gateway = IP(10, 0, 0, 77), .ifindex = 1};
+        static const struct route new = {
+                .dst = IP(9, 0, 0, 0), .prefix = 8, .gateway = IP(10, 0, 0, 77), .ifindex = 1};
         struct route_table *t = copy;
         struct route_result res;
         int err;
@@ -59,7 +63,8 @@ static void after(void *copy)
         assert_true(res.next_hop == far.gateway || res.next_hop == by_gateway.gateway ||
                     res.next_hop == second.gateway);
         err = ask(t, IP(192, 168, 1, 77), &res);
-        assert_true(err == 0 && (res.next_hop == IP(192, 168, 1, 77) || res.next_hop == by_gateway.gateway));
+        assert_true(err == 0 &&
+                    (res.next_hop == IP(192, 168, 1, 77) || res.next_hop == by_gateway.gateway));
         assert_int_equal(route_add(t, &new), 0);
         assert_int_equal(ask(t, IP(9, 9, 9, 9), &res), 0);
         assert_int_equal(res.next_hop, new.gateway);

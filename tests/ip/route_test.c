@@ -29,7 +29,8 @@ static int setup(void **state)
         assert_int_equal(route_addr_add(t, 2, IP(192, 168, 1, 1), 24), 0);
         assert_int_equal(route_addr_add(t, 2, IP(192, 168, 1, 2), 24), 0);
         assert_int_equal(route_addr_add(t, 3, IP(127, 0, 0, 1), 8), 0);
-        assert_int_equal(route_add(t, &(struct route){.gateway = IP(10, 0, 0, 254), .ifindex = 1}), 0);
+        assert_int_equal(route_add(t, &(struct route){.gateway = IP(10, 0, 0, 254), .ifindex = 1}),
+                         0);
         route_check(t);
         *state = t;
         return 0;
@@ -42,12 +43,14 @@ static int teardown(void **state)
         return 0;
 }
 
-static struct route_result look_(struct route_table *t, struct route_key key, nstime now, const char *file, int line)
+static struct route_result look_(struct route_table *t, struct route_key key, nstime now,
+                                 const char *file, int line)
 {
         struct route_result res, again;
 
         _assert_int_equal(route_lookup(t, &key, now, &res), 0, file, line);
-        _assert_int_equal(route_lookup(t, &key, now, &again), 0, file, line); /* from memory: the same */
+        /* From memory: the same. */
+        _assert_int_equal(route_lookup(t, &key, now, &again), 0, file, line);
         _assert_memory_equal(&res, &again, sizeof res, file, line);
         _assert_true(route_good(t, &res), "route_good", file, line);
         return res;
@@ -91,7 +94,8 @@ static void without_a_gateway_the_links_still_work(void **state)
 {
         struct route_table *t = *state;
 
-        assert_int_equal(route_del(t, &(struct route){.gateway = IP(10, 0, 0, 254), .ifindex = 1}), 0);
+        assert_int_equal(route_del(t, &(struct route){.gateway = IP(10, 0, 0, 254), .ifindex = 1}),
+                         0);
         assert_int_equal(look(t, IP(10, 0, 0, 9)).next_hop, IP(10, 0, 0, 9));
         assert_int_equal(look_err(t, (struct route_key){.dst = IP(8, 8, 8, 8)}), -ENETUNREACH);
 }
@@ -99,10 +103,15 @@ static void without_a_gateway_the_links_still_work(void **state)
 static void the_longest_prefix_wins(void **state)
 {
         struct route_table *t = *state;
-        const struct route net = {.dst = IP(172, 16, 0, 0), .prefix = 12, .gateway = IP(10, 0, 0, 253), .ifindex = 1};
-        const struct route sub = {.dst = IP(172, 16, 5, 0), .prefix = 24, .gateway = IP(192, 168, 1, 9), .ifindex = 2,
+        const struct route net = {
+                .dst = IP(172, 16, 0, 0), .prefix = 12, .gateway = IP(10, 0, 0, 253), .ifindex = 1};
+        const struct route sub = {.dst = IP(172, 16, 5, 0),
+                                  .prefix = 24,
+                                  .gateway = IP(192, 168, 1, 9),
+                                  .ifindex = 2,
                                   .metric = 999};
-        const struct route host = {.dst = IP(172, 16, 5, 5), .prefix = 32, .gateway = IP(10, 0, 0, 252), .ifindex = 1};
+        const struct route host = {
+                .dst = IP(172, 16, 5, 5), .prefix = 32, .gateway = IP(10, 0, 0, 252), .ifindex = 1};
 
         assert_int_equal(route_add(t, &sub), 0);
         assert_int_equal(route_add(t, &net), 0);
@@ -120,13 +129,16 @@ static void a_rejecting_route_says_how(void **state)
         static const struct {
                 uint8_t type;
                 int err;
-        } table[] = {{ROUTE_UNREACHABLE, -EHOSTUNREACH}, {ROUTE_PROHIBIT, -EACCES}, {ROUTE_BLACKHOLE, -EINVAL}};
+        } table[] = {{ROUTE_UNREACHABLE, -EHOSTUNREACH},
+                     {ROUTE_PROHIBIT, -EACCES},
+                     {ROUTE_BLACKHOLE, -EINVAL}};
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 struct route r = {.dst = IP(172, 16, 0, 0), .prefix = 12, .type = table[i].type};
 
                 assert_int_equal(route_add(*state, &r), 0);
-                assert_int_equal(look_err(*state, (struct route_key){.dst = IP(172, 20, 1, 1)}), table[i].err);
+                assert_int_equal(look_err(*state, (struct route_key){.dst = IP(172, 20, 1, 1)}),
+                                 table[i].err);
                 assert_int_equal(route_del(*state, &r), 0);
         }
 }
@@ -136,10 +148,26 @@ static void a_rejecting_route_says_how(void **state)
 static void ties_are_broken_the_same_way_in_any_order(void **state)
 {
         const struct route alike[] = {
-                {.dst = IP(172, 16, 0, 0), .prefix = 12, .metric = 5, .gateway = IP(192, 168, 1, 8), .ifindex = 2},
-                {.dst = IP(172, 16, 0, 0), .prefix = 12, .metric = 5, .gateway = IP(10, 0, 0, 8), .ifindex = 1},
-                {.dst = IP(172, 16, 0, 0), .prefix = 12, .metric = 5, .gateway = IP(10, 0, 0, 7), .ifindex = 1},
-                {.dst = IP(172, 16, 0, 0), .prefix = 12, .metric = 4, .gateway = IP(192, 168, 1, 9), .ifindex = 2},
+                {.dst = IP(172, 16, 0, 0),
+                 .prefix = 12,
+                 .metric = 5,
+                 .gateway = IP(192, 168, 1, 8),
+                 .ifindex = 2},
+                {.dst = IP(172, 16, 0, 0),
+                 .prefix = 12,
+                 .metric = 5,
+                 .gateway = IP(10, 0, 0, 8),
+                 .ifindex = 1},
+                {.dst = IP(172, 16, 0, 0),
+                 .prefix = 12,
+                 .metric = 5,
+                 .gateway = IP(10, 0, 0, 7),
+                 .ifindex = 1},
+                {.dst = IP(172, 16, 0, 0),
+                 .prefix = 12,
+                 .metric = 4,
+                 .gateway = IP(192, 168, 1, 9),
+                 .ifindex = 2},
         };
         static const uint8_t orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}};
         struct route_table *t = *state;
@@ -147,12 +175,16 @@ static void ties_are_broken_the_same_way_in_any_order(void **state)
         for (size_t o = 0; o < ARRAY_LEN(orders); o++) {
                 for (int i = 0; i < 4; i++)
                         assert_int_equal(route_add(t, &alike[orders[o][i]]), 0);
-                assert_int_equal(look(t, IP(172, 16, 1, 1)).next_hop, IP(192, 168, 1, 9)); /* smallest metric */
+                /* Smallest metric. */
+                assert_int_equal(look(t, IP(172, 16, 1, 1)).next_hop, IP(192, 168, 1, 9));
                 route_del(t, &alike[3]);
-                assert_int_equal(look(t, IP(172, 16, 1, 1)).next_hop, IP(10, 0, 0, 7)); /* interface, then gateway */
+                /* Interface, then gateway. */
+                assert_int_equal(look(t, IP(172, 16, 1, 1)).next_hop, IP(10, 0, 0, 7));
                 /* a source of the other interface decides between equals */
-                assert_int_equal(look_key(t, T0, .dst = IP(172, 16, 1, 1), .src = IP(192, 168, 1, 2)).next_hop,
-                                 IP(192, 168, 1, 8));
+                assert_int_equal(
+                        look_key(t, T0, .dst = IP(172, 16, 1, 1), .src = IP(192, 168, 1, 2))
+                                .next_hop,
+                        IP(192, 168, 1, 8));
                 for (int i = 0; i < 3; i++)
                         assert_int_equal(route_del(t, &alike[i]), 0);
                 route_check(t);
@@ -194,7 +226,8 @@ static void a_socket_may_ask_for_an_interface(void **state)
         struct route_table *t = *state;
         struct route r = {.gateway = IP(192, 168, 1, 254), .ifindex = 2, .metric = 100};
 
-        assert_int_equal(look_err(t, (struct route_key){.dst = IP(8, 8, 8, 8), .oif = 2}), -ENETUNREACH);
+        assert_int_equal(look_err(t, (struct route_key){.dst = IP(8, 8, 8, 8), .oif = 2}),
+                         -ENETUNREACH);
         assert_int_equal(route_add(t, &r), 0);
         assert_int_equal(look_key(t, T0, .dst = IP(8, 8, 8, 8), .oif = 2).next_hop, r.gateway);
         assert_int_equal(look(t, IP(8, 8, 8, 8)).next_hop, IP(10, 0, 0, 254));
@@ -204,7 +237,8 @@ static void a_socket_may_ask_for_an_interface(void **state)
 
 static void our_own_addresses_are_local(void **state)
 {
-        static const uint32_t table[] = {IP(10, 0, 0, 1), IP(192, 168, 1, 2), IP(127, 0, 0, 1), IP(127, 9, 9, 9)};
+        static const uint32_t table[] = {IP(10, 0, 0, 1), IP(192, 168, 1, 2), IP(127, 0, 0, 1),
+                                         IP(127, 9, 9, 9)};
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 struct route_result r = look(*state, table[i]);
@@ -235,7 +269,8 @@ static void broadcasts_go_to_the_link(void **state)
         r = look_key(t, T0, .dst = UINT32_MAX, .oif = 2);
         assert_int_equal(r.ifindex, 2);
         assert_int_equal(r.src, IP(192, 168, 1, 1));
-        assert_int_equal(look_err(t, (struct route_key){.dst = UINT32_MAX, .oif = 3}), -ENETUNREACH);
+        assert_int_equal(look_err(t, (struct route_key){.dst = UINT32_MAX, .oif = 3}),
+                         -ENETUNREACH);
         assert_int_equal(route_addr_add(t, 2, IP(172, 16, 0, 0), 31), 0);
         assert_int_equal(look(t, IP(172, 16, 0, 1)).kind, ROUTE_TO_HOST);
         assert_true(route_is_broadcast(t, 0, IP(10, 0, 0, 255)));
@@ -267,10 +302,12 @@ static void what_is_no_destination_is_refused(void **state)
         assert_int_equal(look_err(*state, (struct route_key){.dst = 0}), -EINVAL);
         assert_int_equal(look_err(*state, (struct route_key){.dst = IP(240, 0, 0, 1)}), -EINVAL);
         assert_int_equal(look_err(*state, (struct route_key){.dst = IP(0, 0, 0, 9)}), -EINVAL);
-        assert_int_equal(look_err(*state, (struct route_key){.dst = IP(8, 8, 8, 8), .src = IP(9, 9, 9, 9)}),
-                         -EADDRNOTAVAIL);
+        assert_int_equal(
+                look_err(*state, (struct route_key){.dst = IP(8, 8, 8, 8), .src = IP(9, 9, 9, 9)}),
+                -EADDRNOTAVAIL);
         route_if_set(*state, 3, 0, 0);
-        assert_int_equal(look_err(*state, (struct route_key){.dst = IP(127, 0, 0, 1)}), -ENETUNREACH);
+        assert_int_equal(look_err(*state, (struct route_key){.dst = IP(127, 0, 0, 1)}),
+                         -ENETUNREACH);
 }
 
 /* ---- sources: RFC 1122 §3.3.4.3, RFC 6724 §5 ---- */
@@ -278,23 +315,34 @@ static void what_is_no_destination_is_refused(void **state)
 static void the_source_is_chosen_by_the_rules(void **state)
 {
         struct route_table *t = *state;
-        const struct route by2 = {.dst = IP(172, 16, 0, 0), .prefix = 12, .gateway = IP(192, 168, 1, 9), .ifindex = 2};
-        struct route pref = {.dst = IP(172, 16, 9, 0), .prefix = 24, .gateway = IP(192, 168, 1, 9), .ifindex = 2,
+        const struct route by2 = {.dst = IP(172, 16, 0, 0),
+                                  .prefix = 12,
+                                  .gateway = IP(192, 168, 1, 9),
+                                  .ifindex = 2};
+        struct route pref = {.dst = IP(172, 16, 9, 0),
+                             .prefix = 24,
+                             .gateway = IP(192, 168, 1, 9),
+                             .ifindex = 2,
                              .src = IP(192, 168, 1, 2)};
 
-        assert_int_equal(look(t, IP(192, 168, 1, 77)).src, IP(192, 168, 1, 1)); /* on the destination's network */
-        assert_int_equal(look_key(t, T0, .dst = IP(192, 168, 1, 77), .src = IP(10, 0, 0, 1)).src, IP(10, 0, 0, 1));
+        /* On the destination's network. */
+        assert_int_equal(look(t, IP(192, 168, 1, 77)).src, IP(192, 168, 1, 1));
+        assert_int_equal(look_key(t, T0, .dst = IP(192, 168, 1, 77), .src = IP(10, 0, 0, 1)).src,
+                         IP(10, 0, 0, 1));
         assert_int_equal(route_add(t, &by2), 0);
-        assert_int_equal(look(t, IP(172, 16, 1, 1)).src, IP(192, 168, 1, 1)); /* on the gateway's network */
+        /* On the gateway's network. */
+        assert_int_equal(look(t, IP(172, 16, 1, 1)).src, IP(192, 168, 1, 1));
         assert_int_equal(route_add(t, &pref), 0);
-        assert_int_equal(look(t, IP(172, 16, 9, 1)).src, IP(192, 168, 1, 2)); /* as the route says */
+        /* As the route says. */
+        assert_int_equal(look(t, IP(172, 16, 9, 1)).src, IP(192, 168, 1, 2));
         assert_int_equal(route_addr_deprecate(t, IP(192, 168, 1, 1), true), 0); /* rule 3 */
         assert_int_equal(look(t, IP(172, 16, 1, 1)).src, IP(192, 168, 1, 2));
         assert_int_equal(route_addr_deprecate(t, IP(9, 9, 9, 9), true), -ENOENT);
         assert_int_equal(route_addr_add(t, 1, IP(172, 16, 200, 1), 24), 0);
         assert_int_equal(look(t, IP(10, 0, 0, 5)).src, IP(10, 0, 0, 1));
         assert_int_equal(look(t, IP(172, 16, 200, 9)).src, IP(172, 16, 200, 1));
-        /* the gateway's network before likeness to the destination: the gateway would have to ask around for the other */
+        /* the gateway's network before likeness to the destination: the gateway would have to ask
+         * around for the other */
         assert_int_equal(look(t, IP(172, 48, 0, 1)).src, IP(10, 0, 0, 1));
 }
 
@@ -306,7 +354,8 @@ static void scopes_do_not_mix(void **state)
         assert_int_equal(route_addr_add(t, 4, IP(169, 254, 7, 7), 16), 0);
         assert_int_equal(look(t, IP(169, 254, 1, 1)).src, IP(169, 254, 7, 7));
         /* RFC 6724 rule 2 before rule 5: not the link-local one, though it is on the way out */
-        assert_int_equal(route_add(t, &(struct route){.dst = IP(5, 0, 0, 0), .prefix = 8, .ifindex = 4}), 0);
+        assert_int_equal(
+                route_add(t, &(struct route){.dst = IP(5, 0, 0, 0), .prefix = 8, .ifindex = 4}), 0);
         assert_int_equal(look(t, IP(5, 5, 5, 5)).src, IP(10, 0, 0, 1));
         assert_int_equal(route_source(t, 1, IP(8, 8, 8, 8), IP(10, 0, 0, 254)), IP(10, 0, 0, 1));
 }
@@ -342,11 +391,13 @@ static void a_dead_gateway_gives_way_to_another(void **state)
         assert_int_equal(look_key(t, T0 + ROUTE_DEAD_TIME + 1, .dst = far).next_hop, dead);
         assert_true(route_advise(t, 1, dead, false, T0 + 2 * ROUTE_DEAD_TIME));
         assert_true(route_advise(t, 2, other, false, T0 + 2 * ROUTE_DEAD_TIME));
-        assert_int_equal(look_key(t, T0 + 2 * ROUTE_DEAD_TIME, .dst = far).next_hop, dead); /* both: as if none */
+        /* both: as if none. */
+        assert_int_equal(look_key(t, T0 + 2 * ROUTE_DEAD_TIME, .dst = far).next_hop, dead);
         assert_true(route_advise(t, 2, other, true, T0 + 2 * ROUTE_DEAD_TIME));
         assert_int_equal(look_key(t, T0 + 2 * ROUTE_DEAD_TIME, .dst = far).next_hop, other);
         assert_false(route_advise(t, 2, other, true, T0 + 2 * ROUTE_DEAD_TIME));
-        assert_false(route_advise(t, 2, dead, true, T0 + 2 * ROUTE_DEAD_TIME)); /* another interface's */
+        /* Another interface's. */
+        assert_false(route_advise(t, 2, dead, true, T0 + 2 * ROUTE_DEAD_TIME));
         assert_false(route_advise(t, 2, 0, false, T0));
 }
 
@@ -356,7 +407,8 @@ static void only_routes_by_that_gateway_are_concerned(void **state)
 
         assert_true(route_advise(t, 1, IP(10, 0, 0, 254), false, T0));
         assert_int_equal(look(t, IP(10, 0, 0, 77)).next_hop, IP(10, 0, 0, 77));
-        assert_int_equal(look(t, IP(8, 8, 8, 8)).next_hop, IP(10, 0, 0, 254)); /* there is no other */
+        /* There is no other. */
+        assert_int_equal(look(t, IP(8, 8, 8, 8)).next_hop, IP(10, 0, 0, 254));
 }
 
 /* ---- what can be set ---- */
@@ -373,23 +425,39 @@ static void routes_that_make_no_sense_are_refused(void **state)
                 {{.dst = IP(1, 0, 0, 0), .prefix = 8, .ifindex = 200}, -ENODEV},
                 {{.dst = IP(1, 0, 0, 0), .prefix = 8}, -ENODEV},
                 {{.dst = IP(1, 0, 0, 0), .prefix = 8, .type = 9, .ifindex = 1}, -EINVAL},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .type = ROUTE_PROHIBIT, .ifindex = 1}, -EINVAL},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .flags = ROUTE_F_CONNECTED, .ifindex = 1}, -EINVAL},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(9, 9, 9, 9), .ifindex = 1}, -ENETUNREACH},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(10, 0, 0, 9), .ifindex = 2}, -ENETUNREACH},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(10, 0, 0, 1), .ifindex = 1}, -EINVAL},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(224, 0, 0, 1), .ifindex = 1}, -EINVAL},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(127, 0, 0, 9), .ifindex = 3}, -EINVAL},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .src = IP(9, 9, 9, 9), .ifindex = 1}, -EADDRNOTAVAIL},
+                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .type = ROUTE_PROHIBIT, .ifindex = 1},
+                 -EINVAL},
+                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .flags = ROUTE_F_CONNECTED, .ifindex = 1},
+                 -EINVAL},
+                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(9, 9, 9, 9), .ifindex = 1},
+                 -ENETUNREACH},
+                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(10, 0, 0, 9), .ifindex = 2},
+                 -ENETUNREACH},
+                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(10, 0, 0, 1), .ifindex = 1},
+                 -EINVAL},
+                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(224, 0, 0, 1), .ifindex = 1},
+                 -EINVAL},
+                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(127, 0, 0, 9), .ifindex = 3},
+                 -EINVAL},
+                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .src = IP(9, 9, 9, 9), .ifindex = 1},
+                 -EADDRNOTAVAIL},
                 {{.gateway = IP(10, 0, 0, 254), .ifindex = 1}, -EEXIST},
-                {{.dst = IP(1, 0, 0, 0), .prefix = 8, .gateway = IP(9, 9, 9, 9), .ifindex = 1, .flags = ROUTE_F_ONLINK}, 0},
+                {{.dst = IP(1, 0, 0, 0),
+                  .prefix = 8,
+                  .gateway = IP(9, 9, 9, 9),
+                  .ifindex = 1,
+                  .flags = ROUTE_F_ONLINK},
+                 0},
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++)
                 assert_int_equal(route_add(*state, &table[i].r), table[i].err);
         assert_int_equal(route_del(*state, &table[0].r), -ESRCH);
         assert_int_equal(route_del(*state, &(struct route){.prefix = 40}), -ESRCH);
-        assert_int_equal(route_del(*state, &(struct route){.dst = IP(10, 0, 0, 0), .prefix = 24, .ifindex = 1}), -EBUSY);
+        assert_int_equal(
+                route_del(*state,
+                          &(struct route){.dst = IP(10, 0, 0, 0), .prefix = 24, .ifindex = 1}),
+                -EBUSY);
 }
 
 static void addresses_that_make_no_sense_are_refused(void **state)
@@ -410,7 +478,9 @@ static void addresses_that_make_no_sense_are_refused(void **state)
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++)
-                assert_int_equal(route_addr_add(*state, table[i].ifindex, table[i].addr, table[i].prefix), table[i].err);
+                assert_int_equal(
+                        route_addr_add(*state, table[i].ifindex, table[i].addr, table[i].prefix),
+                        table[i].err);
         assert_int_equal(route_addr_del(*state, 1, IP(9, 9, 9, 9)), -ENOENT);
         assert_int_equal(route_addr_del(*state, 2, IP(10, 0, 0, 1)), -ENOENT);
         assert_int_equal(route_if_set(*state, 0, ETH, 1500), -EINVAL);
@@ -422,12 +492,14 @@ static void addresses_that_make_no_sense_are_refused(void **state)
 static void a_network_stays_while_an_address_of_it_does(void **state)
 {
         struct route_table *t = *state;
-        const struct route pref = {.dst = IP(1, 0, 0, 0), .prefix = 8, .ifindex = 2, .src = IP(192, 168, 1, 1)};
+        const struct route pref = {
+                .dst = IP(1, 0, 0, 0), .prefix = 8, .ifindex = 2, .src = IP(192, 168, 1, 1)};
 
         assert_int_equal(route_add(t, &pref), 0);
         assert_int_equal(route_addr_del(t, 2, IP(192, 168, 1, 1)), 0);
         route_check(t);
-        assert_int_equal(look(t, IP(1, 1, 1, 1)).next_hop, IP(10, 0, 0, 254)); /* its route went along */
+        /* Its route went along. */
+        assert_int_equal(look(t, IP(1, 1, 1, 1)).next_hop, IP(10, 0, 0, 254));
         assert_int_equal(look(t, IP(192, 168, 1, 77)).src, IP(192, 168, 1, 2));
         assert_int_equal(route_addr_del(t, 2, IP(192, 168, 1, 2)), 0);
         assert_int_equal(look(t, IP(192, 168, 1, 77)).next_hop, IP(10, 0, 0, 254));
@@ -453,7 +525,8 @@ static void the_table_is_bounded(void **state)
 static void memory_says_nothing_old(void **state)
 {
         struct route_table *t = *state;
-        const struct route host = {.dst = IP(8, 8, 8, 8), .prefix = 32, .gateway = IP(10, 0, 0, 9), .ifindex = 1};
+        const struct route host = {
+                .dst = IP(8, 8, 8, 8), .prefix = 32, .gateway = IP(10, 0, 0, 9), .ifindex = 1};
         struct route_result kept = look(t, IP(8, 8, 8, 8));
 
         assert_true(route_good(t, &kept));
@@ -497,10 +570,10 @@ static int naive_lookup(const struct naive *l, uint32_t dst, nstime now)
                 if (b == NULL || r->prefix > b->prefix ||
                     (r->prefix == b->prefix &&
                      (dead < bdead ||
-                      (dead == bdead &&
-                       (r->metric < b->metric ||
-                        (r->metric == b->metric &&
-                         (r->ifindex < b->ifindex || (r->ifindex == b->ifindex && r->gateway < b->gateway))))))))
+                      (dead == bdead && (r->metric < b->metric || (r->metric == b->metric &&
+                                                                   (r->ifindex < b->ifindex ||
+                                                                    (r->ifindex == b->ifindex &&
+                                                                     r->gateway < b->gateway))))))))
                         best = (int)i;
         }
         return best;
@@ -522,13 +595,16 @@ static void naive_change(struct route_table *t, struct naive *l, struct prng_fas
                 struct route *r = &l->r[l->n];
                 uint8_t p = prefixes[prng_fast_below(g, ARRAY_LEN(prefixes))];
 
-                *r = (struct route){.dst = p == 0 ? 0 : some_dst(g) >> (32 - p) << (32 - p), .prefix = p,
-                                    .metric = prng_fast_below(g, 3), .ifindex = (uint8_t)(1 + prng_fast_below(g, 2))};
+                *r = (struct route){.dst = p == 0 ? 0 : some_dst(g) >> (32 - p) << (32 - p),
+                                    .prefix = p,
+                                    .metric = prng_fast_below(g, 3),
+                                    .ifindex = (uint8_t)(1 + prng_fast_below(g, 2))};
                 if (prng_fast_chance(g, 1, 8)) {
                         r->type = ROUTE_UNREACHABLE;
                         r->ifindex = 0;
                 } else if (prng_fast_chance(g, 3, 4)) {
-                        r->gateway = (r->ifindex == 1 ? IP(10, 0, 0, 100) : IP(192, 168, 1, 100)) + prng_fast_below(g, 3);
+                        r->gateway = (r->ifindex == 1 ? IP(10, 0, 0, 100) : IP(192, 168, 1, 100)) +
+                                     prng_fast_below(g, 3);
                 }
                 l->dead[l->n] = 0;
                 if (route_add(t, r) == 0)
@@ -545,12 +621,14 @@ static void naive_change(struct route_table *t, struct naive *l, struct prng_fas
                 bool good = prng_fast_chance(g, 1, 3);
                 route_advise(t, l->r[i].ifindex, l->r[i].gateway, good, now);
                 for (unsigned k = 0; k < l->n; k++)
-                        if (l->r[k].gateway == l->r[i].gateway && l->r[k].ifindex == l->r[i].ifindex)
+                        if (l->r[k].gateway == l->r[i].gateway &&
+                            l->r[k].ifindex == l->r[i].ifindex)
                                 l->dead[k] = good ? 0 : now + ROUTE_DEAD_TIME;
         }
 }
 
-static void check_against(struct route_table *t, const struct naive *l, uint32_t dst, nstime now, uint64_t seed)
+static void check_against(struct route_table *t, const struct naive *l, uint32_t dst, nstime now,
+                          uint64_t seed)
 {
         struct route_key key = {.dst = dst};
         struct route_result res = {0};
@@ -561,7 +639,8 @@ static void check_against(struct route_table *t, const struct naive *l, uint32_t
                 fail_msg("seed %llu: %x: %d, not %d", (unsigned long long)seed, dst, err, want);
         if (err != 0)
                 return;
-        if (res.ifindex != l->r[i].ifindex || res.next_hop != (l->r[i].gateway != 0 ? l->r[i].gateway : dst) ||
+        if (res.ifindex != l->r[i].ifindex ||
+            res.next_hop != (l->r[i].gateway != 0 ? l->r[i].gateway : dst) ||
             res.prefix != l->r[i].prefix)
                 fail_msg("seed %llu: %x goes to %x", (unsigned long long)seed, dst, res.next_hop);
 }

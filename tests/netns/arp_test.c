@@ -1,6 +1,7 @@
 /*
- * ARP beside Linux: our neighbour cache on one end of a veth pair, by a packet socket and in real time, and on the other
- * the kernel. Each finds the other, also when its link address changes; neither takes what the other has.
+ * ARP beside Linux: our neighbour cache on one end of a veth pair, by a packet socket and in real
+ * time, and on the other the kernel. Each finds the other, also when its link address changes;
+ * neither takes what the other has.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -58,7 +59,8 @@ static struct host *begin(void **state)
         h->ns = bed_ns();
         h->their_ns = bed_ns();
         bed_veth(h->ns, "ours", h->their_ns, "theirs", 1500, 1);
-        bed_run(h->their_ns, "ip addr add 10.77.0.2/24 dev theirs && echo 1 >/proc/sys/net/ipv4/conf/theirs/arp_notify");
+        bed_run(h->their_ns, "ip addr add 10.77.0.2/24 dev theirs && echo 1 "
+                             ">/proc/sys/net/ipv4/conf/theirs/arp_notify");
         h->fd = bed_packet_socket(h->ns, "ours");
         h->a = (struct arp){&h->cache, &h->cnt};
         format(h, 1);
@@ -82,7 +84,8 @@ static int teardown(void **state)
 
 /* ---- the loop that joins them ---- */
 
-static void frame_out(struct host *h, const uint8_t *to, uint16_t type, const uint8_t *pkt, uint32_t len)
+static void frame_out(struct host *h, const uint8_t *to, uint16_t type, const uint8_t *pkt,
+                      uint32_t len)
 {
         uint8_t f[2048] = {0};
 
@@ -139,7 +142,9 @@ static bool run_until(struct host *h, bool (*done)(struct host *), nstime most)
                         return true;
                 if (now() >= end)
                         return false;
-                wait = nstime_min(nstime_min(arp_deadline(&h->a), end) - now(), 100 * NS_PER_MS) / NS_PER_MS + 1;
+                wait = nstime_min(nstime_min(arp_deadline(&h->a), end) - now(), 100 * NS_PER_MS) /
+                               NS_PER_MS +
+                       1;
                 if (poll(&p, 1, (int)MAX(wait, 0)) > 0) /* the deadline may be over by now */
                         frame_in(h);
         }
@@ -212,7 +217,8 @@ static void ping(struct host *h, uint32_t to)
 
 /* ---- the tests ---- */
 
-/* RFC 826, both ways: it answers our request, and then answers our ping, for which it has to know us. */
+/* RFC 826, both ways: it answers our request, and then answers our ping, for which it has to
+ * know us. */
 static void the_kernel_is_found_and_finds_us(void **state)
 {
         struct host *h = begin(state);
@@ -271,7 +277,8 @@ static void the_kernels_link_address_changes(void **state)
 
 static bool kernel_knows_2(struct host *h)
 {
-        /* Its own lock time may swallow an announcement, as ours would: one more each second, by its patience. */
+        /* Its own lock time may swallow an announcement, as ours would: one more each second, by
+         * its patience. */
         static nstime last;
 
         if (now() - last > NS_PER_S) {
@@ -298,11 +305,14 @@ static void our_link_address_changes(void **state)
         bed_run(h->their_ns, "ip neigh show 10.77.0.1 | grep -q 02:77:00:00:00:02");
 }
 
-/* RFC 5227 §2.4 (b): the kernel uses our address and asks around from it, three times in three seconds. */
+/* RFC 5227 §2.4 (b): the kernel uses our address and asks around from it, three times in
+ * three seconds. */
 static void an_address_that_the_kernel_uses_too_is_given_up(void **state)
 {
         struct sockaddr_in us = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(OURS)},
-                           to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(NOBODY), .sin_port = htons(9)};
+                           to = {.sin_family = AF_INET,
+                                 .sin_addr.s_addr = htonl(NOBODY),
+                                 .sin_port = htons(9)};
         struct host *h = begin(state);
         int fd;
 
@@ -317,7 +327,8 @@ static void an_address_that_the_kernel_uses_too_is_given_up(void **state)
         close(fd);
         bed_enter(h->ns);
         h->cnt.n[COUNT_ARP_ANNOUNCE] = 0;
-        for (nstime end = now() + PATIENCE; arp_addr_state(&h->a, OURS) != ARP_ADDR_LOST && now() < end;)
+        for (nstime end = now() + PATIENCE;
+             arp_addr_state(&h->a, OURS) != ARP_ADDR_LOST && now() < end;)
                 run_until(h, never, 50 * NS_PER_MS);
         assert_int_equal(arp_addr_state(&h->a, OURS), ARP_ADDR_LOST);
         assert_int_equal(h->cnt.n[COUNT_ARP_ANNOUNCE], 1); /* defended once */

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int home = -1;                   /* the namespace the program was started in */
+static int home = -1; /* the namespace the program was started in */
 
 static int current(void)
 {
@@ -59,8 +59,9 @@ int bed_ns(void)
         ns = current();
         bed_enter(was);
         close(was);
-        bed_run(ns, "ip link set lo up; ! [ -d /proc/sys/net/ipv6 ] ||"
-                    " for c in all default; do echo 1 >/proc/sys/net/ipv6/conf/$c/disable_ipv6; done");
+        bed_run(ns,
+                "ip link set lo up; ! [ -d /proc/sys/net/ipv6 ] ||"
+                " for c in all default; do echo 1 >/proc/sys/net/ipv6/conf/$c/disable_ipv6; done");
         return ns;
 }
 
@@ -89,19 +90,26 @@ void bed_run(int ns, const char *fmt, ...)
 
 static void up(int ns, const char *name)
 {
-        bed_run(ns, "ethtool -K %s tx off rx off sg off tso off gso off gro off >/dev/null 2>&1; ip link set dev %s up", name, name);
+        bed_run(ns,
+                "ethtool -K %s tx off rx off sg off tso off gso off gro off >/dev/null 2>&1; ip "
+                "link set dev %s up",
+                name, name);
 }
 
 /* Until then the kernel drops what it is given to send. */
 static void wait_up(int ns, const char *name)
 {
-        bed_run(ns, "for i in $(seq 1000); do ip link show dev %s | grep -q 'state UP' && exit 0; sleep 0.01; done; exit 1", name);
+        bed_run(ns,
+                "for i in $(seq 1000); do ip link show dev %s | grep -q 'state UP' && exit 0; "
+                "sleep 0.01; done; exit 1",
+                name);
 }
 
 void bed_veth(int ns_a, const char *a, int ns_b, const char *b, unsigned mtu, unsigned queues)
 {
-        bed_run(ns_a, "ip link add name %s numtxqueues %u numrxqueues %u mtu %u type veth"
-                      " peer name %s numtxqueues %u numrxqueues %u mtu %u",
+        bed_run(ns_a,
+                "ip link add name %s numtxqueues %u numrxqueues %u mtu %u type veth"
+                " peer name %s numtxqueues %u numrxqueues %u mtu %u",
                 a, queues, queues, mtu, b, queues, queues, mtu);
         bed_run(ns_a, "ip link set dev %s netns /proc/%d/fd/%d", b, (int)getpid(), ns_b);
         up(ns_a, a);
@@ -113,8 +121,11 @@ void bed_veth(int ns_a, const char *a, int ns_b, const char *b, unsigned mtu, un
 /* From another namespace that is no more a NIC comes back when the kernel gets round to it. */
 static void plug(const char *device, int ns, const char *name, unsigned mtu)
 {
-        bed_run(home, "for i in $(seq 1000); do set -- /sys/bus/*/devices/%s/net/*; [ -e $1 ] && break; sleep 0.01; done;"
-                      " ip link set dev ${1##*/} netns /proc/%d/fd/%d name %s mtu %u", device, (int)getpid(), ns, name, mtu);
+        bed_run(home,
+                "for i in $(seq 1000); do set -- /sys/bus/*/devices/%s/net/*; [ -e $1 ] && break; "
+                "sleep 0.01; done;"
+                " ip link set dev ${1##*/} netns /proc/%d/fd/%d name %s mtu %u",
+                device, (int)getpid(), ns, name, mtu);
         up(ns, name);
 }
 

@@ -3,8 +3,9 @@
  *
  *      credit ADDRESS PORT GRANT...
  *
- * Takes one connection, by credit of nothing. Grants each GRANT, waits until so much has come, and for HOLD_MS more, in which nothing may;
- * prints the grant and what came; reads it. Then it closes, whatever else the sender has.
+ * Takes one connection, by credit of nothing. Grants each GRANT, waits until so much has come, and
+ * for HOLD_MS more, in which nothing may; prints the grant and what came; reads it. Then it closes,
+ * whatever else the sender has.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -14,7 +15,8 @@
 
 #include "unet/flow.h"
 
-#define HOLD_MS 400     /* two of the sender's retransmission timeouts: it probes, and repeats itself */
+/* Two of the sender's retransmission timeouts: it probes, and repeats itself. */
+#define HOLD_MS 400
 
 static void die(const char *what)
 {

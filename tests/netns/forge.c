@@ -1,10 +1,11 @@
 /*
- * A stack that writes frames of its own making into its channel to an interface, as a hostile program might:
+ * A stack that writes frames of its own making into its channel to an interface, as a hostile
+ * program might:
  *
  *     forge OWN PORT TO  OWN: our address on the interface, PORT: another stack's, TO: a host there
  *
- * sends TCP resets and datagrams from PORT, datagrams and ARP with another host's address, and rubbish. Prints how many, and
- * stays until it is killed, so that its drops can be read.
+ * sends TCP resets and datagrams from PORT, datagrams and ARP with another host's address, and
+ * rubbish. Prints how many, and stays until it is killed, so that its drops can be read.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,15 +1,17 @@
 /*
- * A bad piece of cable: frames go from one interface to the other, and some of them are lost, late, out of order, twice or
- * changed, as a seed says.
+ * A bad piece of cable: frames go from one interface to the other, and some of them are lost, late,
+ * out of order, twice or changed, as a seed says.
  *
  *   impair A B [seed=N] [loss=P] [dup=P] [corrupt=P] [reorder=P] [mark=P] [delay=MS] [extra=MS]
  *   [rate=MBIT] [queue=FRAMES]
  *
- * P are parts of one. What becomes of a direction's n-th frame is a matter of the seed, the direction and n, whatever went the other
- * way: two TCPs that acknowledge more or less often lose the same segments. delay is one way; a frame that is reordered is later
- * than that by up to `extra`, 2 ms if not said. rate is a direction's, and `queue` how many of its frames
- * wait for their turn before the next is lost, 1000 if not said. A corrupted frame has one bit turned behind its Ethernet
- * header, which every checksum of the Internet finds. What may be marked (IPv4, ECT) is, as by a router that is busy (RFC 3168 §5).
+ * P are parts of one. What becomes of a direction's n-th frame is a matter of the seed, the
+ * direction and n, whatever went the other way: two TCPs that acknowledge more or less often lose
+ * the same segments. delay is one way; a frame that is reordered is later than that by up to
+ * `extra`, 2 ms if not said. rate is a direction's, and `queue` how many of its frames wait for
+ * their turn before the next is lost, 1000 if not said. A corrupted frame has one bit turned behind
+ * its Ethernet header, which every checksum of the Internet finds. What may be marked (IPv4, ECT)
+ * is, as by a router that is busy (RFC 3168 §5).
  *
  * Prints the seed when it begins, and what it did, as JSON, when SIGTERM or SIGINT ends it.
  */
@@ -37,19 +39,19 @@
 
 struct frame {
         int64_t due;
-        uint64_t order;         /* of those due at once the first goes first */
+        uint64_t order; /* of those due at once the first goes first */
         unsigned to, len;
         uint8_t *bytes;
 };
 
 struct side {
         int fd;
-        int64_t free_at;        /* when the frame before is through, at `rate` */
+        int64_t free_at; /* when the frame before is through, at `rate` */
         unsigned long frames, lost, duplicated, corrupted, reordered, marked, overflowed, unsent;
 };
 
 static struct side side[2];
-static struct frame heap[HELD_MAX];     /* by due, then order */
+static struct frame heap[HELD_MAX]; /* by due, then order */
 static unsigned held;
 static uint64_t seed = 1, state, orders;
 static double loss, twice, corrupt, reorder, mark, delay_ms, extra_ms = 2, rate_mbit;
@@ -149,7 +151,8 @@ static int64_t when(struct side *to, unsigned len, int64_t now)
         int64_t at = now;
 
         if (rate_mbit != 0) {
-                at = to->free_at = (to->free_at > now ? to->free_at : now) + (int64_t)(len * 8e3 / rate_mbit);
+                at = to->free_at =
+                        (to->free_at > now ? to->free_at : now) + (int64_t)(len * 8e3 / rate_mbit);
         }
         at += (int64_t)(delay_ms * NS_PER_MS);
         if (happens(reorder)) {
@@ -159,7 +162,8 @@ static int64_t when(struct side *to, unsigned len, int64_t now)
         return at;
 }
 
-/* CE into an IPv4 header that says ECT, and its checksum (RFC 1624). False: another kind of frame. */
+/* CE into an IPv4 header that says ECT, and its checksum (RFC 1624). False: another kind
+ * of frame. */
 static bool mark_ce(uint8_t *bytes, unsigned len)
 {
         uint8_t *ip = bytes + ETH_HLEN;
@@ -170,7 +174,7 @@ static bool mark_ce(uint8_t *bytes, unsigned len)
                 return false;
         more = 3u - (ip[1] & 3u);
         ip[1] |= 3;
-        sum = (uint16_t)~(ip[10] << 8 | ip[11]) + more;
+        sum = (uint16_t) ~(ip[10] << 8 | ip[11]) + more;
         sum = ~((sum & 0xffff) + (sum >> 16));
         ip[10] = (uint8_t)(sum >> 8);
         ip[11] = (uint8_t)sum;
@@ -182,7 +186,9 @@ static void take(unsigned from, const uint8_t *bytes, unsigned len, int64_t now)
         struct side *s = &side[!from];
         struct frame f = {.to = !from, .len = len};
 
-        if (held == HELD_MAX || (rate_mbit != 0 && (double)(s->free_at - now) > queue_max * (double)len * 8e3 / rate_mbit)) {
+        if (held == HELD_MAX ||
+            (rate_mbit != 0 &&
+             (double)(s->free_at - now) > queue_max * (double)len * 8e3 / rate_mbit)) {
                 s->overflowed++;
                 return;
         }
@@ -243,7 +249,7 @@ static void send_batch(unsigned to, struct mmsghdr *m, unsigned n)
 {
         for (unsigned done = 0; done < n;) {
                 int sent = sendmmsg(side[to].fd, m + done, n - done, 0);
-                if (sent <= 0) {        /* a link that is down, or full: lost, as on any cable */
+                if (sent <= 0) { /* a link that is down, or full: lost, as on any cable */
                         if (errno == EINTR)
                                 continue;
                         side[to].unsent++;
@@ -298,7 +304,8 @@ static void forward(void)
 
         while (!over) {
                 int64_t wait = held != 0 ? heap[0].due - now_ns() : NS_PER_S;
-                struct timespec ts = {.tv_sec = wait > 0 ? wait / NS_PER_S : 0, .tv_nsec = wait > 0 ? wait % NS_PER_S : 0};
+                struct timespec ts = {.tv_sec = wait > 0 ? wait / NS_PER_S : 0,
+                                      .tv_nsec = wait > 0 ? wait % NS_PER_S : 0};
                 int n = ppoll(p, 2, &ts, NULL);
                 for (unsigned from = 0; n > 0 && from < 2; from++)
                         if (p[from].revents & POLLIN)
@@ -315,10 +322,11 @@ static void report(void)
                 struct tpacket_stats st = {0};
                 socklen_t len = sizeof st;
                 getsockopt(side[!i].fd, SOL_PACKET, PACKET_STATISTICS, &st, &len);
-                printf("%s{\"frames\": %lu, \"lost\": %lu, \"duplicated\": %lu, \"corrupted\": %lu, \"reordered\": %lu, "
+                printf("%s{\"frames\": %lu, \"lost\": %lu, \"duplicated\": %lu, \"corrupted\": "
+                       "%lu, \"reordered\": %lu, "
                        "\"marked\": %lu, \"overflowed\": %lu, \"unsent\": %lu, \"missed\": %u}",
-                       i ? ", " : "", s->frames, s->lost, s->duplicated, s->corrupted, s->reordered, s->marked, s->overflowed,
-                       s->unsent, st.tp_drops);
+                       i ? ", " : "", s->frames, s->lost, s->duplicated, s->corrupted, s->reordered,
+                       s->marked, s->overflowed, s->unsent, st.tp_drops);
         }
         printf("]\n");
 }
@@ -328,9 +336,9 @@ static void setting(const char *arg)
         const struct {
                 const char *name;
                 double *value;
-        } reals[] = {{"loss", &loss},         {"dup", &twice},      {"corrupt", &corrupt}, {"reorder", &reorder},
-                     {"delay", &delay_ms},    {"extra", &extra_ms}, {"rate", &rate_mbit},
-                     {"mark", &mark}};
+        } reals[] = {{"loss", &loss},       {"dup", &twice},      {"corrupt", &corrupt},
+                     {"reorder", &reorder}, {"delay", &delay_ms}, {"extra", &extra_ms},
+                     {"rate", &rate_mbit},  {"mark", &mark}};
         const char *eq = strchr(arg, '=');
         size_t len = eq != NULL ? (size_t)(eq - arg) : 0;
 

@@ -56,7 +56,8 @@ static err_t set_up(struct netif *n)
         n->name[1] = 'w';
         n->mtu = 1500;
         n->hwaddr_len = ETH_ALEN;
-        n->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET | NETIF_FLAG_LINK_UP;
+        n->flags =
+                NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET | NETIF_FLAG_LINK_UP;
         n->output = etharp_output;
         n->linkoutput = send_frame;
         return ERR_OK;
@@ -99,7 +100,8 @@ static void open_interface(const char *name)
 
 static void begin(const char *interface, const char *address)
 {
-        ip4_addr_t addr = {.addr = inet_addr(address)}, mask = {.addr = inet_addr("255.255.255.0")}, none = {.addr = 0};
+        ip4_addr_t addr = {.addr = inet_addr(address)}, mask = {.addr = inet_addr("255.255.255.0")},
+                   none = {.addr = 0};
         pthread_t reader;
 
         open_interface(interface);
@@ -200,7 +202,8 @@ int main(int argc, char **argv)
                 reflect(argv[4], (uint16_t)atoi(argv[5]), (unsigned)atoi(argv[6]));
                 return 0;
         } else {
-                fprintf(stderr, "usage: lwip_host INTERFACE ADDRESS mirror PORT | reflect PEER PORT MEGABYTES\n");
+                fprintf(stderr, "usage: lwip_host INTERFACE ADDRESS mirror PORT | reflect PEER "
+                                "PORT MEGABYTES\n");
         }
         return 2;
 }

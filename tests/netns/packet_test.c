@@ -1,6 +1,7 @@
 /*
- * An interface by a packet socket (unet/packet/pkt_open.h): what comes to it goes to the socket and not to the kernel, whatever it is that
- * keeps the kernel out; and the interface is the kernel's again when the last descriptor is closed.
+ * An interface by a packet socket (unet/packet/pkt_open.h): what comes to it goes to the socket and
+ * not to the kernel, whatever it is that keeps the kernel out; and the interface is the kernel's
+ * again when the last descriptor is closed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,32 +19,37 @@
 #include "unet/packet/pkt_open.h"
 #include "unet/xdp/tcx_link.h"
 
-#define OURS   "10.77.0.1"
-#define THEIRS "10.77.0.2"
+#define OURS      "10.77.0.1"
+#define THEIRS    "10.77.0.2"
 #define OUR_MAC   "02:00:00:00:4d:01"
 #define THEIR_MAC "02:00:00:00:4d:02"
 enum { CLOSED = 9, ETH = 14, IP = 20, UDP = 8, PATIENCE_MS = 60000 };
 
 /* The kernel has an address at each end, so that it would answer. */
 static struct scene {
-        int ours, theirs;               /* namespaces */
-        int sock;                       /* at theirs, connected to a port of ours where nobody listens */
+        int ours, theirs; /* namespaces */
+        int sock;         /* at theirs, connected to a port of ours where nobody listens */
         struct pkt_dev dev;
 } s;
 
 static int setup(void **state)
 {
-        struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(CLOSED), .sin_addr.s_addr = inet_addr(OURS)};
+        struct sockaddr_in to = {.sin_family = AF_INET,
+                                 .sin_port = htons(CLOSED),
+                                 .sin_addr.s_addr = inet_addr(OURS)};
 
         if (bed_impossible() != NULL)
                 return 0;
         s.ours = bed_ns();
         s.theirs = bed_ns();
         bed_veth(s.ours, "ours", s.theirs, "theirs", 1500, 1);
-        bed_run(s.ours, "ip addr add " OURS "/24 dev ours; sysctl -qw net.ipv4.ip_forward=1 net.ipv4.icmp_ratelimit=0");
+        bed_run(s.ours, "ip addr add " OURS
+                        "/24 dev ours; sysctl -qw net.ipv4.ip_forward=1 net.ipv4.icmp_ratelimit=0");
         bed_run(s.theirs, "ip addr add " THEIRS "/24 dev theirs");
-        bed_run(s.ours, "ip link set ours address " OUR_MAC "; ip neigh replace " THEIRS " lladdr " THEIR_MAC " dev ours");
-        bed_run(s.theirs, "ip link set theirs address " THEIR_MAC "; ip neigh replace " OURS " lladdr " OUR_MAC " dev theirs");
+        bed_run(s.ours, "ip link set ours address " OUR_MAC "; ip neigh replace " THEIRS
+                        " lladdr " THEIR_MAC " dev ours");
+        bed_run(s.theirs, "ip link set theirs address " THEIR_MAC "; ip neigh replace " OURS
+                          " lladdr " OUR_MAC " dev theirs");
         bed_enter(s.theirs);
         s.sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         assert_int_equal(connect(s.sock, (struct sockaddr *)&to, sizeof to), 0);
@@ -88,7 +94,8 @@ static void send_byte(uint8_t byte)
         assert_int_equal(send(s.sock, &byte, 1, 0), 1);
 }
 
-/* The byte of the next datagram to the closed port or, where the host sends it itself, from there; other packets are passed over. */
+/* The byte of the next datagram to the closed port or, where the host sends it itself, from there;
+ * other packets are passed over. */
 static uint8_t heard(int fd)
 {
         uint8_t p[sizeof(struct virtio_net_hdr) + 2048], *frame = p + sizeof(struct virtio_net_hdr);
@@ -96,13 +103,15 @@ static uint8_t heard(int fd)
 
         for (;;) {
                 assert_int_equal(poll(&pfd, 1, PATIENCE_MS), 1);
-                if (recv(fd, p, sizeof p, 0) > (ssize_t)sizeof(struct virtio_net_hdr) + ETH + IP + UDP && frame[12] == 8 &&
-                    frame[13] == 0 && frame[ETH + 9] == IPPROTO_UDP)
+                if (recv(fd, p, sizeof p, 0) >
+                            (ssize_t)sizeof(struct virtio_net_hdr) + ETH + IP + UDP &&
+                    frame[12] == 8 && frame[13] == 0 && frame[ETH + 9] == IPPROTO_UDP)
                         return frame[ETH + IP + UDP];
         }
 }
 
-/* Whether the kernel answers that nobody has the port. What it does not answer it has not got when a later packet was heard. */
+/* Whether the kernel answers that nobody has the port. What it does not answer it has not got when
+ * a later packet was heard. */
 static bool answered(void)
 {
         int err = 0;
@@ -166,7 +175,9 @@ static void without_a_program_there_is_the_device(void **state)
 
 static void hears_nothing_of_the_host_itself(bool whole)
 {
-        struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(CLOSED), .sin_addr.s_addr = inet_addr(THEIRS)};
+        struct sockaddr_in to = {.sin_family = AF_INET,
+                                 .sin_port = htons(CLOSED),
+                                 .sin_addr.s_addr = inet_addr(THEIRS)};
         int out;
 
         begin();

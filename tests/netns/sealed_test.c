@@ -1,6 +1,7 @@
 /*
- * What a program can do with the packet socket that it is passed beside an AF_XDP socket: send by the interface that is its
- * stack's, and nothing else. A packet socket asks nobody's capabilities once it is made, so a hostile program tries everything.
+ * What a program can do with the packet socket that it is passed beside an AF_XDP socket: send by
+ * the interface that is its stack's, and nothing else. A packet socket asks nobody's capabilities
+ * once it is made, so a hostile program tries everything.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,19 +21,20 @@
 #include "tests/netns/bed.h"
 #include "unet/xdp/xdp_open.h"
 
-#define ETHERTYPE 0x88b5                /* for local experiments, IEEE 802 */
+#define ETHERTYPE 0x88b5 /* for local experiments, IEEE 802 */
 #define NOBODY    65534
-#define INDEXES   256                   /* no namespace of this test has an interface with a higher number */
-#define FOREIGN   3                     /* marks of frames: by whom, and by which way */
+#define INDEXES   256 /* no namespace of this test has an interface with a higher number */
+#define FOREIGN   3   /* marks of frames: by whom, and by which way */
 #define OWN       4
 #define HEARD     5
 
 static const char line_of_no_xdp[] = "XDP programs may not be loaded here";
 
-/* A host with the interface that is passed ("ours") and another one, each with a cable to a host of its own. */
+/* A host with the interface that is passed ("ours") and another one, each with a cable to a host of
+ * its own. */
 struct scene {
-        int host, by_ours, by_other;    /* namespaces */
-        int at_ours, at_other;          /* what the kernel sees at the far ends */
+        int host, by_ours, by_other; /* namespaces */
+        int at_ours, at_other;       /* what the kernel sees at the far ends */
         struct xdp_dev dev;
         struct xdp_sock sock;
 };
@@ -58,7 +60,8 @@ static struct scene make_scene(void)
                 skip();
         }
         if (err == 0)
-                err = xdp_sock_open(&s.sock, &s.dev, 0, (struct xdp_sizes){.rx_chunks = 64, .tx_chunks = 32}, line);
+                err = xdp_sock_open(&s.sock, &s.dev, 0,
+                                    (struct xdp_sizes){.rx_chunks = 64, .tx_chunks = 32}, line);
         if (err != 0)
                 fail_msg("%d: %s", err, line);
         if (s.sock.packet.sock < 0)
@@ -81,7 +84,9 @@ static void end_scene(struct scene *s)
 /* Behind an empty virtio header, if the socket wants one. */
 static size_t make_frame(uint8_t frame[74], int mark, bool header)
 {
-        static const uint8_t head[15] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, ETHERTYPE >> 8, ETHERTYPE & 0xff};
+        static const uint8_t head[15] = {
+                0xff, 0xff, 0xff, 0xff, 0xff, 0xff,           2,
+                0,    0,    0,    0,    1,    ETHERTYPE >> 8, ETHERTYPE & 0xff};
         size_t at = header ? 10 : 0;
 
         memset(frame, 0, 74);
@@ -90,7 +95,8 @@ static size_t make_frame(uint8_t frame[74], int mark, bool header)
         return at + 60;
 }
 
-/* Frames that a packet socket has with the mark, up to the last one of mark `last`, which will come. */
+/* Frames that a packet socket has with the mark, up to the last one of mark `last`, which
+ * will come. */
 static int count_marked(int fd, int mark, int last)
 {
         struct pollfd pfd = {.fd = fd, .events = POLLIN};
@@ -120,7 +126,8 @@ static void kernel_sends(int ns, const char *ifname, int mark)
         close(fd);
 }
 
-/* ---- what a hostile program does; as a user without any privilege, in a process of its own ---- */
+/* ---- what a hostile program does; as a user without any privilege, in a process of its
+ * own ---- */
 
 static int run_as_nobody(int (*what)(int fd), int fd)
 {
@@ -129,25 +136,33 @@ static int run_as_nobody(int (*what)(int fd), int fd)
 
         assert_true(pid >= 0);
         if (pid == 0)
-                _exit(setresgid(NOBODY, NOBODY, NOBODY) != 0 || setresuid(NOBODY, NOBODY, NOBODY) != 0 ? 99 : what(fd));
+                _exit(setresgid(NOBODY, NOBODY, NOBODY) != 0 ||
+                                      setresuid(NOBODY, NOBODY, NOBODY) != 0
+                              ? 99
+                              : what(fd));
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFEXITED(status));
         return WEXITSTATUS(status);
 }
 
-/* To every interface there might be, by address, by binding to it, and with an address of another family. */
+/* To every interface there might be, by address, by binding to it, and with an address of
+ * another family. */
 static int send_elsewhere(int fd)
 {
         uint8_t frame[74];
         size_t len = make_frame(frame, FOREIGN, true);
 
         for (int i = 0; i < INDEXES; i++) {
-                struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = i, .sll_halen = 6,
+                struct sockaddr_ll ll = {.sll_family = AF_PACKET,
+                                         .sll_ifindex = i,
+                                         .sll_halen = 6,
                                          .sll_protocol = htons(ETHERTYPE)};
                 sendto(fd, frame, len, MSG_DONTWAIT, (struct sockaddr *)&ll, sizeof ll);
         }
         for (int i = 0; i < INDEXES; i++) {
-                struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = i, .sll_protocol = htons(ETHERTYPE)};
+                struct sockaddr_ll ll = {.sll_family = AF_PACKET,
+                                         .sll_ifindex = i,
+                                         .sll_protocol = htons(ETHERTYPE)};
                 if (bind(fd, (struct sockaddr *)&ll, sizeof ll) == 0)
                         send(fd, frame, len, MSG_DONTWAIT);
         }
@@ -188,7 +203,8 @@ static int has_heard(int fd)
 
 static int make_ring(int fd)
 {
-        struct tpacket_req req = {.tp_block_size = 65536, .tp_block_nr = 1, .tp_frame_size = 2048, .tp_frame_nr = 32};
+        struct tpacket_req req = {
+                .tp_block_size = 65536, .tp_block_nr = 1, .tp_frame_size = 2048, .tp_frame_nr = 32};
 
         return setsockopt(fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof req) == 0 ? 0 : errno;
 }
@@ -200,7 +216,9 @@ static int ring_has_heard(int fd)
         if (ring == MAP_FAILED)
                 return 98;
         for (int i = 0; i < 32; i++)
-                if (((const struct tpacket_hdr *)(const void *)((const char *)ring + i * 2048))->tp_status & TP_STATUS_USER)
+                if (((const struct tpacket_hdr *)(const void *)((const char *)ring + i * 2048))
+                            ->tp_status &
+                    TP_STATUS_USER)
                         return 1;
         return 0;
 }
@@ -224,7 +242,7 @@ static void it_sends_by_its_interface_and_by_no_other(void **state)
         assert_int_equal(run_as_nobody(send_own, s.sock.packet.sock), 0);
         assert_int_equal(count_marked(s.at_ours, OWN, OWN), 1);
         assert_int_equal(run_as_nobody(send_elsewhere, s.sock.packet.sock), 0);
-        kernel_sends(s.host, "other", OWN);     /* by now everything has gone where it can go */
+        kernel_sends(s.host, "other", OWN); /* by now everything has gone where it can go */
         assert_int_equal(count_marked(s.at_other, FOREIGN, OWN), 0);
         end_scene(&s);
 }
@@ -244,7 +262,8 @@ static void it_hears_nothing(void **state)
                         run_as_nobody(send_own, s.sock.packet.sock);
                 }
                 count_marked(s.at_other, HEARD, HEARD);
-                assert_int_equal(run_as_nobody(ring ? ring_has_heard : has_heard, s.sock.packet.sock), 0);
+                assert_int_equal(
+                        run_as_nobody(ring ? ring_has_heard : has_heard, s.sock.packet.sock), 0);
         }
         end_scene(&s);
 }
@@ -254,8 +273,9 @@ static void it_changes_no_other_interface(void **state)
         struct scene s = make_scene();
 
         assert_int_equal(run_as_nobody(be_promiscuous, s.sock.packet.sock), 0);
-        for (int i = 0; i < 2; i++)     /* loopback counts as one */
-                bed_run(s.host, "! ip -d link show dev %s | grep -q 'promiscuity [1-9]'", i ? "lo" : "other");
+        for (int i = 0; i < 2; i++) /* loopback counts as one */
+                bed_run(s.host, "! ip -d link show dev %s | grep -q 'promiscuity [1-9]'",
+                        i ? "lo" : "other");
         end_scene(&s);
 }
 
@@ -286,7 +306,8 @@ static void the_interface_is_as_before(void **state)
         bed_run(s.host, "ip -d link show dev ours | grep -q 'allmulti 1'");
         xdp_sock_close(&s.sock);
         xdp_dev_close(&s.dev);
-        bed_run(s.host, "for i in $(seq 3000); do ip -d link show dev ours | grep -q 'allmulti 0' && exit 0; sleep 0.01; done; exit 1");
+        bed_run(s.host, "for i in $(seq 3000); do ip -d link show dev ours | grep -q 'allmulti 0' "
+                        "&& exit 0; sleep 0.01; done; exit 1");
         bed_run(s.host, "! ip link show dev ours | grep -qi xdp");
         end_scene(&s);
 }

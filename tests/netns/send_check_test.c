@@ -1,6 +1,7 @@
 /*
- * What a stack may send by the interface that it has to itself, where that is checked (unet/xdp/send_check.h): a hostile program has
- * the sockets, and sends what it likes by each way that there is.
+ * What a stack may send by the interface that it has to itself, where that is checked
+ * (unet/xdp/send_check.h): a hostile program has the sockets, and sends what it likes by each way
+ * that there is.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -98,7 +99,8 @@ static void make_udp(uint8_t f[FRAME], const uint8_t from[6], uint32_t src, uint
         put16(f + ETH + IP + 4, FRAME - ETH - IP);
 }
 
-static void make_arp(uint8_t f[FRAME], const uint8_t from[6], const uint8_t sha[6], uint32_t spa, uint8_t op, uint8_t tag)
+static void make_arp(uint8_t f[FRAME], const uint8_t from[6], const uint8_t sha[6], uint32_t spa,
+                     uint8_t op, uint8_t tag)
 {
         static const uint8_t head[6] = {0, 1, 8, 0, 6, 4};
 
@@ -125,13 +127,16 @@ static bool by_the_queue(const uint8_t *f, size_t len)
 {
         int off = 0;
 
-        return setsockopt(s.p.e->sock.packet.sock, SOL_PACKET, PACKET_QDISC_BYPASS, &off, sizeof off) == 0 && by_packet_socket(f, len);
+        return setsockopt(s.p.e->sock.packet.sock, SOL_PACKET, PACKET_QDISC_BYPASS, &off,
+                          sizeof off) == 0 &&
+               by_packet_socket(f, len);
 }
 
 /* ... as of another protocol. */
 static bool as_another_protocol(const uint8_t *f, size_t len)
 {
-        struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = 1, .sll_protocol = htons(0x86dd)};
+        struct sockaddr_ll ll = {
+                .sll_family = AF_PACKET, .sll_ifindex = 1, .sll_protocol = htons(0x86dd)};
         socklen_t n = sizeof ll;
         uint8_t with[10 + 4096] = {0};
 
@@ -139,7 +144,8 @@ static bool as_another_protocol(const uint8_t *f, size_t len)
                 return false;
         ll.sll_protocol = htons(0x86dd);
         memcpy(with + 10, f, len);
-        return sendto(s.p.e->sock.packet.sock, with, 10 + len, 0, (struct sockaddr *)&ll, sizeof ll) == (ssize_t)(10 + len);
+        return sendto(s.p.e->sock.packet.sock, with, 10 + len, 0, (struct sockaddr *)&ll,
+                      sizeof ll) == (ssize_t)(10 + len);
 }
 
 static bool by_xsk(const uint8_t *f, size_t len)
@@ -155,7 +161,10 @@ static bool by_xsk(const uint8_t *f, size_t len)
 static const struct {
         const char *name;
         bool (*send)(const uint8_t *f, size_t len);
-} ways[] = {{"packet socket", by_packet_socket}, {"AF_XDP", by_xsk}, {"queue", by_the_queue}, {"protocol", as_another_protocol}};
+} ways[] = {{"packet socket", by_packet_socket},
+            {"AF_XDP", by_xsk},
+            {"queue", by_the_queue},
+            {"protocol", as_another_protocol}};
 
 /* What comes at the other end, up to a last frame that may pass: tags. */
 static void expect_came(const char *way, uint64_t tags)
@@ -170,7 +179,8 @@ static void expect_came(const char *way, uint64_t tags)
                 ssize_t n = recv(s.p.peer, f, sizeof f, MSG_DONTWAIT);
                 if (n == FRAME && f[TAG_AT] == LAST && memcmp(f + 6, s.mac, 6) == 0) {
                         if (came != tags)
-                                fail_msg("by %s: %#llx came, not %#llx", way, (unsigned long long)came, (unsigned long long)tags);
+                                fail_msg("by %s: %#llx came, not %#llx", way,
+                                         (unsigned long long)came, (unsigned long long)tags);
                         return;
                 }
                 if (n == FRAME && f[TAG_AT] < 64)
@@ -184,7 +194,8 @@ static void expect_came(const char *way, uint64_t tags)
 /* Frames 0 to 3 may pass. */
 static unsigned make_one(uint8_t f[FRAME], unsigned i)
 {
-        static const uint16_t types[] = {0x86dd, 0x8100, 0x88a8, 0x88cc, 0x0000, 0x0026, 0x8847, 0x8864};
+        static const uint16_t types[] = {0x86dd, 0x8100, 0x88a8, 0x88cc,
+                                         0x0000, 0x0026, 0x8847, 0x8864};
 
         switch (i) {
         case 0:
@@ -246,11 +257,11 @@ static void only_what_is_the_hosts_own_leaves(void **state)
                 unsigned n = 0;
 
                 while (make_one(f, n) != 0) {
-                        ways[w].send(f, FRAME);         /* the kernel may refuse it before */
+                        ways[w].send(f, FRAME); /* the kernel may refuse it before */
                         n++;
                 }
                 expect_came(ways[w].name, 0xf);
-                if (ways[w].send == by_xsk)             /* ... but of this way */
+                if (ways[w].send == by_xsk) /* ... but of this way */
                         assert_int_equal(send_check_refused(&s.check) - before, n - 4);
         }
 }
@@ -267,11 +278,14 @@ static void a_sum_is_not_written_over_the_source(void **state)
                 for (uint16_t off = 0; start + off + 2 <= FRAME; off++) {
                         bool fine = start >= ETH + IP;
                         make_udp(m.f, s.mac, OURS, fine ? 1 : 2);
-                        m.how = (struct virtio_net_hdr){.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .csum_start = start, .csum_offset = off};
+                        m.how = (struct virtio_net_hdr){.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
+                                                        .csum_start = start,
+                                                        .csum_offset = off};
                         if (start + off + 2 > TAG_AT)
-                                continue;               /* the tag would be another */
+                                continue; /* the tag would be another */
                         if (send(s.p.e->sock.packet.sock, &m, sizeof m, 0) != sizeof m)
-                                assert_true(!fine && (errno == ENOBUFS || errno == EINVAL));    /* dropped; refused by the kernel */
+                                /* dropped; refused by the kernel. */
+                                assert_true(!fine && (errno == ENOBUFS || errno == EINVAL));
                         else
                                 assert_true(fine);
                 }
@@ -285,8 +299,12 @@ static void runs_are_checked(void **state)
 {
         enum { TCP = 20, MSS = 500, SEGS = 4, LEN = ETH + IP + TCP + MSS * SEGS };
         uint8_t m[10 + LEN], *f = m + 10, got[4096];
-        struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .gso_type = VIRTIO_NET_HDR_GSO_TCPV4,
-                                     .hdr_len = ETH + IP + TCP, .gso_size = MSS, .csum_start = ETH + IP, .csum_offset = 16};
+        struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
+                                     .gso_type = VIRTIO_NET_HDR_GSO_TCPV4,
+                                     .hdr_len = ETH + IP + TCP,
+                                     .gso_size = MSS,
+                                     .csum_start = ETH + IP,
+                                     .csum_offset = 16};
         unsigned came = 0;
 
         for (int forged = 1; forged >= 0; forged--) {
@@ -297,7 +315,8 @@ static void runs_are_checked(void **state)
                 memset(f + ETH + IP, 0, TCP);
                 f[ETH + IP + 12] = 5 << 4;
                 memcpy(m, &how, sizeof how);
-                assert_int_equal(send(s.p.e->sock.packet.sock, m, sizeof m, 0), forged ? -1 : (ssize_t)sizeof m);
+                assert_int_equal(send(s.p.e->sock.packet.sock, m, sizeof m, 0),
+                                 forged ? -1 : (ssize_t)sizeof m);
         }
         make_udp(f, s.mac, OURS, LAST);
         assert_true(by_packet_socket(f, FRAME));
@@ -338,8 +357,11 @@ static void the_mark_stays(void **state)
         if (pid == 0) {
                 if (setresuid(NOBODY, NOBODY, NOBODY) != 0)
                         _exit(1);
-                _exit(setsockopt(fd, SOL_SOCKET, SO_MARK, &zero, sizeof zero) == 0 || errno != EPERM ||
-                      setsockopt(s.p.e->sock.sender, SOL_SOCKET, SO_MARK, &zero, sizeof zero) == 0 || errno != EPERM);
+                _exit(setsockopt(fd, SOL_SOCKET, SO_MARK, &zero, sizeof zero) == 0 ||
+                      errno != EPERM ||
+                      setsockopt(s.p.e->sock.sender, SOL_SOCKET, SO_MARK, &zero, sizeof zero) ==
+                              0 ||
+                      errno != EPERM);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_int_equal(status, 0);
@@ -375,13 +397,14 @@ static void it_goes_when_nobody_sends(void **state)
         assert_false(is_there());
 }
 
-/* Who made it is killed, and others have the sockets still. The next one's takes its place, and stays. */
+/* Who made it is killed, and others have the sockets still. The next one's takes its place,
+ * and stays. */
 static void it_outlives_its_maker(void **state)
 {
         char line[XDP_LINE_MAX];
         uint8_t f[FRAME];
 
-        send_check_close(&s.check, false);              /* as a death would */
+        send_check_close(&s.check, false); /* as a death would */
         assert_true(is_there());
         make_udp(f, s.mac, OTHERS, 1);
         assert_true(by_xsk(f, FRAME));

@@ -1,6 +1,7 @@
 /*
- * SYNs that the program behind an interface answers (unet/ni_answer.h): what it answers and how, and what it leaves to the stack. SYNs are
- * made here, byte by byte, and sent by a packet socket at the other end, which the answers come to.
+ * SYNs that the program behind an interface answers (unet/ni_answer.h): what it answers and how,
+ * and what it leaves to the stack. SYNs are made here, byte by byte, and sent by a packet socket at
+ * the other end, which the answers come to.
  */
 #include <sys/socket.h>
 
@@ -9,11 +10,11 @@
 #include "tests/netns/xdp_pair.h"
 #include "base/clock.h"
 
-#define LEN  TCX_ANSWER_BYTES
-#define IP   14
-#define TCP  34
-#define OPTS 54
-#define QUIET 60                        /* ms in which an answer would have come */
+#define LEN   TCX_ANSWER_BYTES
+#define IP    14
+#define TCP   34
+#define OPTS  54
+#define QUIET 60 /* ms in which an answer would have come */
 
 static const struct xdp_sizes enough = {.rx_chunks = 512, .rx_large = 8, .tx_chunks = 32};
 static const uint8_t secret[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
@@ -65,7 +66,8 @@ static void seal(uint8_t *f, bool left)
 /* 10.10.10.2 -> 10.10.10.1, or the way back: what both have in common. */
 static void frame_of(uint8_t *f, bool syn, uint16_t peer_port)
 {
-        static const uint8_t opts[20] = {2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7};
+        static const uint8_t opts[20] = {2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0,
+                                         0, 9, 0, 0,    0, 0, 1, 3,  3, 7};
         uint8_t us[4] = {10, 10, 10, 1}, them[4] = {10, 10, 10, 2};
 
         memset(f, 0, LEN);
@@ -93,14 +95,16 @@ static void make_syn(uint8_t *f, uint16_t port, uint32_t seq)
 {
         frame_of(f, true, port);
         put32(f + TCP + 4, seq);
-        put32(f + OPTS + 8, seq ^ 0x55aa);      /* TSval */
+        put32(f + OPTS + 8, seq ^ 0x55aa); /* TSval */
         seal(f, false);
 }
 
 static struct unet_ends ends_with(uint16_t port)
 {
-        return (struct unet_ends){.peer = be32_of(0x0a0a0a02), .own = be32_of(0x0a0a0a01),
-                                  .peer_port = be16_of(port), .own_port = be16_of(80)};
+        return (struct unet_ends){.peer = be32_of(0x0a0a0a02),
+                                  .own = be32_of(0x0a0a0a01),
+                                  .peer_port = be16_of(port),
+                                  .own_port = be16_of(80)};
 }
 
 static const struct unet_answer_ops *answers(const struct end *e)
@@ -113,8 +117,13 @@ static void teach_with_room(struct end *e, nstime until, uint32_t ahead)
 {
         struct unet_ends ends = ends_with(4000);
         uint8_t f[LEN];
-        struct unet_lesson l = {.frame = f, .len = LEN, .secret = secret, .until = until, .ahead = ahead,
-                                .ends = {our_addr.w[0], our_addr.w[1], their_addr.w[0], their_addr.w[1]}};
+        struct unet_lesson l = {
+                .frame = f,
+                .len = LEN,
+                .secret = secret,
+                .until = until,
+                .ahead = ahead,
+                .ends = {our_addr.w[0], our_addr.w[1], their_addr.w[0], their_addr.w[1]}};
 
         frame_of(f, false, 4000);
         seal(f, false);
@@ -167,16 +176,19 @@ static void reply_comes(const struct pair *p, uint8_t *f)
 
 static uint32_t keyed(uint16_t port, uint64_t purpose)
 {
-        const uint64_t words[] = {our_addr.w[0], our_addr.w[1], their_addr.w[0], their_addr.w[1], 80ull << 16 | port, purpose};
+        const uint64_t words[] = {our_addr.w[0],   our_addr.w[1],      their_addr.w[0],
+                                  their_addr.w[1], 80ull << 16 | port, purpose};
         struct sip_key key = sip_key_of(secret);
 
         return (uint32_t)siphash24(&key, words, sizeof words);
 }
 
 /* Answered by the lesson, with what is this SYN's filled in. */
-static void check_reply(const uint8_t *syn, const uint8_t *reply, const struct unet_answer *a, uint16_t port, bool left)
+static void check_reply(const uint8_t *syn, const uint8_t *reply, const struct unet_answer *a,
+                        uint16_t port, bool left)
 {
-        uint32_t clock_4us = (uint32_t)(a->at / (4 * NS_PER_US)), ms = (uint32_t)(a->at / NS_PER_MS);
+        uint32_t clock_4us = (uint32_t)(a->at / (4 * NS_PER_US)),
+                 ms = (uint32_t)(a->at / NS_PER_MS);
         uint8_t want[LEN];
 
         frame_of(want, false, port);
@@ -214,7 +226,7 @@ static void a_syn_is_answered(void **state)
                 reply_comes(&p, reply);
                 check_reply(syn, reply, &a, port, left);
         }
-        assert_int_equal(p.e->ni.notes, 1);     /* asked for, and not flushed yet */
+        assert_int_equal(p.e->ni.notes, 1); /* asked for, and not flushed yet */
         flush(p.e);
         assert_int_equal(p.e->ni.notes, 0);
         pair_end(&p);
@@ -296,7 +308,7 @@ static void others_are_left_to_the_stack(void **state)
         for (unsigned i = 0; i < ARRAY_LEN(others); i++) {
                 bool zero = others[i].at == TCP;
                 make_syn(f, zero ? 0x1700 : 6000, 77);
-                f[others[i].at] ^= others[i].xor;
+                f[others[i].at] ^= others[i].xor ;
                 if (others[i].seal)
                         seal(f, false);
                 is_left(&p, f, LEN, others[i].why);
@@ -327,7 +339,7 @@ static void what_is_there_is_left_to_the_stack(void **state)
         is_left(&p, syn, LEN, "there is a connection");
         answers(p.e)->count(ch, &ends, -1);
         sends(&p, syn, LEN);
-        sends(&p, syn, LEN);            /* repeated, before the stack has seen it */
+        sends(&p, syn, LEN); /* repeated, before the stack has seen it */
         comes(&p, syn, LEN);
         assert_true(was_answered(&p, 6000, 77, &a));
         answers(p.e)->count(ch, &ends, 1);
@@ -348,7 +360,7 @@ static void what_is_there_is_left_to_the_stack(void **state)
         answers(p.e)->count(ch, &ends, 1);
         ch->ops->repair(ch);
         is_left(&p, syn, LEN, "somebody died");
-        assert_false(answers(p.e)->counts(ch));         /* and what there is was to be counted again */
+        assert_false(answers(p.e)->counts(ch)); /* and what there is was to be counted again */
         teach(p.e, clock_now() + 60 * NS_PER_S);
         is_right_again(&p, "a death");
         pair_end(&p);
@@ -434,7 +446,7 @@ static void it_is_not_far_ahead(void **state)
         teach_with_room(p.e, clock_now() + 60 * NS_PER_S, 5);
         check_ahead(&p, 5, 5);
         teach(p.e, clock_now() + 60 * NS_PER_S);
-        check_ahead(&p, 5, 5);                  /* the room was less, and nobody said that it is not */
+        check_ahead(&p, 5, 5); /* the room was less, and nobody said that it is not */
         answers(p.e)->forget(&p.e->ni.base);
         teach(p.e, clock_now() + 60 * NS_PER_S);
         check_ahead(&p, 32, 64);
@@ -460,7 +472,7 @@ static void a_flush_forgets_nothing(void **state)
                 flush(p.e);
         }
         assert_int_equal(p.e->ni.notes, 4);
-        assert_false(take(p.e, rx));            /* the others it did not come to: a bad sum, perhaps */
+        assert_false(take(p.e, rx)); /* the others it did not come to: a bad sum, perhaps */
         assert_int_equal(p.e->ni.notes, 0);
         pair_end(&p);
 }
@@ -468,7 +480,9 @@ static void a_flush_forgets_nothing(void **state)
 /* Who has no buffer left gets no SYN, and answers none. */
 static void without_a_chunk_there_is_no_answer(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_TCX, 1500, (struct xdp_sizes){.rx_chunks = 16, .rx_large = 1, .tx_chunks = 16});
+        struct pair p =
+                pair_make(XDP_WANT_TCX, 1500,
+                          (struct xdp_sizes){.rx_chunks = 16, .rx_large = 1, .tx_chunks = 16});
         uint8_t syn[LEN], reply[LEN];
         struct unet_answer a;
 
@@ -504,9 +518,10 @@ static void rubbish_is_harmless(void **state)
                                 bytes[i] = (uint8_t)(x >> 33);
                 }
                 make_syn(syn, (uint16_t)(6000 + round), round);
-                if (round % 2 == 1) {   /* so far that it answers */
+                if (round % 2 == 1) { /* so far that it answers */
                         teach(p.e, clock_now() + 60 * NS_PER_S);
-                        p.e->ni.answers->place[tcx_place(be32_of(0x0a0a0a02).raw, be16_of(80).raw)].frame[round % LEN] ^= 0xff;
+                        p.e->ni.answers->place[tcx_place(be32_of(0x0a0a0a02).raw, be16_of(80).raw)]
+                                .frame[round % LEN] ^= 0xff;
                 }
                 sends(&p, syn, LEN);
                 await(p.e, &rx);

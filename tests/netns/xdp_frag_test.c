@@ -1,4 +1,5 @@
-/* What the program on an interface does with fragments: those of a flood of beginnings end there, those of whole datagrams pass. */
+/* What the program on an interface does with fragments: those of a flood of beginnings end there,
+ * those of whole datagrams pass. */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <netinet/ip.h>
@@ -10,27 +11,34 @@
 #include "tests/netns/xdp_pair.h"
 
 #define BURST  1000u
-#define BURSTS 200u                     /* one of them at least is not spread over four windows of 34 ms */
+#define BURSTS 200u /* one of them at least is not spread over four windows of 34 ms */
 
 static const struct xdp_sizes many = {.rx_chunks = 4096, .rx_large = 8, .tx_chunks = 32};
 
-static enum xdp_want want;              /* of this round */
+static enum xdp_want want; /* of this round */
 
 struct piece {
         uint32_t source;
-        uint16_t id, off;               /* off: in units of 8 bytes */
-        bool more, tagged;              /* tagged: with a priority */
+        uint16_t id, off;  /* off: in units of 8 bytes */
+        bool more, tagged; /* tagged: with a priority */
 };
 
 static void put(int fd, struct piece f)
 {
-        static const uint8_t link[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1}, type[] = {ETH_P_IP >> 8, ETH_P_IP & 0xff},
+        static const uint8_t link[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1},
+                             type[] = {ETH_P_IP >> 8, ETH_P_IP & 0xff},
                              tag[] = {ETH_P_8021Q >> 8, ETH_P_8021Q & 0xff, 0xe0, 0};
         uint8_t p[68] = {0};
         size_t hdr = sizeof link + (f.tagged ? sizeof tag : 0);
-        struct iphdr ip = {.version = 4, .ihl = 5, .tot_len = htons(28), .id = htons(f.id), .ttl = 64, .protocol = IPPROTO_UDP,
-                              .frag_off = htons((uint16_t)((f.more ? IP_MF : 0) | f.off)), .saddr = htonl(f.source),
-                              .daddr = htonl(0x0a4d0001)};
+        struct iphdr ip = {.version = 4,
+                           .ihl = 5,
+                           .tot_len = htons(28),
+                           .id = htons(f.id),
+                           .ttl = 64,
+                           .protocol = IPPROTO_UDP,
+                           .frag_off = htons((uint16_t)((f.more ? IP_MF : 0) | f.off)),
+                           .saddr = htonl(f.source),
+                           .daddr = htonl(0x0a4d0001)};
 
         memcpy(p, link, sizeof link);
         memcpy(p + sizeof link, tag, sizeof tag);
@@ -64,7 +72,9 @@ static uint32_t burst_of_strangers(const struct pair *p, uint32_t k, bool tagged
 {
         for (uint32_t i = 0; i < BURST; i++) {
                 uint32_t source = 0x0b000000 + (k * BURST + i) * 2654435761u % 0x1000000u;
-                put(p->peer, (struct piece){.source = source, .id = (uint16_t)i, .more = true, .tagged = tagged});
+                put(p->peer,
+                    (struct piece){
+                            .source = source, .id = (uint16_t)i, .more = true, .tagged = tagged});
         }
         return arrived(p->e);
 }
@@ -81,7 +91,7 @@ static void flood(const struct pair *p, bool tagged)
                 gone = shed(p);
         }
         assert_true(gone >= before + 4 * BURST);
-        assert_int_equal(came + (gone - before), sent);         /* each is here or there */
+        assert_int_equal(came + (gone - before), sent); /* each is here or there */
 }
 
 static void a_flood_of_beginnings_ends_at_the_interface(void **state)
@@ -98,7 +108,9 @@ static void the_longest_datagram_in_the_shortest_fragments_passes(void **state)
         struct pair p = pair_make(want, 1500, many);
 
         for (uint32_t i = 0; i < 8190; i++) {
-                put(p.peer, (struct piece){.source = 0x0a4d0002, .id = 7, .off = (uint16_t)i, .more = true});
+                put(p.peer,
+                    (struct piece){
+                            .source = 0x0a4d0002, .id = 7, .off = (uint16_t)i, .more = true});
                 if (i % 1024 == 1023)
                         assert_int_equal(arrived(p.e), 1024);
         }
@@ -121,8 +133,12 @@ static void who_ends_its_datagrams_is_no_stranger(void **state)
                 burst_of_strangers(&p, k, false);
                 before = shed(&p);
                 for (uint32_t i = 0; i < 100; i++) {
-                        put(p.peer, (struct piece){.source = 0x0a4d0002, .id = (uint16_t)i, .more = true});
-                        put(p.peer, (struct piece){.source = 0x0a4d0002, .id = (uint16_t)i, .off = 1, .more = true});
+                        put(p.peer,
+                            (struct piece){.source = 0x0a4d0002, .id = (uint16_t)i, .more = true});
+                        put(p.peer, (struct piece){.source = 0x0a4d0002,
+                                                   .id = (uint16_t)i,
+                                                   .off = 1,
+                                                   .more = true});
                 }
                 assert_int_equal(arrived(p.e), 200);
                 assert_int_equal(shed(&p), before);

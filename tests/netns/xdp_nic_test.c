@@ -1,7 +1,8 @@
 /*
- * What AF_XDP is like where the driver reads and writes the chunks itself: packets leave and chunks come back some time after flush(),
- * and packets that find no chunk wait in the device or are lost there. On two NICs of UNET_TEST_NICS it is so, and has to be
- * (tests/vm/zerocopy.py); on a veth pair, which copies, the same has to work.
+ * What AF_XDP is like where the driver reads and writes the chunks itself: packets leave and chunks
+ * come back some time after flush(), and packets that find no chunk wait in the device or are lost
+ * there. On two NICs of UNET_TEST_NICS it is so, and has to be (tests/vm/zerocopy.py); on a veth
+ * pair, which copies, the same has to work.
  */
 #include <poll.h>
 #include <sys/socket.h>
@@ -10,14 +11,15 @@
 
 #include "tests/netns/xdp_pair.h"
 
-#define MTU_LARGE 3000u                 /* chunks of 4096 bytes */
+#define MTU_LARGE 3000u /* chunks of 4096 bytes */
 
 static struct pair wire(unsigned mtu)
 {
         struct pair p = pair_make(XDP_WANT_NATIVE, mtu, few);
 
         assert_int_equal(p.e->ni.geom.zero_copy, bed_nics() != NULL);
-        assert_non_null(strstr(p.e->line, bed_nics() != NULL ? "zero copy" : "copied by the kernel"));
+        assert_non_null(
+                strstr(p.e->line, bed_nics() != NULL ? "zero copy" : "copied by the kernel"));
         return p;
 }
 
@@ -67,7 +69,8 @@ static void packets_of_every_size_pass_both_ways_in_chunks_of_a_page(void **stat
         sizes_both_ways(MTU_LARGE);
 }
 
-/* A run would leave by another way than what was sent before it, which may still be with the device. */
+/* A run would leave by another way than what was sent before it, which may still be with
+ * the device. */
 static void who_does_not_copy_cuts_no_runs(void **state)
 {
         struct pair p = wire(1500);
@@ -141,7 +144,7 @@ static void what_is_lent_stays_as_it_is(void **state)
                         give_back(p.e, &rx[i]);
                 }
                 flush(p.e);
-                kernel_sends(p.peer, 7, 999);           /* those that waited come before it */
+                kernel_sends(p.peer, 7, 999); /* those that waited come before it */
                 do {
                         await(p.e, &more);
                         last = whole(p.e, &more, bytes);

@@ -12,7 +12,9 @@
 
 void make_packet(uint8_t *p, uint32_t number, uint32_t len)
 {
-        static const uint8_t head[14] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, ETHERTYPE >> 8, ETHERTYPE & 0xff};
+        static const uint8_t head[14] = {
+                0xff, 0xff, 0xff, 0xff, 0xff, 0xff,           2,
+                0,    0,    0,    0,    1,    ETHERTYPE >> 8, ETHERTYPE & 0xff};
         uint32_t x = number * 2654435761u + len;
 
         memcpy(p, head, sizeof head);
@@ -39,15 +41,20 @@ void end_attach(struct end *e)
 
         e->frames = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_true(e->frames != MAP_FAILED);
-        assert_int_equal(ni_xdp_attach(&e->ni, (struct ni_xdp_fds){e->sock.xsk, e->sock.mem, e->sock.packet.sock, e->sock.ring,
-                                                                   e->sock.sender}, unet_mem_frames(e->frames, tx_geom), &e->cnt), 0);
+        assert_int_equal(
+                ni_xdp_attach(&e->ni,
+                              (struct ni_xdp_fds){e->sock.xsk, e->sock.mem, e->sock.packet.sock,
+                                                  e->sock.ring, e->sock.sender},
+                              unet_mem_frames(e->frames, tx_geom), &e->cnt),
+                0);
 }
 
 void skip_unless_possible(int err, const char *line)
 {
         if (err != -ENOSYS && err != -EPERM)
                 return;
-        print_message("skipped: %s\n", err == -EPERM ? "XDP programs may not be loaded here" : line);
+        print_message("skipped: %s\n",
+                      err == -EPERM ? "XDP programs may not be loaded here" : line);
         skip();
 }
 
@@ -80,7 +87,8 @@ void end_close(struct end *e)
 bool offer(struct end *e, uint32_t number, uint32_t len)
 {
         uint8_t p[FRAME_MAX];
-        uint32_t inl = len <= UNET_INLINE_MAX ? len : 14 + number % 100, frame = 2 + number % FRAMES;
+        uint32_t inl = len <= UNET_INLINE_MAX ? len : 14 + number % 100,
+                 frame = 2 + number % FRAMES;
         struct unet_tx tx = {.inl = p, .inl_len = (uint16_t)inl};
 
         make_packet(p, number, len);
@@ -96,7 +104,8 @@ bool offer(struct end *e, uint32_t number, uint32_t len)
                 uint32_t back[2] = {0};
                 assert_int_equal(e->ni.base.ops->reap(&e->ni.base, back, 2), 1);
                 assert_int_equal(back[0], tx.frame);
-                memset(e->frames + frame_geom_offset(tx_geom, tx.frame), 0xee, FRAME_SMALL_BYTES);      /* it is ours again */
+                /* It is ours again. */
+                memset(e->frames + frame_geom_offset(tx_geom, tx.frame), 0xee, FRAME_SMALL_BYTES);
         }
         return true;
 }
@@ -110,7 +119,9 @@ uint32_t whole(struct end *e, const struct unet_rx *rx, uint8_t *to)
 {
         memcpy(to, rx->inl, rx->inl_len);
         if (rx->frame != 0) {
-                const uint8_t *p = ni_xdp_rx_frames(&e->ni) + frame_geom_offset(xdp_frame_geom(&e->ni.geom), rx->frame) + rx->off;
+                const uint8_t *p = ni_xdp_rx_frames(&e->ni) +
+                                   frame_geom_offset(xdp_frame_geom(&e->ni.geom), rx->frame) +
+                                   rx->off;
                 assert_int_equal(rx->inl_len, UNET_INLINE_MAX);
                 assert_memory_equal(p - rx->inl_len, rx->inl, rx->inl_len);
                 memcpy(to + rx->inl_len, p, rx->len);
@@ -123,7 +134,8 @@ bool take(struct end *e, struct unet_rx *rx)
         return e->ni.base.ops->recv(&e->ni.base, rx, 1) == 1;
 }
 
-/* Whoever sleeps arms the bell first, and looks again: a tcx program rings it once for each time that it was armed. */
+/* Whoever sleeps arms the bell first, and looks again: a tcx program rings it once for each time
+ * that it was armed. */
 bool wait_for_packet(struct end *e, int ms)
 {
         struct pollfd p = {.fd = e->sock.xsk, .events = POLLIN};

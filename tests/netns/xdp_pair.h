@@ -1,6 +1,6 @@
 /*
- * An interface of ours on one end of a veth pair and the kernel at the other, for tests of the provider `xdp`. Packets are
- * checked byte by byte.
+ * An interface of ours on one end of a veth pair and the kernel at the other, for tests of the
+ * provider `xdp`. Packets are checked byte by byte.
  */
 #ifndef TESTS_NETNS_XDP_PAIR_H
 #define TESTS_NETNS_XDP_PAIR_H
@@ -9,10 +9,10 @@
 #include "unet/xdp/ni_xdp.h"
 #include "unet/xdp/xdp_open.h"
 
-#define ETHERTYPE  0x88b5               /* for local experiments, IEEE 802 */
-#define FRAMES     64u                  /* small frames to send from */
-#define FRAME_MAX  65536u
-#define PATIENCE   5000                 /* ms to wait for what must come */
+#define ETHERTYPE 0x88b5 /* for local experiments, IEEE 802 */
+#define FRAMES    64u    /* small frames to send from */
+#define FRAME_MAX 65536u
+#define PATIENCE  5000 /* ms to wait for what must come */
 
 static const struct frame_geom tx_geom = {{[FRAME_SMALL] = FRAMES, [FRAME_LARGE] = 1}};
 static const struct xdp_sizes few = {.rx_chunks = 64, .rx_large = 8, .tx_chunks = 32};
@@ -31,7 +31,8 @@ struct end {
 struct pair {
         int ns[2];
         struct end *e;
-        int peer, beside;               /* packet sockets: at the other end; at our own interface, where little comes */
+        /* Packet sockets: at the other end; at our own interface, where little comes. */
+        int peer, beside;
 };
 
 /* A packet of `len` bytes that is like no other with another number. */
@@ -41,10 +42,12 @@ void end_attach(struct end *e);
 void skip_unless_possible(int err, const char *line);
 struct end *end_open(int ns, const char *ifname, enum xdp_want want, struct xdp_sizes sizes);
 void end_close(struct end *e);
-/* Offers a packet as the stack does: some bytes inline, the rest in a frame. False: there was no room. */
+/* Offers a packet as the stack does: some bytes inline, the rest in a frame. False: there was
+ * no room. */
 bool offer(struct end *e, uint32_t number, uint32_t len);
 void flush(struct end *e);
-/* Puts a received packet together; the bytes before the lent ones must be the inline ones. Returns its length. */
+/* Puts a received packet together; the bytes before the lent ones must be the inline ones. Returns
+ * its length. */
 uint32_t whole(struct end *e, const struct unet_rx *rx, uint8_t *to);
 bool take(struct end *e, struct unet_rx *rx);
 /* Waits for the next packet as a stack does: poll(2). */

@@ -1,6 +1,7 @@
 /*
- * AF_XDP sockets that are passed, and what is passed in their place (XDP_MODE_TCX): makers and users that are killed, processes that share
- * one, what is passed and is none of ours, and one in the place of another.
+ * AF_XDP sockets that are passed, and what is passed in their place (XDP_MODE_TCX): makers and
+ * users that are killed, processes that share one, what is passed and is none of ours, and one in
+ * the place of another.
  */
 #include <errno.h>
 #include <net/if.h>
@@ -18,7 +19,7 @@
 #include "base/memfd.h"
 #include "unet/xdp/tcx_link.h"
 
-static enum xdp_want want;              /* of this round */
+static enum xdp_want want; /* of this round */
 
 /* ---- who lives and who dies ---- */
 
@@ -29,10 +30,15 @@ static void send_fds(int sock, const int *fds, int n)
                 char bytes[CMSG_SPACE(8 * sizeof(int))];
         } ctl = {0};
         struct iovec iov = {"x", 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = CMSG_SPACE((size_t)n * sizeof(int))};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = &ctl,
+                           .msg_controllen = CMSG_SPACE((size_t)n * sizeof(int))};
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN((size_t)n * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN((size_t)n * sizeof(int)),
+                              .cmsg_level = SOL_SOCKET,
+                              .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(c), fds, (size_t)n * sizeof(int));
         if (sendmsg(sock, &m, 0) != 1)
                 _exit(1);
@@ -46,14 +52,18 @@ static void get_fds(int sock, int *fds, int n)
         } ctl;
         char byte;
         struct iovec iov = {&byte, 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = &ctl,
+                           .msg_controllen = sizeof ctl};
 
         assert_int_equal(recvmsg(sock, &m, MSG_CMSG_CLOEXEC), 1);
         assert_int_equal(CMSG_FIRSTHDR(&m)->cmsg_len, CMSG_LEN((size_t)n * sizeof(int)));
         memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&m)), (size_t)n * sizeof(int));
 }
 
-/* A maker in a process of its own: passes socket and memory, and perhaps the link, keeps the rest, and waits to be killed. */
+/* A maker in a process of its own: passes socket and memory, and perhaps the link, keeps the rest,
+ * and waits to be killed. */
 static pid_t maker(int ns, const char *ifname, int sock, bool pass_link)
 {
         pid_t pid = fork();
@@ -65,10 +75,13 @@ static pid_t maker(int ns, const char *ifname, int sock, bool pass_link)
                 struct xdp_sock s;
 
                 bed_enter(ns);
-                if (xdp_dev_open(&dev, ifname, want, line) != 0 || xdp_sock_open(&s, &dev, 0, few, line) != 0)
+                if (xdp_dev_open(&dev, ifname, want, line) != 0 ||
+                    xdp_sock_open(&s, &dev, 0, few, line) != 0)
                         _exit(1);
-                send_fds(sock, (int[]){s.xsk, s.mem, s.packet.sock, s.ring >= 0 ? s.ring : s.mem, s.ring >= 0 ? s.sender : s.mem,
-                                       s.ring >= 0 ? s.link : dev.link}, pass_link ? 6 : 5);
+                send_fds(sock,
+                         (int[]){s.xsk, s.mem, s.packet.sock, s.ring >= 0 ? s.ring : s.mem,
+                                 s.ring >= 0 ? s.sender : s.mem, s.ring >= 0 ? s.link : dev.link},
+                         pass_link ? 6 : 5);
                 pause();
                 _exit(0);
         }
@@ -140,7 +153,8 @@ static void kernel_gets_at_last(const struct pair *p, uint32_t number, uint32_t 
         check_packet(bytes, (uint32_t)n, number, len);
 }
 
-/* The program goes with the one process that holds its link, however that ends, and the interface is as before. */
+/* The program goes with the one process that holds its link, however that ends, and the interface
+ * is as before. */
 static void a_killed_holder_leaves_the_interface_as_it_was(void **state)
 {
         pid_t pid;
@@ -312,7 +326,8 @@ static int try_attach(int xsk, int mem)
 {
         static struct counters cnt;
         struct ni_xdp x;
-        int err = ni_xdp_attach(&x, (struct ni_xdp_fds){xsk, mem, -1, -1, -1}, unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
+        int err = ni_xdp_attach(&x, (struct ni_xdp_fds){xsk, mem, -1, -1, -1},
+                                unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
 
         if (err == 0)
                 ni_xdp_detach(&x);
@@ -329,7 +344,7 @@ static void garbage_is_not_attached(void **state)
         int other, pipes[2];
 
         assert_int_equal(try_attach(p.e->sock.xsk, p.e->sock.mem), 0);
-        for (size_t word = 2; word < 8; word++)         /* mtu .. rx_ring */
+        for (size_t word = 2; word < 8; word++) /* mtu .. rx_ring */
                 for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
                         ((uint32_t *)&sh->geom)[word] = bad[i];
                         refused += try_attach(p.e->sock.xsk, p.e->sock.mem) != 0;
@@ -379,30 +394,36 @@ static void garbage_is_not_attached_tcx(void **state)
         uint32_t refused = 0, tried = 0;
 
         assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->sender), 0);
-        for (size_t word = 3; word < 9; word++)         /* chunk_bytes .. rx_large */
+        for (size_t word = 3; word < 9; word++) /* chunk_bytes .. rx_large */
                 for (size_t i = 0; i < ARRAY_LEN(bad); i++, tried++) {
                         ((uint32_t *)g)[word] = bad[i];
-                        refused += try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->sender) != 0;
+                        refused += try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring,
+                                                  s->sender) != 0;
                         *g = good;
                 }
         print_message("%u of %u refused\n", refused, tried);
-        assert_int_equal(refused, tried - 2);           /* one or three large chunks, where there are more, harm nobody */
-        assert_int_equal(try_attach_tcx(p.e, s->xsk, -1, s->ring, s->sender), 0);       /* without runs */
+        /* One or three large chunks, where there are more, harm nobody. */
+        assert_int_equal(refused, tried - 2);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, -1, s->ring, s->sender), 0); /* without runs */
         assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, -1), -EPROTO);
-        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->packet.sock), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->packet.sock),
+                         -EPROTO);
         assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->mem), -EPROTO);
         assert_int_equal(try_attach_tcx(p.e, s->xsk, p.peer, s->ring, s->sender), -EPROTO);
         assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, -1, s->sender), -EPROTO);
         assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->mem, s->sender), -EPROTO);
         assert_int_equal(try_attach_tcx(p.e, s->mem, s->packet.sock, s->ring, s->sender), -EPROTO);
-        assert_true(try_attach_tcx(p.e, s->drops, s->packet.sock, s->ring, s->sender) != 0);       /* a map, and no bell */
-        assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->drops, s->sender) != 0);        /* ... and no ring */
+        /* A map, and no bell. */
+        assert_true(try_attach_tcx(p.e, s->drops, s->packet.sock, s->ring, s->sender) != 0);
+        /* ... and no ring. */
+        assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->drops, s->sender) != 0);
         assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->xsk, s->sender) != 0);
         assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->sender), 0);
         pair_end(&p);
 }
 
-/* A stack that writes rubbish where the program reads loses its own packets; the kernel goes on, and so does whoever comes next. */
+/* A stack that writes rubbish where the program reads loses its own packets; the kernel goes on,
+ * and so does whoever comes next. */
 static void rubbish_for_the_program_harms_nobody_else(void **state)
 {
         struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
@@ -412,7 +433,9 @@ static void rubbish_for_the_program_harms_nobody_else(void **state)
         for (uint32_t round = 0; round < 300; round++) {
                 for (size_t i = 0; i < n; i++) {
                         x = x * 1664525 + 1013904223;
-                        words[i] = round % 3 == 0 ? x : round % 3 == 1 ? x % 200 : (uint32_t)((uint64_t)x * 0x90000 >> 32);
+                        words[i] = round % 3 == 0   ? x
+                                   : round % 3 == 1 ? x % 200
+                                                    : (uint32_t)((uint64_t)x * 0x90000 >> 32);
                 }
                 for (uint32_t i = 0; i < 20; i++) {
                         struct unet_rx rx;
@@ -460,7 +483,8 @@ static void open_again(struct pair *p, struct xdp_sizes sizes)
 
 static int reattach(struct end *e)
 {
-        const struct ni_xdp_fds fds = {e->sock.xsk, e->sock.mem, e->sock.packet.sock, e->sock.ring, e->sock.sender};
+        const struct ni_xdp_fds fds = {e->sock.xsk, e->sock.mem, e->sock.packet.sock, e->sock.ring,
+                                       e->sock.sender};
 
         return ni_xdp_reattach(&e->ni, fds, unet_mem_frames(e->frames, tx_geom));
 }

@@ -1,6 +1,7 @@
 /*
- * The provider `xdp` on a veth pair: an AF_XDP socket on one end, or the program in its place (XDP_MODE_TCX), and on the other what the
- * kernel sees, or the same again. Packets are checked byte by byte.
+ * The provider `xdp` on a veth pair: an AF_XDP socket on one end, or the program in its place
+ * (XDP_MODE_TCX), and on the other what the kernel sees, or the same again. Packets are checked
+ * byte by byte.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +28,7 @@
 
 #define RUN_HDR (14 + 20 + 20)
 
-static enum xdp_want want;              /* of this round, for tests of both */
+static enum xdp_want want; /* of this round, for tests of both */
 
 static void sizes_both_ways(enum xdp_want mode, unsigned mtu)
 {
@@ -78,7 +79,8 @@ static void packets_of_every_size_pass_both_ways_tcx_at_large_mtus(void **state)
 /* ... up to the longest that there are, sixteen chunks each; with room for so many and no more. */
 static void the_longest_packets_pass_both_ways_tcx(void **state)
 {
-        static const uint32_t lens[] = {60, 4096, 4097, 8192, 8193, 30000, 61440, 61441, 65535, 65536};
+        static const uint32_t lens[] = {60,    4096,  4097,  8192,  8193,
+                                        30000, 61440, 61441, 65535, 65536};
         struct pair p = pair_make(XDP_WANT_TCX, 65522, few);
         uint32_t n = 0;
 
@@ -113,7 +115,7 @@ static void sending_can_be_taken_away_tcx(void **state)
                 flush(p.e);
         }
         assert_false(kernel_has_some(p.peer, 50));
-        kernel_sends(p.peer, 2, 300);                   /* of reception it says nothing */
+        kernel_sends(p.peer, 2, 300); /* of reception it says nothing */
         expect(p.e, 2, 300);
         pair_end(&p);
 }
@@ -141,13 +143,14 @@ static void what_is_chosen_of_af_xdp_follows_the_mtu(void **state)
 
         assert_int_equal(p.e->dev.mode, XDP_MODE_NATIVE);
         assert_int_equal(p.e->ni.geom.chunk_bytes, 2048);
-        assert_int_equal(p.e->ni.geom.zero_copy, 0);    /* veth copies */
+        assert_int_equal(p.e->ni.geom.zero_copy, 0); /* veth copies */
         assert_non_null(strstr(p.e->line, "native"));
         assert_non_null(strstr(p.e->line, "copied by the kernel"));
         assert_int_equal(xdp_dev_open(&dev, "ours", XDP_WANT_NATIVE, line), -EBUSY);
         pair_end(&p);
 
-        p = pair_make(XDP_WANT_GENERIC, 3700, few);     /* too large for veth's driver, not for a buffer */
+        /* Too large for veth's driver, not for a buffer. */
+        p = pair_make(XDP_WANT_GENERIC, 3700, few);
         print_message("%s\n", p.e->line);
         assert_int_equal(p.e->dev.mode, XDP_MODE_GENERIC);
         assert_int_equal(p.e->ni.geom.chunk_bytes, 4096);
@@ -178,13 +181,16 @@ static void what_cannot_be_opened_says_why(void **state)
 
         assert_int_equal(xdp_sock_open(&s, &p.e->dev, 1, few, line), -EINVAL);
         assert_non_null(strstr(line, "no queue 1"));
-        assert_int_equal(xdp_sock_open(&s, &p.e->dev, 0, (struct xdp_sizes){.rx_chunks = XDP_RING_MAX + 1}, line), -EINVAL);
+        assert_int_equal(xdp_sock_open(&s, &p.e->dev, 0,
+                                       (struct xdp_sizes){.rx_chunks = XDP_RING_MAX + 1}, line),
+                         -EINVAL);
         assert_int_equal(xdp_sock_open(&s, &p.e->dev, 0, few, line), -EBUSY);
         assert_non_null(strstr(line, "somebody else"));
         pair_end(&p);
 }
 
-/* A kernel that was not told otherwise leaves checksums to the device, and veth has none: the capability says so. */
+/* A kernel that was not told otherwise leaves checksums to the device, and veth has none: the
+ * capability says so. */
 static void unfinished_checksums_of_a_veth_are_announced(void **state)
 {
         struct pair p = pair_make(want, 1500, few);
@@ -192,14 +198,16 @@ static void unfinished_checksums_of_a_veth_are_announced(void **state)
         uint32_t pseudo;
         be16 field;
 
-        bed_run(p.ns[1], "ethtool -K theirs tx on >/dev/null && ip addr add 10.9.0.2/24 dev theirs &&"
-                         " ip neigh add 10.9.0.1 lladdr 02:00:00:00:00:09 dev theirs");
+        bed_run(p.ns[1],
+                "ethtool -K theirs tx on >/dev/null && ip addr add 10.9.0.2/24 dev theirs &&"
+                " ip neigh add 10.9.0.1 lladdr 02:00:00:00:00:09 dev theirs");
         bed_run(p.ns[1], "echo hello | timeout 1 nc -u -w1 10.9.0.1 999 || true");
         await(p.e, &rx);
         assert_int_equal(rx.inl_len, 14 + 20 + 8 + 6);
         memcpy(&field, rx.inl + 14 + 20 + 6, sizeof field);
         pseudo = csum_pseudo(ip_addr_v4(0x0a090002), ip_addr_v4(0x0a090001), 17, 8 + 6);
-        assert_true(csum_right(csum_partial(rx.inl + 34, 14, pseudo), field, pseudo, unet_csum_check(&p.e->ni.base.caps)));
+        assert_true(csum_right(csum_partial(rx.inl + 34, 14, pseudo), field, pseudo,
+                               unet_csum_check(&p.e->ni.base.caps)));
         assert_false(csum_right(csum_partial(rx.inl + 34, 14, pseudo), field, pseudo, CSUM_WHOLE));
         pair_end(&p);
 }
@@ -270,7 +278,8 @@ static void a_full_ring_refuses_and_loses_nothing(void **state)
         pair_end(&p);
 }
 
-/* Somebody who keeps every packet has lent all chunks: what comes then is dropped, and counted when asked. */
+/* Somebody who keeps every packet has lent all chunks: what comes then is dropped, and counted
+ * when asked. */
 static void loans_without_end_stop_reception_and_no_more(void **state)
 {
         struct pair p = pair_make(want, 1500, few);
@@ -292,9 +301,9 @@ static void loans_without_end_stop_reception_and_no_more(void **state)
         assert_int_equal(drops.queue_full, 0);
         for (uint32_t i = 0; i < n; i++) {
                 uint8_t bytes[FRAME_MAX];
-                check_packet(bytes, whole(p.e, &rx[i], bytes), i, 1000);        /* nobody wrote over it */
+                check_packet(bytes, whole(p.e, &rx[i], bytes), i, 1000); /* nobody wrote over it */
                 give_back(p.e, &rx[i]);
-                give_back(p.e, &rx[i]);         /* once too often: counted, and nothing else */
+                give_back(p.e, &rx[i]); /* once too often: counted, and nothing else */
         }
         assert_int_equal(p.e->cnt.n[COUNT_NI_BAD_RETURN], n);
         assert_int_equal(ni_xdp_loans(&p.e->ni), 0);
@@ -306,7 +315,8 @@ static void loans_without_end_stop_reception_and_no_more(void **state)
         pair_end(&p);
 }
 
-/* The kernel notices a carrier some time after it is there, and drops what it is given to send before. */
+/* The kernel notices a carrier some time after it is there, and drops what it is given to
+ * send before. */
 static void wait_until_kernel_sends(struct pair *p)
 {
         struct unet_rx rx;
@@ -318,7 +328,7 @@ static void wait_until_kernel_sends(struct pair *p)
                 wait_for_packet(p->e, 20);
         }
         give_back(p->e, &rx);
-        kernel_sends(p->peer, 4, 101);                  /* behind all that were sent in vain */
+        kernel_sends(p->peer, 4, 101); /* behind all that were sent in vain */
         do {
                 await(p->e, &rx);
                 len = rx.inl_len + rx.len;
@@ -335,11 +345,12 @@ static void an_interface_goes_down_and_comes_up(void **state)
         bed_run(p.ns[0], "ip link set ours down");
         assert_true(offer(p.e, 2, 600));
         flush(p.e);
-        assert_false(p.e->ni.base.ops->pending(&p.e->ni.base));         /* nobody spins for an interface that is down */
+        /* Nobody spins for an interface that is down. */
+        assert_false(p.e->ni.base.ops->pending(&p.e->ni.base));
         bed_run(p.ns[0], "ip link set ours up");
         flush(p.e);
         if (want == XDP_WANT_NATIVE)
-                kernel_gets(p.peer, 2, 600);            /* it waited */
+                kernel_gets(p.peer, 2, 600); /* it waited */
         wait_until_kernel_sends(&p);
         for (uint32_t i = 0; i < 200; i++) {
                 kernel_sends(p.peer, i, 700);
@@ -388,7 +399,8 @@ static void two_queues_are_two_sockets(void **state)
         close(ns[1]);
 }
 
-/* A queue of a TAP device: what is written to it comes by that queue, what is read is what was sent. */
+/* A queue of a TAP device: what is written to it comes by that queue, what is read is what
+ * was sent. */
 static int tap_queue(void)
 {
         struct ifreq r = {.ifr_name = "tap0", .ifr_flags = IFF_TAP | IFF_NO_PI | IFF_MULTI_QUEUE};
@@ -402,7 +414,8 @@ static int tap_queue(void)
         return fd;
 }
 
-/* Nobody says which: where there are several queues all of them are taken, and the line says why. */
+/* Nobody says which: where there are several queues all of them are taken, and the line
+ * says why. */
 static void what_is_chosen_takes_all_queues(void **state)
 {
         int ns, queue[3];
@@ -445,14 +458,42 @@ static int segment_socket(struct pair *p)
 
 static void send_segment(int fd, uint32_t number)
 {
-        static const uint8_t hdr[RUN_HDR] = {[0] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [6] = 2, [12] = 8, [14] = 0x45,
+        static const uint8_t hdr[RUN_HDR] = {[0] = 0xff,
+                                             0xff,
+                                             0xff,
+                                             0xff,
+                                             0xff,
+                                             0xff,
+                                             [6] = 2,
+                                             [12] = 8,
+                                             [14] = 0x45,
                                              [16] = LONG_BYTES >> 8,
-                                             LONG_BYTES & 0xff, [20] = 0x40, [22] = 64, [23] = IPPROTO_TCP, [26] = 10, 0, 0, 1, 10, 0, 0, 2,
-                                             [46] = 0x50, 0x10, 0xff, 0xff};
-        struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .gso_type = VIRTIO_NET_HDR_GSO_TCPV4, .hdr_len = RUN_HDR,
-                                     .gso_size = 1000, .csum_start = 34, .csum_offset = 16};
+                                             LONG_BYTES & 0xff,
+                                             [20] = 0x40,
+                                             [22] = 64,
+                                             [23] = IPPROTO_TCP,
+                                             [26] = 10,
+                                             0,
+                                             0,
+                                             1,
+                                             10,
+                                             0,
+                                             0,
+                                             2,
+                                             [46] = 0x50,
+                                             0x10,
+                                             0xff,
+                                             0xff};
+        struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
+                                     .gso_type = VIRTIO_NET_HDR_GSO_TCPV4,
+                                     .hdr_len = RUN_HDR,
+                                     .gso_size = 1000,
+                                     .csum_start = 34,
+                                     .csum_offset = 16};
         uint8_t payload[LONG_BYTES - 40];
-        struct iovec iov[] = {{&how, sizeof how}, {(void *)(uintptr_t)hdr, sizeof hdr}, {payload, sizeof payload}};
+        struct iovec iov[] = {{&how, sizeof how},
+                              {(void *)(uintptr_t)hdr, sizeof hdr},
+                              {payload, sizeof payload}};
 
         memset(payload, (int)number, sizeof payload);
         assert_int_equal(writev(fd, iov, 3), sizeof how + sizeof hdr + sizeof payload);
@@ -488,7 +529,7 @@ static void large_segments_are_received_whole(void **state)
         assert_false(take(p.e, &more));
         xdp_drops(&p.e->sock, &p.e->dev, &drops);
         assert_int_equal(drops.no_buffer, 3);
-        kernel_sends(p.peer, 5, 100);                   /* short ones have chunks of their own */
+        kernel_sends(p.peer, 5, 100); /* short ones have chunks of their own */
         expect(p.e, 5, 100);
         for (uint32_t i = 0; i < few.rx_large; i++) {
                 check_segment(p.e, &rx[i], i);
@@ -505,17 +546,46 @@ static void large_segments_are_received_whole(void **state)
 #define EACH_DGRAM 1000u
 #define DGRAMS     5u
 
-/* A sender's that left it to a device to cut them (UDP_SEGMENT): each comes by itself, lengths and sums right. */
+/* A sender's that left it to a device to cut them (UDP_SEGMENT): each comes by itself, lengths and
+ * sums right. */
 static void datagrams_left_to_be_cut_are(void **state)
 {
         static const uint32_t bytes = (DGRAMS - 1) * EACH_DGRAM + 300;
-        struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .gso_type = VIRTIO_NET_HDR_GSO_UDP_L4, .hdr_len = 42,
-                                     .gso_size = EACH_DGRAM, .csum_start = 34, .csum_offset = 6};
-        uint8_t f[42 + 5000] = {[0] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [6] = 2, [12] = 8, [14] = 0x45, [18] = 0xff, 0xfd, [22] = 64,
-                                [23] = IPPROTO_UDP, [26] = 10, 0, 0, 1, 10, 0, 0, 2, [34] = 0x11, 0x22, 0x33, 0x44};
+        struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
+                                     .gso_type = VIRTIO_NET_HDR_GSO_UDP_L4,
+                                     .hdr_len = 42,
+                                     .gso_size = EACH_DGRAM,
+                                     .csum_start = 34,
+                                     .csum_offset = 6};
+        uint8_t f[42 + 5000] = {[0] = 0xff,
+                                0xff,
+                                0xff,
+                                0xff,
+                                0xff,
+                                0xff,
+                                [6] = 2,
+                                [12] = 8,
+                                [14] = 0x45,
+                                [18] = 0xff,
+                                0xfd,
+                                [22] = 64,
+                                [23] = IPPROTO_UDP,
+                                [26] = 10,
+                                0,
+                                0,
+                                1,
+                                10,
+                                0,
+                                0,
+                                2,
+                                [34] = 0x11,
+                                0x22,
+                                0x33,
+                                0x44};
         struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
         struct iovec iov[] = {{&how, sizeof how}, {f, 42 + bytes}};
-        be16 tot_len = be16_of((uint16_t)(28 + bytes)), udp_len = be16_of((uint16_t)(8 + bytes)), sum;
+        be16 tot_len = be16_of((uint16_t)(28 + bytes)), udp_len = be16_of((uint16_t)(8 + bytes)),
+             sum;
         uint16_t whole_pseudo;
         int fd = segment_socket(&p);
 
@@ -523,7 +593,8 @@ static void datagrams_left_to_be_cut_are(void **state)
         memcpy(f + 38, &udp_len, 2);
         sum = csum_finish(csum_partial(f + 14, 20, 0));
         memcpy(f + 24, &sum, 2);
-        whole_pseudo = csum_fold(csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 17, 8 + bytes));
+        whole_pseudo = csum_fold(
+                csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 17, 8 + bytes));
         memcpy(f + 40, &whole_pseudo, 2);
         for (uint32_t i = 0; i < bytes; i++)
                 f[42 + i] = (uint8_t)(i * 7 + (i >> 8));
@@ -545,7 +616,8 @@ static void datagrams_left_to_be_cut_are(void **state)
                 assert_int_equal(got[38] << 8 | got[39], 8 + n);
                 memcpy(&field, got + 40, 2);
                 pseudo = csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 17, 8 + n);
-                assert_true(csum_right(csum_partial(got + 34, 8 + n, pseudo), field, pseudo, CSUM_WHOLE_OR_PSEUDO));
+                assert_true(csum_right(csum_partial(got + 34, 8 + n, pseudo), field, pseudo,
+                                       CSUM_WHOLE_OR_PSEUDO));
         }
         close(fd);
         pair_end(&p);
@@ -555,13 +627,29 @@ static void datagrams_left_to_be_cut_are(void **state)
 static void frames_of_other_networks_are_the_kernels(void **state)
 {
         struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
-        uint8_t frame[64] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x81, 0x00, 0x00, 0x07,
-                             ETHERTYPE >> 8, ETHERTYPE & 0xff};
+        uint8_t frame[64] = {0xff,
+                             0xff,
+                             0xff,
+                             0xff,
+                             0xff,
+                             0xff,
+                             2,
+                             0,
+                             0,
+                             0,
+                             0,
+                             1,
+                             0x81,
+                             0x00,
+                             0x00,
+                             0x07,
+                             ETHERTYPE >> 8,
+                             ETHERTYPE & 0xff};
         struct xdp_drops drops;
         struct unet_rx rx;
 
         assert_int_equal(send(p.peer, frame, sizeof frame, 0), sizeof frame);
-        assert_true(kernel_has_some(p.beside, PATIENCE));       /* it has been there */
+        assert_true(kernel_has_some(p.beside, PATIENCE)); /* it has been there */
         assert_false(take(p.e, &rx));
         xdp_drops(&p.e->sock, &p.e->dev, &drops);
         assert_int_equal(drops.odd + drops.no_buffer, 0);
@@ -582,7 +670,8 @@ static void frames_of_other_networks_are_the_kernels(void **state)
 static pid_t sender(const struct pair *p, uint8_t who)
 {
         pid_t pid = fork();
-        uint8_t frame[600] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, who, ETHERTYPE >> 8, ETHERTYPE & 0xff};
+        uint8_t frame[600] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff,           2,
+                              0,    0,    0,    0,    who,  ETHERTYPE >> 8, ETHERTYPE & 0xff};
         cpu_set_t set;
 
         if (pid != 0)
@@ -599,10 +688,13 @@ static pid_t sender(const struct pair *p, uint8_t who)
         _exit(0);
 }
 
-/* What each sends comes in its order, whole, and once; or was dropped for want of a chunk, and counted. */
+/* What each sends comes in its order, whole, and once; or was dropped for want of a chunk,
+ * and counted. */
 static void processors_do_not_disturb_each_other(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_TCX, 1500, (struct xdp_sizes){.rx_chunks = 512, .rx_large = 8, .tx_chunks = 32});
+        struct pair p =
+                pair_make(XDP_WANT_TCX, 1500,
+                          (struct xdp_sizes){.rx_chunks = 512, .rx_large = 8, .tx_chunks = 32});
         uint32_t next[2] = {0}, got = 0, quiet = 0;
         pid_t pid[2] = {sender(&p, 0), sender(&p, 1)};
         struct xdp_drops drops;
@@ -645,7 +737,8 @@ static void nobody_sleeps_over_a_packet(void **state)
                 struct unet_rx rx;
                 kernel_sends(p.peer, i, 60 + i % 700);
                 if (i % 2)
-                        p.e->ni.base.ops->arm(&p.e->ni.base);   /* armed twice, by who then did not sleep */
+                        /* Armed twice, by who then did not sleep. */
+                        p.e->ni.base.ops->arm(&p.e->ni.base);
                 await(p.e, &rx);
                 give_back(p.e, &rx);
         }
@@ -657,11 +750,12 @@ static void nobody_sleeps_over_a_packet(void **state)
 static const uint8_t peer_mac[6] = {2, 0, 0, 0, 0, 7};
 
 /* A frame for the endpoint, right but for what the caller says. */
-static void send_message(struct pair *p, const uint8_t *to, const uint8_t *from, unsigned type, unsigned inl_len, unsigned len,
-                         size_t bytes)
+static void send_message(struct pair *p, const uint8_t *to, const uint8_t *from, unsigned type,
+                         unsigned inl_len, unsigned len, size_t bytes)
 {
         uint8_t f[200] = {0};
-        const be16 numbers[3] = {be16_of((uint16_t)type), be16_of((uint16_t)inl_len), be16_of((uint16_t)len)};
+        const be16 numbers[3] = {be16_of((uint16_t)type), be16_of((uint16_t)inl_len),
+                                 be16_of((uint16_t)len)};
 
         memcpy(f, to, 6);
         memcpy(f + 6, from, 6);
@@ -679,19 +773,24 @@ static void frames_of_others_are_no_messages(void **state)
         struct unet_ep *ep;
         uint32_t chan;
 
-        assert_int_equal(unet_ep_open(&(struct unet_ep_opts){.tx_bytes = 65536, .rx_bytes = 65536}, &ep), 0);
-        assert_int_equal(xdp_link_over(ep, dup(p.e->sock.xsk), dup(p.e->sock.mem), peer_mac, &chan), 0);
+        assert_int_equal(
+                unet_ep_open(&(struct unet_ep_opts){.tx_bytes = 65536, .rx_bytes = 65536}, &ep), 0);
+        assert_int_equal(xdp_link_over(ep, dup(p.e->sock.xsk), dup(p.e->sock.mem), peer_mac, &chan),
+                         0);
         for (int i = 0; i < 100; i++) {
                 send_message(&p, other, peer_mac, ETHER_MSG_TYPE, 7, 7, 60);
                 send_message(&p, mac, peer_mac, ETHER_MSG_TYPE + 1, 7, 7, 60);
                 send_message(&p, mac, other, ETHER_MSG_TYPE, 7, 7, 60);
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 8, 7, 60);       /* more inline than there is */
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 7, 43, 60);      /* longer than the frame */
+                /* More inline than there is. */
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 8, 7, 60);
+                /* Longer than the frame. */
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 7, 43, 60);
                 send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 65535, 65535, 200);
                 send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 0, 0, 18);
                 send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 0, 0, 14);
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 7, 7, 60);       /* padded, and good */
-                assert_int_equal(unet_ep_wait(ep, UNET_READABLE, PATIENCE * NS_PER_MS), UNET_READABLE);
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 7, 7, 60); /* padded, and good */
+                assert_int_equal(unet_ep_wait(ep, UNET_READABLE, PATIENCE * NS_PER_MS),
+                                 UNET_READABLE);
                 while (unet_ep_recv(ep, &m, 1) != 1)
                         ;
                 assert_int_equal(m.len, 7);
@@ -726,15 +825,23 @@ static void kernel_gets_run(int fd, int byte, uint32_t len)
         assert_int_equal(got, len);
 }
 
-/* Its payload is the caller's again when the call is over; the kernel's copies of the last few runs stay for a while, and those
- * of others are given back. */
+/* Its payload is the caller's again when the call is over; the kernel's copies of the last few runs
+ * stay for a while, and those of others are given back. */
 static void runs_are_held_until_others_have_gone(void **state)
 {
-        uint8_t hdr[RUN_HDR] = {[0] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [6] = 2, [12] = 8, [14] = 0x45, [20] = 0x40, [22] = 64,
-                                [23] = IPPROTO_TCP, [26] = 10, 0, 0, 1, 10, 0, 0, 2, [46] = 0x50, 0x10, 0xff, 0xff};
+        uint8_t hdr[RUN_HDR] = {
+                [0] = 0xff, 0xff,     0xff,        0xff,        0xff,      0xff,
+                [6] = 2,    [12] = 8, [14] = 0x45, [20] = 0x40, [22] = 64, [23] = IPPROTO_TCP,
+                [26] = 10,  0,        0,           1,           10,        0,
+                0,          2,        [46] = 0x50, 0x10,        0xff,      0xff};
         uint8_t payload[3500];
         struct unet_piece piece = {payload, sizeof payload};
-        struct unet_run run = {.hdr = hdr, .hdr_len = RUN_HDR, .l4 = 34, .mss = 1000, .npieces = 1, .piece = &piece};
+        struct unet_run run = {.hdr = hdr,
+                               .hdr_len = RUN_HDR,
+                               .l4 = 34,
+                               .mss = 1000,
+                               .npieces = 1,
+                               .piece = &piece};
         struct pair p = pair_make(want, 1500, few);
         uint16_t len = htons(20 + 20 + sizeof payload);
         int held = 0;

@@ -1,4 +1,5 @@
-/* The capture ring: what goes in comes out, in order, and what was written over is counted, never shown torn. */
+/* The capture ring: what goes in comes out, in order, and what was written over is counted, never
+ * shown torn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,11 @@ static int drop(void **state)
 static void write_packet(struct capture *c, uint32_t number, uint32_t hdr_len, uint32_t data_len)
 {
         uint8_t hdr[256], data[CAPTURE_SNAP_MAX];
-        struct capture_pkt p = {.hdr = hdr, .hdr_len = hdr_len, .data = data, .data_len = data_len, .chan = 3,
+        struct capture_pkt p = {.hdr = hdr,
+                                .hdr_len = hdr_len,
+                                .data = data,
+                                .data_len = data_len,
+                                .chan = 3,
                                 .dir = CAPTURE_OUT};
 
         memset(hdr, (int)number, hdr_len);
@@ -59,7 +64,8 @@ static void packets_come_out_as_they_went_in(void **state)
         atomic_store(&c->snap, CAPTURE_SNAP_MAX);
         capture_reader_init(&r, c);
         assert_false(capture_read(&r, c, RING, &rec, buf, sizeof buf));
-        for (uint32_t i = 0; i < 1000; i++) {           /* several times round the ring, no size a multiple of 8 */
+        for (uint32_t i = 0; i < 1000;
+             i++) { /* several times round the ring, no size a multiple of 8 */
                 write_packet(c, i, 40, i * 37 % 9000);
                 assert_true(capture_read(&r, c, RING, &rec, buf, sizeof buf));
                 assert_int_equal(rec.seq, i);
@@ -127,7 +133,8 @@ static void *write_for_ever(void *arg)
         return NULL;
 }
 
-/* Under a writer that never waits, a reader sees whole packets in order, and misses are exactly the gaps. */
+/* Under a writer that never waits, a reader sees whole packets in order, and misses are exactly
+ * the gaps. */
 static void a_slow_reader_sees_no_torn_packet(void **state)
 {
         struct race race = {.c = *state};
@@ -159,7 +166,8 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(packets_come_out_as_they_went_in, make, drop),
-                cmocka_unit_test_setup_teardown(only_the_first_bytes_are_kept_when_asked, make, drop),
+                cmocka_unit_test_setup_teardown(only_the_first_bytes_are_kept_when_asked, make,
+                                                drop),
                 cmocka_unit_test_setup_teardown(what_was_written_over_is_counted, make, drop),
                 cmocka_unit_test_setup_teardown(a_slow_reader_sees_no_torn_packet, make, drop),
         };

@@ -55,7 +55,8 @@ static void all_lengths_at_all_alignments(void **state)
 
                                 assert_same(csum_finish(impl->partial(src + off, n, 0)), want);
                                 memset(dst, 0xee, sizeof dst);
-                                assert_same(csum_finish(impl->copy(dst + 3, src + off, n, 0)), want);
+                                assert_same(csum_finish(impl->copy(dst + 3, src + off, n, 0)),
+                                            want);
                                 assert_memory_equal(dst + 3, src + off, n);
                                 assert_int_equal(dst[2], 0xee);
                                 assert_int_equal(dst[3 + n], 0xee);
@@ -109,8 +110,10 @@ static void megabytes_of_ones_zeros_and_noise(void **state)
                 if (what == 2)
                         fill(p, BYTES, 5);
                 for (unsigned i = 0; (impl = csum_impl(i)) != NULL; i++) {
-                        assert_same(csum_finish(impl->partial(p, BYTES - 77, 0)), naive(p, BYTES - 77));
-                        assert_same(csum_finish(impl->copy(q, p, BYTES - 1, 0)), naive(p, BYTES - 1));
+                        assert_same(csum_finish(impl->partial(p, BYTES - 77, 0)),
+                                    naive(p, BYTES - 77));
+                        assert_same(csum_finish(impl->copy(q, p, BYTES - 1, 0)),
+                                    naive(p, BYTES - 1));
                         assert_memory_equal(p, q, BYTES - 1);
                 }
         }
@@ -176,18 +179,21 @@ static void an_update_equals_a_new_sum(void **state)
         }
 }
 
-/* RFC 1624 §4: the case that eqn. 2 of RFC 1141 got wrong: 0xdd2f, 0x5555 becomes 0x3285, and the sum 0x0000.
+/* RFC 1624 §4: the case that eqn. 2 of RFC 1141 got wrong: 0xdd2f, 0x5555 becomes 0x3285, and the
+ * sum 0x0000.
  */
 static void the_update_of_rfc_1624(void **state)
 {
-        assert_int_equal(be16_get(csum_update16(be16_of(0xdd2f), be16_of(0x5555), be16_of(0x3285))), 0x0000);
+        assert_int_equal(be16_get(csum_update16(be16_of(0xdd2f), be16_of(0x5555), be16_of(0x3285))),
+                         0x0000);
 }
 
 static void the_pseudo_header_of_v4(void **state)
 {
         static const uint8_t p[] = {10, 0, 0, 1, 192, 168, 255, 254, 0, 17, 0x12, 0x34};
 
-        assert_same(csum_finish(csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0xc0a8fffe), 17, 0x1234)),
+        assert_same(csum_finish(csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0xc0a8fffe), 17,
+                                            0x1234)),
                     naive(p, sizeof p));
 }
 
@@ -204,10 +210,12 @@ static void the_pseudo_header_of_v6(void **state)
         assert_same(csum_finish(csum_pseudo(src, dst, 6, 0x11234)), naive(p, sizeof p));
 }
 
-/* A field that holds the pseudo header's sum alone is right only where senders may leave the rest to a device. */
+/* A field that holds the pseudo header's sum alone is right only where senders may leave the rest
+ * to a device. */
 static void a_sum_left_to_a_device_is_told_from_a_wrong_one(void **state)
 {
-        uint32_t pseudo = csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 17, 64), whole;
+        uint32_t pseudo = csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 17, 64),
+                 whole;
         uint8_t p[64];
         be16 field;
 

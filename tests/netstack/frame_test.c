@@ -82,7 +82,8 @@ static void numbers_and_places_agree(void **state)
 {
         struct fixture *x = *state;
 
-        assert_int_equal(frame_geom_bytes(geom), LARGE * FRAME_LARGE_BYTES + SMALL * FRAME_SMALL_BYTES);
+        assert_int_equal(frame_geom_bytes(geom),
+                         LARGE * FRAME_LARGE_BYTES + SMALL * FRAME_SMALL_BYTES);
         for (uint32_t num = 1, at = 0; num <= frame_geom_total(geom); num++) {
                 uint32_t size = num <= LARGE ? FRAME_LARGE_BYTES : FRAME_SMALL_BYTES;
 
@@ -134,7 +135,8 @@ static void a_class_runs_out_alone(void **state)
         }
         assert_int_equal(frame_alloc(&x->f, TX, FRAME_SMALL, 0), 0);
         assert_int_equal(frame_avail(&x->f, TX, FRAME_LARGE), LARGE);
-        assert_int_equal(frame_size(&x->f, frame_alloc(&x->f, TX, FRAME_LARGE, 0)), FRAME_LARGE_BYTES);
+        assert_int_equal(frame_size(&x->f, frame_alloc(&x->f, TX, FRAME_LARGE, 0)),
+                         FRAME_LARGE_BYTES);
 }
 
 static void free_when_the_last_record_lets_go(void **state)
@@ -208,7 +210,8 @@ static void a_lent_frame_goes_back_to_its_channel(void **state)
 static void when_the_channel_dies_its_loans_end(void **state)
 {
         struct fixture *x = *state;
-        uint32_t a = frame_alloc(&x->f, TX, FRAME_SMALL, 0), b = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
+        uint32_t a = frame_alloc(&x->f, TX, FRAME_SMALL, 0),
+                 b = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
 
         frame_lend(&x->f, a);
         frame_lend(&x->f, b);
@@ -221,8 +224,8 @@ static void when_the_channel_dies_its_loans_end(void **state)
         assert_int_equal(frame_avail(&x->f, TX, FRAME_LARGE), LARGE);
 }
 
-/* The free lists come from references and loans alone; one that is on loan is not free though nobody names
- * it. */
+/* The free lists come from references and loans alone; one that is on loan is not free though
+ * nobody names it. */
 static void free_lists_are_made_anew(void **state)
 {
         struct fixture *x = *state;
@@ -244,7 +247,8 @@ static void free_lists_are_made_anew(void **state)
                 x->pool->free[FRAME_SMALL] = x->pool->free[FRAME_LARGE] =
                         99; /* as a dead process left them */
                 frame_pool_rebuild(x->pool);
-                assert_int_equal(x->pool->used[0] + x->pool->used[1], (uint32_t)__builtin_popcount(kept));
+                assert_int_equal(x->pool->used[0] + x->pool->used[1],
+                                 (uint32_t)__builtin_popcount(kept));
                 for (uint32_t i = 0; i < n; i++) {
                         if (kept >> i & 1 && i % 2)
                                 frame_drop(&x->f, id[i]);
@@ -272,7 +276,8 @@ static void a_frame_freed_is_the_next_one(void **state)
         }
 }
 
-/* Small ones stay warm; large ones come back when the others have had their turn, in the order in which they were freed. */
+/* Small ones stay warm; large ones come back when the others have had their turn, in the order in
+ * which they were freed. */
 static void large_frames_take_turns(void **state)
 {
         struct fixture *x = *state;

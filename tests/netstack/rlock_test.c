@@ -1,6 +1,7 @@
 /*
- * The lock of a stack when its holder dies: at every instruction of taking and leaving it; with several locks and libc's
- * mutexes in the same list; and while processes and threads compete for it.
+ * The lock of a stack when its holder dies: at every instruction of taking and leaving it; with
+ * several locks and libc's mutexes in the same list; and while processes and threads compete for
+ * it.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -18,26 +19,27 @@
 #define THREADS 4
 #define ROUNDS  20000
 #if defined(__SANITIZE_THREAD__)
-#define STRIDE  97                      /* its own instructions between ours are many */
+#define STRIDE 97 /* its own instructions between ours are many */
 #elif defined(__has_feature)
-#define STRIDE  (__has_feature(thread_sanitizer) ? 97 : 1)
+#define STRIDE (__has_feature(thread_sanitizer) ? 97 : 1)
 #else
-#define STRIDE  1
+#define STRIDE 1
 #endif
 
 struct shared {
         struct rlock a, b;
         pthread_mutex_t m[2];
-        volatile int inside;            /* the child knows that it has the lock */
-        volatile int done;              /* the child knows that it has left it */
-        volatile uint64_t count;        /* guarded by a */
+        volatile int inside;     /* the child knows that it has the lock */
+        volatile int done;       /* the child knows that it has left it */
+        volatile uint64_t count; /* guarded by a */
         volatile uint64_t twin;
         volatile uint64_t repairs;
 };
 
 static struct shared *map_shared(void)
 {
-        struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct shared *s =
+                mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         pthread_mutexattr_t at;
 
         assert_ptr_not_equal(s, MAP_FAILED);
@@ -118,7 +120,7 @@ static void a_holder_may_die_at_any_instruction(void **state)
                 owner_died += err == -EOWNERDEAD;
                 free_again += err == 0;
                 rlock_unlock(&s->a);
-                assert_int_equal(rlock_trylock(&s->a), 0);      /* told once */
+                assert_int_equal(rlock_trylock(&s->a), 0); /* told once */
                 rlock_unlock(&s->a);
                 assert_int_equal(s->a.word, 0);
                 unmap_shared(s);
@@ -261,7 +263,8 @@ static void processes_die_while_others_compete(void **state)
                 waitpid(pid, NULL, 0);
         }
         assert_true(s->count == s->twin);
-        print_message("%llu additions, %llu repairs\n", (unsigned long long)s->count, (unsigned long long)s->repairs);
+        print_message("%llu additions, %llu repairs\n", (unsigned long long)s->count,
+                      (unsigned long long)s->repairs);
         unmap_shared(s);
 }
 
@@ -289,7 +292,7 @@ static void a_sleeper_is_woken_by_a_death(void **state)
         waitpid(holder, NULL, 0);
         waitpid(sleeper, &status, 0);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-        assert_int_equal(rlock_lock(&s->a), -EOWNERDEAD);       /* it died with it, too */
+        assert_int_equal(rlock_lock(&s->a), -EOWNERDEAD); /* it died with it, too */
         rlock_unlock(&s->a);
         unmap_shared(s);
 }

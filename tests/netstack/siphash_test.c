@@ -41,7 +41,8 @@ static void siphash_24_gives_the_published_vectors(void **state)
         }
 }
 
-/* The one value of SipHash-1-3 that is widely known: of nothing, with a key of zeros (Rust's DefaultHasher).
+/* The one value of SipHash-1-3 that is widely known: of nothing, with a key of zeros (Rust's
+ * DefaultHasher).
  */
 static void siphash_13_of_nothing_is_as_known(void **state)
 {

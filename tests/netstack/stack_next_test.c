@@ -1,7 +1,8 @@
 /*
- * The next segment of a stream, quickly (netstack/stack_next.c): what comes by that road and by the long one comes to the same, whatever
- * is in the headers. Two stacks have the same connection and are sent the same packets; to one of them the channel shows so little of
- * each beside its frame that only the long road takes it.
+ * The next segment of a stream, quickly (netstack/stack_next.c): what comes by that road and by the
+ * long one comes to the same, whatever is in the headers. Two stacks have the same connection and
+ * are sent the same packets; to one of them the channel shows so little of each beside its frame
+ * that only the long road takes it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,13 +21,14 @@
 #define THEIRS 0x0a000002u
 #define PORT   7000
 #define FROM   5000
-#define HDR    52u                      /* IP, TCP, timestamps */
+#define HDR    52u /* IP, TCP, timestamps */
 #define BYTES  1000u
-#define SHORT  (HDR - 1)                /* beside a frame: less than the headers, so that only the long road takes it */
-#define LONG   240u
-#define TSVAL  1000u
-#define IRS    5u
-#define PIECE  (4u * FRAME_LARGE_BYTES)
+/* Beside a frame: less than the headers, so that only the long road takes it. */
+#define SHORT (HDR - 1)
+#define LONG  240u
+#define TSVAL 1000u
+#define IRS   5u
+#define PIECE (4u * FRAME_LARGE_BYTES)
 
 /* One end: the stack, and what the other one has for it. */
 struct end {
@@ -36,15 +38,15 @@ struct end {
         struct stack s;
         struct unet_chan ch;
         uint8_t (*frame)[FRAME_LARGE_BYTES];
-        uint32_t shown;                 /* bytes of a packet that lie beside its frame */
-        uint32_t len;                   /* of the packet that is there; 0: none */
+        uint32_t shown; /* bytes of a packet that lie beside its frame */
+        uint32_t len;   /* of the packet that is there; 0: none */
         struct tcp_conn *tc;
 };
 struct scene {
-        struct end e[2];                /* the quick one; the other */
-        uint32_t seq;                   /* of the next segment */
+        struct end e[2]; /* the quick one; the other */
+        uint32_t seq;    /* of the next segment */
 };
-static struct end *now;                 /* of the functions of the channel */
+static struct end *now; /* of the functions of the channel */
 
 /* ---- the channel ---- */
 
@@ -55,7 +57,8 @@ static int take(struct unet_chan *ch, struct unet_rx *rx, int n)
         if (len == 0)
                 return 0;
         now->len = 0;
-        *rx = (struct unet_rx){.frame = len > inl ? 1 : 0, .off = inl, .len = len - inl, .inl_len = inl};
+        *rx = (struct unet_rx){
+                .frame = len > inl ? 1 : 0, .off = inl, .len = len - inl, .inl_len = inl};
         memcpy(rx->inl, now->frame[0], inl);
         return 1;
 }
@@ -88,8 +91,14 @@ static void flush(struct unet_chan *ch)
 {
 }
 
-static const struct unet_ni_ops ops = {.name = "test", .send = send, .recv = take, .release = release, .reap = reap, .room = room,
-                                       .pending = pending, .flush = flush};
+static const struct unet_ni_ops ops = {.name = "test",
+                                       .send = send,
+                                       .recv = take,
+                                       .release = release,
+                                       .reap = reap,
+                                       .room = room,
+                                       .pending = pending,
+                                       .flush = flush};
 
 /* ---- the stacks ---- */
 
@@ -110,7 +119,8 @@ static void make(struct end *e, uint32_t shown, bool csum)
 
         stack_limits_default(&l);
         e->bytes = stack_bytes(&l);
-        e->st = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        e->st = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert_ptr_not_equal(e->st, MAP_FAILED);
         stack_format(e->st, &l, seed, 1);
         assert_int_equal(stack_view_init(&e->s, e->st, e->bytes, &e->bell), 0);
@@ -118,9 +128,15 @@ static void make(struct end *e, uint32_t shown, bool csum)
         e->s.vouch = vouch;
         e->shown = shown;
         e->frame = calloc(4, sizeof *e->frame);
-        assert_int_equal(stack_remote_add(e->st, 0, 9, THEIRS, (struct ip_ifaddr){.addr = OURS, .prefix = 24}, tx, rx), 0);
+        assert_int_equal(stack_remote_add(e->st, 0, 9, THEIRS,
+                                          (struct ip_ifaddr){.addr = OURS, .prefix = 24}, tx, rx),
+                         0);
         e->ch = (struct unet_chan){.ops = &ops,
-                                   .caps = {.mtu = 4096, .inline_max = 240, .csum = csum, .whole = true, .copied = true}};
+                                   .caps = {.mtu = 4096,
+                                            .inline_max = 240,
+                                            .csum = csum,
+                                            .whole = true,
+                                            .copied = true}};
         stack_chan_mapped(&e->s, 0, &e->ch, calloc(1, PIECE), (uint8_t *)e->frame);
 }
 
@@ -148,7 +164,9 @@ static void sum_it(uint8_t *p, uint32_t len)
         sum = csum_finish(csum_partial(p, 20, 0));
         memcpy(p + 10, &sum, 2);
         p[36] = p[37] = 0;
-        sum = csum_finish(csum_partial(p + 20, len - 20, csum_pseudo(ip_addr_v4(THEIRS), ip_addr_v4(OURS), IP_PROTO_TCP, len - 20)));
+        sum = csum_finish(csum_partial(
+                p + 20, len - 20,
+                csum_pseudo(ip_addr_v4(THEIRS), ip_addr_v4(OURS), IP_PROTO_TCP, len - 20)));
         memcpy(p + 36, &sum, 2);
 }
 
@@ -192,7 +210,10 @@ static void comes(struct end *e, const uint8_t *p, uint32_t len, nstime at)
 
 static void open_conn(struct end *e)
 {
-        const struct tcp_tuple to = {.laddr = ip_addr_v4(OURS), .raddr = ip_addr_v4(THEIRS), .lport = PORT, .rport = FROM};
+        const struct tcp_tuple to = {.laddr = ip_addr_v4(OURS),
+                                     .raddr = ip_addr_v4(THEIRS),
+                                     .lport = PORT,
+                                     .rport = FROM};
         struct tcp_link link = stack_tcp_link(&e->s, 0);
         struct tcp_opts o;
         uint8_t p[72] = {0x45, 0, 0, 72, 0, 0, 0x40, 0, 64, IP_PROTO_TCP};
@@ -213,11 +234,11 @@ static void open_conn(struct end *e)
         p[32] = 13 << 4;
         p[33] = TCP_SYN | TCP_ACK;
         put16(p + 34, 1000);
-        put32(p + 40, 0x020405b4);      /* MSS */
-        put32(p + 44, 0x0402080a);      /* SACK, timestamps */
+        put32(p + 40, 0x020405b4); /* MSS */
+        put32(p + 44, 0x0402080a); /* SACK, timestamps */
         put32(p + 48, TSVAL);
         put32(p + 52, 0);
-        put32(p + 56, 0x01030307);      /* window scale */
+        put32(p + 56, 0x01030307); /* window scale */
         put32(p + 60, 0x01010101);
         put32(p + 64, 0x01010101);
         put32(p + 68, 0x01010101);
@@ -320,11 +341,11 @@ static void others_do_not(void **state)
         len = segment(&sc, p, 200);
         assert_false(quick(&sc.e[0], p, len, LONG));
         len = segment(&sc, p, BYTES);
-        p[12] ^= 1;                     /* of another host */
+        p[12] ^= 1; /* of another host */
         sum_it(p, len);
         assert_false(quick(&sc.e[0], p, len, LONG));
         len = segment(&sc, p, BYTES);
-        put32(p + 24, sc.seq + BYTES);  /* beyond a gap */
+        put32(p + 24, sc.seq + BYTES); /* beyond a gap */
         sum_it(p, len);
         assert_false(quick(&sc.e[0], p, len, LONG));
         sc.e[0].s.chan[0].caps.csum_pseudo = true;
@@ -335,7 +356,8 @@ static void others_do_not(void **state)
         finish(&sc);
 }
 
-/* Each bit of the headers turned over, with the sums as they were and as they then ought to be; and the next two segments after it. */
+/* Each bit of the headers turned over, with the sums as they were and as they then ought to be; and
+ * the next two segments after it. */
 static void whatever_the_headers_say_both_roads_lead_to_the_same(void **state)
 {
         struct scene sc;
@@ -344,7 +366,7 @@ static void whatever_the_headers_say_both_roads_lead_to_the_same(void **state)
 
         for (uint32_t bit = 0; bit < 2 * 8 * HDR; bit++) {
                 if (bit / 2 == 3)
-                        continue;       /* an IP header of 52 bytes must lie beside the frame */
+                        continue; /* an IP header of 52 bytes must lie beside the frame */
                 begin(&sc, true);
                 len = segment(&sc, p, BYTES);
                 p[bit / 2 / 8] ^= (uint8_t)(1 << bit / 2 % 8);

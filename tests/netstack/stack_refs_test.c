@@ -1,4 +1,5 @@
-/* Who holds a socket (netstack/stack_refs.h): against a plain array, over slots on both sides of the record's own word. */
+/* Who holds a socket (netstack/stack_refs.h): against a plain array, over slots on both sides of
+ * the record's own word. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,8 @@
 
 #include "netstack/stack_refs.h"
 
-static const uint32_t slots[] = {0, 1, 62, SOCK_REF_FLIGHT, 64, 65, 127, 128, 1000, 2048, STACK_PROCS - 1};
+static const uint32_t slots[] = {0,   1,    62,   SOCK_REF_FLIGHT, 64, 65, 127,
+                                 128, 1000, 2048, STACK_PROCS - 1};
 
 struct scene {
         struct stack_state *st;
@@ -25,7 +27,8 @@ static int setup(void **state)
 
         stack_limits_default(&l);
         sc.bytes = stack_bytes(&l);
-        sc.st = mmap(NULL, sc.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        sc.st = mmap(NULL, sc.bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert_ptr_not_equal(sc.st, MAP_FAILED);
         stack_format(sc.st, &l, seed, 1);
         sc.st->procs = STACK_PROCS;
@@ -78,11 +81,15 @@ static void test_as_a_plain_array(void **state)
                 uint32_t i = prng_u32(&rng) % ARRAY_LEN(slots);
 
                 switch (prng_u32(&rng) % 8) {
-                case 0: case 1: case 2:
+                case 0:
+                case 1:
+                case 2:
                         sock_hold(sc->st, sc->rec, slots[i]);
                         held[i] = true;
                         break;
-                case 3: case 4: case 5:
+                case 3:
+                case 4:
+                case 5:
                         sock_let_go(sc->st, sc->rec, slots[i]);
                         held[i] = kept[i] = false;
                         break;
@@ -91,7 +98,7 @@ static void test_as_a_plain_array(void **state)
                         sock_set_kept(sc->st, sc->rec, slots[i], kept[i]);
                         kept[i] = kept[i] && held[i];
                         break;
-                case 7:                 /* somebody died inside, and what is derived is made anew */
+                case 7: /* somebody died inside, and what is derived is made anew */
                         sc->rec->more = prng_u32(&rng);
                         sock_refs_recover(sc->st, sc->rec);
                         break;
@@ -117,7 +124,8 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_as_a_plain_array, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_a_stack_of_few_processes_touches_no_row, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_a_stack_of_few_processes_touches_no_row, setup,
+                                                teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

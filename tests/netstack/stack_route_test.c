@@ -17,7 +17,8 @@ struct scene {
         struct stack_state *st;
         size_t bytes;
         struct bell bell;
-        struct netconf conf;            /* 1: 10.0.0.1/24, 2: 10.0.1.1/24; default by .254 of each, the second's metric 5 */
+        /* 1: 10.0.0.1/24, 2: 10.0.1.1/24; default by .254 of each, the second's metric 5. */
+        struct netconf conf;
 };
 
 static struct route by(uint32_t ifindex, uint32_t gateway, uint32_t metric)
@@ -30,23 +31,33 @@ static int setup(void **state)
         static struct scene sc;
         static const uint8_t seed[32] = "whatever";
         struct stack_limits l;
-        struct netif_config cfg = {.name = "eth1", .addr = IP(10, 0, 1, 1), .prefix = 24, .mtu = 1500, .ifindex = 2};
+        struct netif_config cfg = {
+                .name = "eth1", .addr = IP(10, 0, 1, 1), .prefix = 24, .mtu = 1500, .ifindex = 2};
 
         memset(&sc, 0, sizeof sc);
         stack_limits_default(&l);
         sc.bytes = stack_bytes(&l);
-        sc.st = mmap(NULL, sc.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        sc.st = mmap(NULL, sc.bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert_ptr_not_equal(sc.st, MAP_FAILED);
         stack_format(sc.st, &l, seed, NOW);
         assert_int_equal(stack_view_init(&sc.s, sc.st, sc.bytes, &sc.bell), 0);
         sc.s.now = NOW;
         assert_int_equal(stack_netif_add(sc.st, 0, UINT32_MAX, &cfg, l.tx, l.tx, seed, NOW), 0);
         sc.conf = (struct netconf){
-                .gen = 1, .nroutes = 2,
-                .ifs = {{.addr = IP(10, 0, 0, 1), .mtu = 1500, .prefix = 24, .flags = NETCONF_IF_THERE | NETCONF_IF_UP},
-                        {.addr = IP(10, 0, 1, 1), .mtu = 1400, .prefix = 24, .flags = NETCONF_IF_THERE | NETCONF_IF_UP}},
+                .gen = 1,
+                .nroutes = 2,
+                .ifs = {{.addr = IP(10, 0, 0, 1),
+                         .mtu = 1500,
+                         .prefix = 24,
+                         .flags = NETCONF_IF_THERE | NETCONF_IF_UP},
+                        {.addr = IP(10, 0, 1, 1),
+                         .mtu = 1400,
+                         .prefix = 24,
+                         .flags = NETCONF_IF_THERE | NETCONF_IF_UP}},
                 .route = {by(1, IP(10, 0, 0, 254), 0), by(2, IP(10, 0, 1, 254), 5)},
-                .nneighs = 1, .neigh = {{IP(10, 0, 1, 7), 2, {2, 0, 0, 0, 0, 7}}}};
+                .nneighs = 1,
+                .neigh = {{IP(10, 0, 1, 7), 2, {2, 0, 0, 0, 0, 7}}}};
         stack_route_follow(&sc.s, &sc.conf, NOW);
         *state = &sc;
         return 0;
@@ -87,7 +98,8 @@ static void what_is_published_is_asked(void **state)
         assert_int_equal(ask(sc, IP(10, 0, 1, 9), 0, 0).src, IP(10, 0, 1, 1));
 }
 
-/* RFC 1122 §3.3.4.2, strong: an address leaves by its interface, by whichever gateway is there, or not at all. */
+/* RFC 1122 §3.3.4.2, strong: an address leaves by its interface, by whichever gateway is there, or
+ * not at all. */
 static void a_source_keeps_to_its_interface(void **state)
 {
         struct scene *sc = *state;
@@ -107,16 +119,18 @@ static void what_goes_is_forgotten_and_what_stays_is_not(void **state)
         struct route_result kept;
 
         assert_true(route_advise(sc->s.routes, 1, IP(10, 0, 0, 254), false, NOW));
-        assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 2);        /* the first gateway is known to be dead ... */
-        sc->conf.route[2] = (struct route){.dst = IP(192, 0, 2, 0), .prefix = 24, .gateway = IP(10, 0, 0, 253), .ifindex = 1};
+        /* The first gateway is known to be dead ... */
+        assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 2);
+        sc->conf.route[2] = (struct route){
+                .dst = IP(192, 0, 2, 0), .prefix = 24, .gateway = IP(10, 0, 0, 253), .ifindex = 1};
         sc->conf.nroutes = 3;
         follow(sc);
         assert_int_equal(ask(sc, FAR, 0, 0).next_hop, IP(10, 0, 0, 253));
         sc->conf.nroutes = 2;
         follow(sc);
         kept = ask(sc, FAR, 0, 0);
-        assert_int_equal(kept.ifindex, 2);                      /* ... and still is */
-        stack_route_follow(&sc->s, &sc->conf, NOW);             /* no news */
+        assert_int_equal(kept.ifindex, 2);          /* ... and still is */
+        stack_route_follow(&sc->s, &sc->conf, NOW); /* no news */
         assert_true(route_good(sc->s.routes, &kept));
         sc->conf.ifs[1] = (struct netconf_if){0};
         sc->conf.nroutes = 1;
@@ -139,7 +153,7 @@ static void who_is_published_no_more_still_finds_its_peers(void **state)
         assert_int_equal(stack_next_hop(&sc->s, n, FAR), 0);
         n->cfg.gateway = IP(10, 0, 1, 253);
         assert_int_equal(stack_next_hop(&sc->s, n, FAR), IP(10, 0, 1, 253));
-        assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 1);        /* what begins goes by another */
+        assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 1); /* what begins goes by another */
 }
 
 static void a_route_may_change_what_it_says(void **state)
@@ -198,7 +212,8 @@ static void neighbours_are_told_to_their_interface(void **state)
         sc->conf.neigh[1] = (struct netconf_neigh){IP(10, 0, 0, 7), 1, {2, 0, 0, 0, 0, 8}};
         sc->conf.nneighs = 2;
         follow(sc);
-        assert_int_equal(statics(sc), 1);       /* the other one is on the interface that this stack does not have */
+        /* The other one is on the interface that this stack does not have. */
+        assert_int_equal(statics(sc), 1);
         sc->conf.neigh[0].addr = IP(10, 0, 1, 8);
         follow(sc);
         assert_int_equal(statics(sc), 1);
@@ -207,20 +222,23 @@ static void neighbours_are_told_to_their_interface(void **state)
         assert_int_equal(statics(sc), 0);
 }
 
-/* A gateway that does not answer gives way on its interface, for others there and for the choice of interfaces. */
+/* A gateway that does not answer gives way on its interface, for others there and for the choice
+ * of interfaces. */
 static void a_dead_gateway_gives_way(void **state)
 {
         struct scene *sc = *state;
         struct netif *n = stack_netif(sc->st, 0);
 
         assert_int_equal(stack_next_hop(&sc->s, n, FAR), IP(10, 0, 1, 254));
-        assert_false(stack_route_dead(&sc->s, n, IP(10, 0, 1, 254), FAR));      /* there is no other here */
+        /* There is no other here. */
+        assert_false(stack_route_dead(&sc->s, n, IP(10, 0, 1, 254), FAR));
         sc->conf.route[2] = by(2, IP(10, 0, 1, 253), 9);
         sc->conf.nroutes = 3;
         follow(sc);
         assert_true(stack_route_dead(&sc->s, n, IP(10, 0, 1, 254), FAR));
         assert_int_equal(stack_next_hop(&sc->s, n, FAR), IP(10, 0, 1, 253));
-        assert_true(stack_route_dead(&sc->s, n, IP(10, 0, 1, 253), FAR));       /* none lives: the first again */
+        /* None lives: the first again. */
+        assert_true(stack_route_dead(&sc->s, n, IP(10, 0, 1, 253), FAR));
         assert_int_equal(stack_next_hop(&sc->s, n, FAR), IP(10, 0, 1, 254));
         assert_false(stack_route_dead(&sc->s, n, IP(10, 0, 1, 254), FAR));
         assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 1);
@@ -228,15 +246,18 @@ static void a_dead_gateway_gives_way(void **state)
 
 static bool redirected(struct scene *sc, uint32_t from, uint32_t gateway)
 {
-        const struct icmp_redirect r = {.laddr = ip_addr_v4(IP(10, 0, 1, 1)), .dst = ip_addr_v4(FAR),
-                                        .gateway = ip_addr_v4(gateway), .from = ip_addr_v4(from)};
+        const struct icmp_redirect r = {.laddr = ip_addr_v4(IP(10, 0, 1, 1)),
+                                        .dst = ip_addr_v4(FAR),
+                                        .gateway = ip_addr_v4(gateway),
+                                        .from = ip_addr_v4(from)};
         bool followed = stack_route_redirect(&sc->s, 0, &r);
 
         route_check(sc->s.routes);
         return followed;
 }
 
-/* RFC 1122 §3.2.2.2: from the gateway in use, to a neighbour; until that is dead, or what is published changes. */
+/* RFC 1122 §3.2.2.2: from the gateway in use, to a neighbour; until that is dead, or what is
+ * published changes. */
 static void redirects_are_followed_where_they_are_wanted(void **state)
 {
         struct scene *sc = *state;
@@ -248,13 +269,13 @@ static void redirects_are_followed_where_they_are_wanted(void **state)
         assert_false(redirected(sc, gw, better));
         sc->conf.ip.redirects = 1;
         follow(sc);
-        assert_false(redirected(sc, better, best));             /* a stranger */
-        assert_false(redirected(sc, gw, IP(10, 0, 2, 1)));      /* nobody here */
-        assert_false(redirected(sc, gw, IP(10, 0, 1, 1)));      /* ourselves */
+        assert_false(redirected(sc, better, best));        /* a stranger */
+        assert_false(redirected(sc, gw, IP(10, 0, 2, 1))); /* nobody here */
+        assert_false(redirected(sc, gw, IP(10, 0, 1, 1))); /* ourselves */
         assert_true(redirected(sc, gw, better));
         assert_int_equal(stack_next_hop(&sc->s, n, FAR), better);
         assert_int_equal(stack_next_hop(&sc->s, n, FAR + 1), gw);
-        assert_false(redirected(sc, gw, best));                 /* no longer in use */
+        assert_false(redirected(sc, gw, best)); /* no longer in use */
         assert_true(redirected(sc, better, best));
         assert_int_equal(stack_next_hop(&sc->s, n, FAR), best);
         assert_true(stack_route_dead(&sc->s, n, best, FAR));
@@ -275,7 +296,8 @@ static void so_many_redirects_and_no_more(void **state)
         sc->conf.ip.redirects = 1;
         follow(sc);
         for (uint32_t i = 0; i < 1000; i++) {
-                const struct icmp_redirect said = {.laddr = ip_addr_v4(IP(10, 0, 1, 1)), .dst = ip_addr_v4(FAR + i),
+                const struct icmp_redirect said = {.laddr = ip_addr_v4(IP(10, 0, 1, 1)),
+                                                   .dst = ip_addr_v4(FAR + i),
                                                    .gateway = ip_addr_v4(IP(10, 0, 1, 253)),
                                                    .from = ip_addr_v4(IP(10, 0, 1, 254))};
                 assert_true(stack_route_redirect(&sc->s, 0, &said));

@@ -1,6 +1,6 @@
 /*
- * Datagrams that go straight to who is reading, past the queue (netstack/stack.h): from a channel as an RDMA device's, whose packets
- * lie in one piece and are summed.
+ * Datagrams that go straight to who is reading, past the queue (netstack/stack.h): from a channel
+ * as an RDMA device's, whose packets lie in one piece and are summed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,10 +28,10 @@ struct scene {
         struct bell bell;
         struct stack s;
         struct unet_chan ch;
-        uint8_t (*frame)[FRAME_LARGE_BYTES];    /* message i lies in frame i + 1 */
+        uint8_t (*frame)[FRAME_LARGE_BYTES]; /* message i lies in frame i + 1 */
         uint32_t len[MANY];
-        int put, taken, asked;          /* messages; the most that was asked for at once */
-        uint32_t framed, back;          /* frames lent, and given back */
+        int put, taken, asked; /* messages; the most that was asked for at once */
+        uint32_t framed, back; /* frames lent, and given back */
         bool vouches;
         uint32_t pcb, other;
         uint32_t events;
@@ -44,7 +44,7 @@ struct scene {
                 uint16_t sport[MANY];
         } r;
 };
-static struct scene *now;               /* of the functions of the channel */
+static struct scene *now; /* of the functions of the channel */
 
 /* ---- the channel ---- */
 
@@ -55,7 +55,9 @@ static int take(struct unet_chan *ch, struct unet_rx *rx, int n)
         now->asked = MAX(now->asked, n);
         for (; got < n && now->taken < now->put; got++, now->taken++) {
                 uint32_t len = now->len[now->taken], inl = MIN(len, INLINE);
-                rx[got] = (struct unet_rx){.frame = len > inl ? (uint32_t)now->taken + 1 : 0, .off = inl, .len = len - inl,
+                rx[got] = (struct unet_rx){.frame = len > inl ? (uint32_t)now->taken + 1 : 0,
+                                           .off = inl,
+                                           .len = len - inl,
                                            .inl_len = inl};
                 now->framed += rx[got].frame != 0;
                 memcpy(rx[got].inl, now->frame[now->taken], inl);
@@ -92,8 +94,14 @@ static void flush(struct unet_chan *ch)
 {
 }
 
-static const struct unet_ni_ops ops = {.name = "test", .send = send, .recv = take, .release = release, .reap = reap, .room = room,
-                                       .pending = pending, .flush = flush};
+static const struct unet_ni_ops ops = {.name = "test",
+                                       .send = send,
+                                       .recv = take,
+                                       .release = release,
+                                       .reap = reap,
+                                       .room = room,
+                                       .pending = pending,
+                                       .flush = flush};
 
 /* ---- what arrives ---- */
 
@@ -108,7 +116,8 @@ static void put_sum(uint8_t *at, uint32_t sum)
 static uint8_t *arrives(struct scene *sc, uint16_t sport, uint16_t dport, uint32_t n, uint8_t fill)
 {
         uint8_t *p = sc->frame[sc->put];
-        be16 total = be16_of((uint16_t)(28 + n)), udp[4] = {be16_of(sport), be16_of(dport), be16_of((uint16_t)(8 + n)), {0}};
+        be16 total = be16_of((uint16_t)(28 + n)),
+             udp[4] = {be16_of(sport), be16_of(dport), be16_of((uint16_t)(8 + n)), {0}};
         be32 src = be32_of(THEIRS), dst = be32_of(OURS);
 
         memset(p, 0, 28);
@@ -121,7 +130,9 @@ static uint8_t *arrives(struct scene *sc, uint16_t sport, uint16_t dport, uint32
         put_sum(p + 10, csum_partial(p, 20, 0));
         memcpy(p + 20, udp, 8);
         memset(p + 28, fill, n);
-        put_sum(p + 26, csum_partial(p + 20, 8 + n, csum_pseudo(ip_addr_v4(THEIRS), ip_addr_v4(OURS), IP_PROTO_UDP, 8 + n)));
+        put_sum(p + 26, csum_partial(p + 20, 8 + n,
+                                     csum_pseudo(ip_addr_v4(THEIRS), ip_addr_v4(OURS), IP_PROTO_UDP,
+                                                 8 + n)));
         sc->len[sc->put++] = 28 + n;
         return p;
 }
@@ -158,7 +169,8 @@ static void is_read(struct stack_straight *to, const struct udp_dgram *d)
 static void reads(struct scene *sc, uint32_t places)
 {
         sc->r.n = 0;
-        sc->r.to = (struct stack_straight){.pcb = sc->pcb, .room = places, .put = put, .read = is_read};
+        sc->r.to = (struct stack_straight){
+                .pcb = sc->pcb, .room = places, .put = put, .read = is_read};
         stack_run_straight(&sc->s, 1, &sc->r.to);
         assert_null(sc->s.straight);
 }
@@ -213,7 +225,8 @@ static int setup(void **state)
         now = sc;
         stack_limits_default(&l);
         sc->bytes = stack_bytes(&l);
-        sc->st = mmap(NULL, sc->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        sc->st = mmap(NULL, sc->bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert_ptr_not_equal(sc->st, MAP_FAILED);
         stack_format(sc->st, &l, seed, 1);
         assert_int_equal(stack_view_init(&sc->s, sc->st, sc->bytes, &sc->bell), 0);
@@ -221,9 +234,15 @@ static int setup(void **state)
         sc->s.vouch = vouch;
         sc->vouches = true;
         sc->frame = calloc(MANY, sizeof *sc->frame);
-        assert_int_equal(stack_remote_add(sc->st, 0, 9, THEIRS, (struct ip_ifaddr){.addr = OURS, .prefix = 24}, tx, rx), 0);
+        assert_int_equal(stack_remote_add(sc->st, 0, 9, THEIRS,
+                                          (struct ip_ifaddr){.addr = OURS, .prefix = 24}, tx, rx),
+                         0);
         sc->ch = (struct unet_chan){.ops = &ops,
-                                    .caps = {.mtu = 4096, .inline_max = INLINE, .csum = true, .whole = true, .copied = true}};
+                                    .caps = {.mtu = 4096,
+                                             .inline_max = INLINE,
+                                             .csum = true,
+                                             .whole = true,
+                                             .copied = true}};
         stack_chan_mapped(&sc->s, 0, &sc->ch, calloc(4, FRAME_LARGE_BYTES), (uint8_t *)sc->frame);
         sc->pcb = open_at(sc, PORT);
         sc->other = open_at(sc, PORT + 1);
@@ -238,7 +257,7 @@ static int teardown(void **state)
         udp_pcb_check(&sc->s.udp, sc->pcb);
         udp_pcb_check(&sc->s.udp, sc->other);
         assert_int_equal(sc->taken, sc->put);
-        assert_int_equal(sc->back, sc->framed);         /* nothing stays lent */
+        assert_int_equal(sc->back, sc->framed); /* nothing stays lent */
         free(sc->s.frames->region[FRAME_REGION_TX(0)].base);
         stack_view_fini(&sc->s);
         munmap(sc->st, sc->bytes);
@@ -289,8 +308,8 @@ static void what_is_wrong_in_the_middle_is_not_shown(void **state)
         some_arrive(sc, 3, 1);
         arrives(sc, FROM, PORT, BYTES, 99)[28 + 500] ^= 1;
         some_arrive(sc, 1, 4);
-        arrives(sc, FROM, PORT, BYTES, 99)[26] ^= 1;    /* the sum itself */
-        arrives(sc, FROM, PORT, BYTES, 99)[10] ^= 1;    /* the IP header's */
+        arrives(sc, FROM, PORT, BYTES, 99)[26] ^= 1; /* the sum itself */
+        arrives(sc, FROM, PORT, BYTES, 99)[10] ^= 1; /* the IP header's */
         some_arrive(sc, 1, 5);
         reads(sc, 16);
         assert_int_equal(sc->r.n, 5);
@@ -385,11 +404,12 @@ static void the_like_of_one_is_like_it(void **state)
         some_arrive(sc, 1, 1);
         arrives(sc, FROM + 1, PORT, BYTES, 2);
         arrives(sc, FROM, PORT, 10, 3);
-        p = arrives(sc, FROM, PORT, BYTES, 4);          /* says that more follows */
+        p = arrives(sc, FROM, PORT, BYTES, 4); /* says that more follows */
         p[6] = 0x20;
         p[10] = p[11] = 0;
         put_sum(p + 10, csum_partial(p, 20, 0));
-        p = arrives(sc, FROM, PORT, BYTES, 5);          /* counts less than came: what is behind is no part of it */
+        /* Counts less than came: what is behind is no part of it. */
+        p = arrives(sc, FROM, PORT, BYTES, 5);
         p[3] = (uint8_t)(p[3] - 4);
         p[25] = (uint8_t)(p[25] - 4);
         p[10] = p[11] = p[26] = p[27] = 0;
@@ -405,13 +425,16 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(what_has_come_is_there_at_once, setup, teardown),
-                cmocka_unit_test_setup_teardown(no_more_is_taken_than_there_is_room_for, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_is_wrong_in_the_middle_is_not_shown, setup, teardown),
+                cmocka_unit_test_setup_teardown(no_more_is_taken_than_there_is_room_for, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(what_is_wrong_in_the_middle_is_not_shown, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(one_without_a_checksum_is_taken, setup, teardown),
                 cmocka_unit_test_setup_teardown(others_have_theirs_in_the_queue, setup, teardown),
                 cmocka_unit_test_setup_teardown(nothing_overtakes_what_is_queued, setup, teardown),
                 cmocka_unit_test_setup_teardown(what_cannot_be_copied_is_queued, setup, teardown),
-                cmocka_unit_test_setup_teardown(nobody_speaks_for_a_port_that_is_not_his, setup, teardown),
+                cmocka_unit_test_setup_teardown(nobody_speaks_for_a_port_that_is_not_his, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(the_like_of_one_is_like_it, setup, teardown),
         };
 

@@ -1,4 +1,5 @@
-/* The state of a stack in which somebody has written anything: it is not attached to, and that is seen at once. */
+/* The state of a stack in which somebody has written anything: it is not attached to, and that is
+ * seen at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,8 @@ static int setup(void **state)
 
         stack_limits_default(&l);
         sc.bytes = stack_bytes(&l);
-        sc.st = mmap(NULL, sc.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        sc.st = mmap(NULL, sc.bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert_ptr_not_equal(sc.st, MAP_FAILED);
         stack_format(sc.st, &l, seed, 1);
         *state = &sc;
@@ -51,7 +53,8 @@ static int attach(struct scene *sc)
 /* Every word from `from` on, with what a word may be mistaken for; `n` bytes. */
 static void words_are_checked(struct scene *sc, void *from, size_t n)
 {
-        static const uint32_t wrong[] = {0, 1, 0x7fffffff, 0x80000000, 0x80000001, 0xbf89a0d4, UINT32_MAX};
+        static const uint32_t wrong[] = {0,          1,          0x7fffffff, 0x80000000,
+                                         0x80000001, 0xbf89a0d4, UINT32_MAX};
         uint32_t *word = from;
 
         for (size_t i = 0; i < n / sizeof *word; i++)
@@ -98,10 +101,12 @@ static void pools_are_where_they_were_made(void **state)
 {
         struct scene *sc = *state;
         struct tcp_shared *tcp = (void *)((char *)sc->st + sc->st->tcp_off);
-        struct pool *pools[] = {&sc->st->socks, &tcp->conns, &tcp->listeners, &tcp->txsegs, &tcp->rxsegs};
+        struct pool *pools[] = {&sc->st->socks, &tcp->conns, &tcp->listeners, &tcp->txsegs,
+                                &tcp->rxsegs};
 
         for (size_t i = 0; i < ARRAY_LEN(pools); i++)
-                words_are_checked(sc, pools[i], offsetof(struct pool, free));   /* where, how large, how many */
+                /* Where, how large, how many. */
+                words_are_checked(sc, pools[i], offsetof(struct pool, free));
         for (size_t i = 0; i < ARRAY_LEN(pools); i++) {
                 uint32_t was = pools[i]->fresh;
 
@@ -114,7 +119,8 @@ static void pools_are_where_they_were_made(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(limits_and_offsets_are_those_it_was_made_with, setup, teardown),
+                cmocka_unit_test_setup_teardown(limits_and_offsets_are_those_it_was_made_with,
+                                                setup, teardown),
                 cmocka_unit_test_setup_teardown(pools_are_where_they_were_made, setup, teardown),
         };
 

@@ -1,4 +1,5 @@
-/* The trace: off costs nothing and records nothing; on, it keeps the last ones; a line reads as it should. */
+/* The trace: off costs nothing and records nothing; on, it keeps the last ones; a line reads as
+ * it should. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +65,8 @@ static void the_last_records_are_kept(void **state)
 /* Another process reads while this one writes: what it gets was whole, and in its place. */
 static void a_reader_beside_the_writer_sees_whole_records_only(void **state)
 {
-        struct trace *t = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct trace *t =
+                mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         struct trace_rec rec;
         uint64_t first, at = 0;
         pid_t writer;

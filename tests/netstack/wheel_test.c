@@ -59,7 +59,8 @@ static uint32_t pop(struct fixture *f)
         return i;
 }
 
-/* Time goes on to `at`; what fires on the way is counted and looked at no later than wheel_next() asks. */
+/* Time goes on to `at`; what fires on the way is counted and looked at no later than
+ * wheel_next() asks. */
 static uint32_t fired_until(struct fixture *f, nstime at)
 {
         uint32_t n = 0;
@@ -186,7 +187,8 @@ static void a_fired_timer_may_be_set_again_from_its_own_call(void **state)
         assert_in_range(n, 98, 100);
 }
 
-/* Work a call is bounded: a slot with many timers that were put off takes several calls, and says so. */
+/* Work a call is bounded: a slot with many timers that were put off takes several calls, and
+ * says so. */
 static void one_call_moves_no_more_than_its_share(void **state)
 {
         struct fixture *f = *state;
@@ -239,7 +241,8 @@ static nstime random_after(struct prng_fast *g)
         return (nstime)(prng_fast_u64(g) >> (20 + prng_fast_below(g, 40)));
 }
 
-/* The model is the array `due`; a timer may fire from its deadline to a tick later, and must by then. */
+/* The model is the array `due`; a timer may fire from its deadline to a tick later, and must
+ * by then. */
 static void random_use_matches_a_plain_list(void **state)
 {
         struct fixture *f = *state;

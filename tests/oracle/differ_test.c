@@ -1,10 +1,11 @@
 /*
- * The same crafted segments to our stack and to lwIP, and what class of answer each gives. Where they differ
- * the table says so, and which paragraph is behind it: a difference that is not in the table is news.
+ * The same crafted segments to our stack and to lwIP, and what class of answer each gives. Where
+ * they differ the table says so, and which paragraph is behind it: a difference that is not in the
+ * table is news.
  *
- * A tester without a TCP of its own sits on the other end of the link, opens a connection to the stack under
- * test by hand, sends one segment, and looks for half a second (lwIP delays ACKs for a quarter). Then it
- * sends the next byte in order: a connection that is alive acknowledges it.
+ * A tester without a TCP of its own sits on the other end of the link, opens a connection to the
+ * stack under test by hand, sends one segment, and looks for half a second (lwIP delays ACKs for a
+ * quarter). Then it sends the next byte in order: a connection that is alive acknowledges it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +39,8 @@ struct probe {
 static void finish_sums(const struct probe *p, uint8_t *packet, uint32_t len)
 {
         uint32_t us = p->end == 0 ? MEET_US : MEET_LWIP, them = p->end == 0 ? MEET_LWIP : MEET_US;
-        uint32_t sum = csum_pseudo(ip_addr_v4(us), ip_addr_v4(them), IP_PROTO_TCP, len - IP_MIN_HDR);
+        uint32_t sum =
+                csum_pseudo(ip_addr_v4(us), ip_addr_v4(them), IP_PROTO_TCP, len - IP_MIN_HDR);
         struct ip_tmpl ip;
         be16 field;
 
@@ -66,7 +68,8 @@ static void look(struct probe *p)
         while (sim_ops.recv(end, &rx, 1) == 1) {
                 if (rx.frame != 0)
                         sim_ops.release(end, &rx.frame, 1);
-                assert_true(tcp_hdr_parse(rx.inl + IP_MIN_HDR, rx.inl_len - IP_MIN_HDR, &p->last) > 0);
+                assert_true(tcp_hdr_parse(rx.inl + IP_MIN_HDR, rx.inl_len - IP_MIN_HDR, &p->last) >
+                            0);
                 p->answers++;
                 p->resets += (p->last.flags & TCP_RST) != 0;
         }
@@ -77,8 +80,8 @@ static void pass(struct probe *p, nstime time)
         nstime until = p->m->p->now + time;
 
         while (p->m->p->now < until) {
-                nstime next =
-                        nstime_min(sim_next(p->m->p->sim), p->lwip ? lw_deadline() : stack_deadline(p->m->s));
+                nstime next = nstime_min(sim_next(p->m->p->sim),
+                                         p->lwip ? lw_deadline() : stack_deadline(p->m->s));
                 p->m->p->now = MAX(p->m->p->now + 1, nstime_min(next, until));
                 sim_advance(p->m->p->sim, p->m->p->now);
                 if (p->lwip)
@@ -279,9 +282,10 @@ static unsigned compare(const struct row *r, bool lwip, enum answer answer, enum
 
         if (answer == want && life == then)
                 return 0;
-        print_error("%s, %s: %s %s and %s; the table says it %s and %s\n", states[r->state], r->what,
-                    lwip ? "lwIP" : "our stack", answer_name[answer], life == LIVES ? "lives on" : "is gone",
-                    answer_name[want], then == LIVES ? "lives on" : "is gone");
+        print_error("%s, %s: %s %s and %s; the table says it %s and %s\n", states[r->state],
+                    r->what, lwip ? "lwIP" : "our stack", answer_name[answer],
+                    life == LIVES ? "lives on" : "is gone", answer_name[want],
+                    then == LIVES ? "lives on" : "is gone");
         return 1;
 }
 

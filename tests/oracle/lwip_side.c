@@ -113,7 +113,8 @@ static void take(const struct unet_rx *rx)
                 abort();
         pbuf_take(p, rx->inl, (u16_t)rx->inl_len);
         if (tail != 0)
-                pbuf_take_at(p, unet_mem_at(&mem, rx->frame, rx->off, tail), (u16_t)tail, (u16_t)rx->inl_len);
+                pbuf_take_at(p, unet_mem_at(&mem, rx->frame, rx->off, tail), (u16_t)tail,
+                             (u16_t)rx->inl_len);
         if (lw.netif.input(p, &lw.netif) != ERR_OK)
                 pbuf_free(p);
 }
@@ -151,8 +152,9 @@ nstime lw_deadline(void)
         u32_t ms = sys_timeouts_sleeptime();
         nstime here = lw.base + lw.now;
 
-        return ms == SYS_TIMEOUTS_SLEEPTIME_INFINITE ? NSTIME_NEVER
-                                                     : (here / NS_PER_MS + ms) * NS_PER_MS - lw.base;
+        return ms == SYS_TIMEOUTS_SLEEPTIME_INFINITE
+                       ? NSTIME_NEVER
+                       : (here / NS_PER_MS + ms) * NS_PER_MS - lw.base;
 }
 
 /* ---- start ---- */
@@ -379,7 +381,8 @@ static bool on_list(const struct tcp_pcb *list, const struct lw_conn *c)
         return list != NULL;
 }
 
-/* The end of TIME-WAIT is told to nobody: whoever still has the pcb must look whether it is there. */
+/* The end of TIME-WAIT is told to nobody: whoever still has the pcb must look whether it
+ * is there. */
 static struct tcp_pcb *pcb_of(struct lw_conn *c)
 {
         if (c->pcb != NULL && !on_list(tcp_active_pcbs, c) && !on_list(tcp_tw_pcbs, c)) {
@@ -471,7 +474,8 @@ void lw_free(struct lw_conn *c)
 
 /* ---- UDP, ICMP ---- */
 
-static void on_echo(void *arg, struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *from, u16_t port)
+static void on_echo(void *arg, struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *from,
+                    u16_t port)
 {
         udp_sendto(pcb, p, from, port);
         pbuf_free(p);
@@ -485,7 +489,8 @@ void lw_udp_echo(uint16_t port)
         udp_recv(lw.echo, on_echo, NULL);
 }
 
-static void on_dgram(void *arg, struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *from, u16_t port)
+static void on_dgram(void *arg, struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *from,
+                     u16_t port)
 {
         keep(&lw.dgrams, p);
 }

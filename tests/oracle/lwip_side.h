@@ -1,14 +1,16 @@
 /*
- * lwIP, Debian's shared library, as the other end of a simulated link: an implementation that nobody here
- * wrote.
+ * lwIP, Debian's shared library, as the other end of a simulated link: an implementation that
+ * nobody here wrote.
  *
- * It runs in virtual time: sys_now() is ours (the library's is interposed), sys_check_timeouts() is called
- * when one is due, there is no tcpip thread, and its network interface is end 1 of the link. lwIP's packets
- * are one piece; our stack wants all headers in the descriptor, so the bridge cuts them (see split()).
+ * It runs in virtual time: sys_now() is ours (the library's is interposed), sys_check_timeouts() is
+ * called when one is due, there is no tcpip thread, and its network interface is end 1 of the link.
+ * lwIP's packets are one piece; our stack wants all headers in the descriptor, so the bridge cuts
+ * them (see split()).
  *
- * lwIP keeps everything in global variables: one side a process, and what happens depends on what happened
- * before. Who wants a seed to be repeatable forks. lwIP's functions and ours have the same names (tcp_accept,
- * tcp_output): this is a shared library of its own, and its header names nothing of lwIP's.
+ * lwIP keeps everything in global variables: one side a process, and what happens depends on what
+ * happened before. Who wants a seed to be repeatable forks. lwIP's functions and ours have the same
+ * names (tcp_accept, tcp_output): this is a shared library of its own, and its header names nothing
+ * of lwIP's.
  */
 #ifndef TESTS_ORACLE_LWIP_SIDE_H
 #define TESTS_ORACLE_LWIP_SIDE_H
@@ -20,8 +22,8 @@
 
 /* ---- the host ---- */
 
-/* Starts on end 1 of the link with IPv4 address `addr` (host order) and this MTU. What was open before is
- * gone. */
+/* Starts on end 1 of the link with IPv4 address `addr` (host order) and this MTU. What was open
+ * before is gone. */
 void lw_start(struct sim *link, uint32_t addr, uint32_t mtu, nstime now);
 /* Takes what has arrived and fires what is due; true when anything was done. */
 bool lw_run(nstime now);

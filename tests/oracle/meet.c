@@ -6,7 +6,8 @@
 
 #define MAX_TURNS 100000
 
-static void watch(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
+static void watch(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes,
+                  size_t len)
 {
         struct meet *m = arg;
 
@@ -55,7 +56,8 @@ void meet_settle(struct meet *m)
 
 void meet_wait(struct meet *m, nstime until)
 {
-        nstime next = nstime_min(nstime_min(lw_deadline(), stack_deadline(m->s)), sim_next(m->p->sim));
+        nstime next =
+                nstime_min(nstime_min(lw_deadline(), stack_deadline(m->s)), sim_next(m->p->sim));
 
         m->p->now = MAX(m->p->now + 1, nstime_min(next, until));
         sim_advance(m->p->sim, m->p->now);

@@ -28,7 +28,8 @@ void meet_wait(struct meet *m, nstime until);
 /* For so long. */
 void meet_pass(struct meet *m, nstime time);
 
-/* Our side's calls, as a socket layer makes them. Connections are indices; those that fail abort. */
+/* Our side's calls, as a socket layer makes them. Connections are indices; those that
+ * fail abort. */
 uint32_t meet_connect(struct meet *m, uint16_t port, uint16_t from, const struct tcp_opts *o);
 uint32_t meet_listen(struct meet *m, uint16_t port, const struct tcp_opts *o);
 /* 0: none yet. */

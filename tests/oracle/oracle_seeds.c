@@ -1,11 +1,11 @@
 /*
- * Our stack and lwIP over bad links: what a seed makes of link, buffers and applications, bytes compared on
- * both sides.
+ * Our stack and lwIP over bad links: what a seed makes of link, buffers and applications, bytes
+ * compared on both sides.
  *
  *      oracle_seeds [--first N] [--count N] [--seed N] [--pcap FILE]
  *
- * Each seed runs in a child of its own: lwIP starts from nothing, so a seed is the same whatever ran before
- * it.
+ * Each seed runs in a child of its own: lwIP starts from nothing, so a seed is the same whatever
+ * ran before it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -49,7 +49,8 @@ struct act {
 static void wrong(const struct act *a, const char *what, long long value)
 {
         fprintf(stderr,
-                "%s (%lld) at %.3f s; we wrote %zu of %zu and read %zu, lwIP wrote %zu of %zu and read %zu\n",
+                "%s (%lld) at %.3f s; we wrote %zu of %zu and read %zu, lwIP wrote %zu of %zu and "
+                "read %zu\n",
                 what, value, (double)a->m->p->now / 1e9, a->side[0].written, a->side[0].to_write,
                 a->side[0].got, a->side[1].written, a->side[1].to_write, a->side[1].got);
         pair_say(a->m->p);
@@ -206,8 +207,8 @@ static void read_some(struct act *a, int side)
                 wrong(a, "early end of stream for side", side);
 }
 
-/* lwIP 2.1.3 puts a FIN on the first part of a segment that it cuts for a small window, and then sends the
- * other part after it: it has nothing left to cut when it closes. */
+/* lwIP 2.1.3 puts a FIN on the first part of a segment that it cuts for a small window, and then
+ * sends the other part after it: it has nothing left to cut when it closes. */
 static bool shut(struct act *a, int side)
 {
         if (side == 1)
@@ -315,7 +316,8 @@ static void finish(struct act *a)
         meet_free(a->m);
 }
 
-static void record(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
+static void record(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes,
+                   size_t len)
 {
         if (what != SIM_SENT)
                 return;
@@ -360,7 +362,8 @@ static bool runs_well(uint64_t seed, const char *pcap)
                 run_seed(seed, pcap);
                 exit(0);
         }
-        return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+               WEXITSTATUS(status) == 0;
 }
 
 static bool bad_seed(uint64_t seed, const char *program)
@@ -404,7 +407,8 @@ int main(int argc, char **argv)
                 run_seed(only, pcap);
                 return 0;
         }
-        printf("seeds %llu to %llu\n", (unsigned long long)first, (unsigned long long)(first + seeds - 1));
+        printf("seeds %llu to %llu\n", (unsigned long long)first,
+               (unsigned long long)(first + seeds - 1));
         for (uint64_t seed = first; seed < first + seeds && bad < 10; seed++)
                 bad += bad_seed(seed, argv[0]);
         printf("%u failed\n", bad);

@@ -49,7 +49,8 @@ static void lwip_connects(struct talk *t, const struct tcp_opts *o)
 }
 
 /* A connection on a link; who is client is asked for twice by each scenario. */
-static struct talk talk_new(const struct sim_params link[2], bool we_are_client, const struct tcp_opts *o)
+static struct talk talk_new(const struct sim_params link[2], bool we_are_client,
+                            const struct tcp_opts *o)
 {
         struct talk t = {.m = meet_new(1, link)};
 
@@ -61,7 +62,8 @@ static struct talk talk_new(const struct sim_params link[2], bool we_are_client,
         return t;
 }
 
-/* All timers run out; nothing of ours is left, and nothing was lost on the way that had to be sent again. */
+/* All timers run out; nothing of ours is left, and nothing was lost on the way that had to be
+ * sent again. */
 static void talk_end(struct talk *t, bool clean)
 {
         if (clean)
@@ -199,7 +201,8 @@ static void bytes_go_both_ways(void **state)
         each_role(carry_both_ways);
 }
 
-/* RFC 9293 §3.7.1: each sends what the other's MSS option and its own link allow. RFC 7323: lwIP scales by 1.
+/* RFC 9293 §3.7.1: each sends what the other's MSS option and its own link allow. RFC 7323: lwIP
+ * scales by 1.
  */
 static void agree(bool client)
 {
@@ -389,7 +392,8 @@ static void closed_ports_refuse(void **state)
         meet_free(m);
 }
 
-/* RFC 9293 §3.8.6.1: a window that closes is probed, and its opening is noticed, even if the news is lost. */
+/* RFC 9293 §3.8.6.1: a window that closes is probed, and its opening is noticed, even if the news
+ * is lost. */
 static void stall_reader_ours(bool client)
 {
         struct tcp_opts o = defaults();
@@ -452,19 +456,23 @@ static uint32_t udp_socket(struct meet *m, uint16_t port)
         return pcb;
 }
 
-static void we_send_dgram(struct meet *m, uint32_t pcb, uint16_t port, const uint8_t *data, uint32_t n)
+static void we_send_dgram(struct meet *m, uint32_t pcb, uint16_t port, const uint8_t *data,
+                          uint32_t n)
 {
-        struct udp_tuple to = {.laddr = ip_addr_v4(MEET_US), .raddr = ip_addr_v4(MEET_LWIP), .rport = port};
+        struct udp_tuple to = {
+                .laddr = ip_addr_v4(MEET_US), .raddr = ip_addr_v4(MEET_LWIP), .rport = port};
         struct stack_payload p = {.inl = data, .len = n};
         struct udp_out out;
 
         if (n > stack_udp_inline(m->s, PAIR_CHAN)) {
-                p.data = (struct buf){frame_alloc(m->s->frames, FRAME_REGION_TX(PAIR_CHAN), FRAME_SMALL, 0),
-                                      0, n};
+                p.data = (struct buf){
+                        frame_alloc(m->s->frames, FRAME_REGION_TX(PAIR_CHAN), FRAME_SMALL, 0), 0,
+                        n};
                 memcpy(frame_addr(m->s->frames, p.data.id), data, n);
         }
-        assert_int_equal(udp_output_prepare(&m->s->udp, pcb, &to, n, true, csum_partial(data, n, 0), &out),
-                         0);
+        assert_int_equal(
+                udp_output_prepare(&m->s->udp, pcb, &to, n, true, csum_partial(data, n, 0), &out),
+                0);
         assert_int_equal(stack_send_udp(m->s, PAIR_CHAN, &out, &p), 0);
         stack_flush_bells(m->s);
 }
@@ -536,7 +544,8 @@ static void lwip_says_port_unreachable(void **state)
         struct meet *m = meet_new(1, wire);
         uint32_t pcb = udp_socket(m, 4000);
 
-        assert_int_equal(udp_connect(&m->s->udp, pcb, ip_addr_v4(MEET_US), ip_addr_v4(MEET_LWIP), 9), 0);
+        assert_int_equal(
+                udp_connect(&m->s->udp, pcb, ip_addr_v4(MEET_US), ip_addr_v4(MEET_LWIP), 9), 0);
         we_send_dgram(m, pcb, 9, (const uint8_t *)"x", 1);
         meet_pass(m, 20 * NS_PER_MS);
         assert_int_equal(udp_take_error(&m->s->udp, pcb), ECONNREFUSED);

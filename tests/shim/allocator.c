@@ -1,6 +1,7 @@
 /*
- * An allocator that is preloaded beside the shim, as jemalloc is: it reads a file by syscall() when it is first used, with its
- * lock held, and may not be called then. It gives memory and takes none back.
+ * An allocator that is preloaded beside the shim, as jemalloc is: it reads a file by syscall() when
+ * it is first used, with its lock held, and may not be called then. It gives memory and takes none
+ * back.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,10 +27,12 @@ static void begin(void)
 
         pthread_mutex_lock(&lock);
         if (!next) {
-                fd = syscall(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
+                fd = syscall(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory",
+                             O_RDONLY | O_CLOEXEC, 0);
                 syscall(SYS_read, fd, b, sizeof(b));
                 syscall(SYS_close, fd);
-                p = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                p = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
                 if (p == MAP_FAILED)
                         _exit(99);
                 next = (uintptr_t)p;
@@ -62,7 +65,7 @@ void free(void *p)
 
 void *calloc(size_t n, size_t each)
 {
-        return malloc(n * each);        /* from a fresh mapping */
+        return malloc(n * each); /* from a fresh mapping */
 }
 
 void *realloc(void *old, size_t n)

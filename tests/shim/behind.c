@@ -1,4 +1,5 @@
-/* Preloaded behind the shim: it takes over calls and looks up what to call itself by libc's handle, as some do instead of by RTLD_NEXT. */
+/* Preloaded behind the shim: it takes over calls and looks up what to call itself by libc's handle,
+ * as some do instead of by RTLD_NEXT. */
 #include <dlfcn.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,10 +14,10 @@ static void *libcs(const char *name)
 
 ssize_t read(int fd, void *p, size_t n)
 {
-        return ((ssize_t (*)(int, void *, size_t))libcs("read"))(fd, p, n);
+        return ((ssize_t(*)(int, void *, size_t))libcs("read"))(fd, p, n);
 }
 
 ssize_t write(int fd, const void *p, size_t n)
 {
-        return ((ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, p, n);
+        return ((ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, p, n);
 }

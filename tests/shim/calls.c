@@ -1,7 +1,8 @@
 /*
- * Every symbol of hooks.def, used on sockets, one small scene after the other. The program knows nothing of the shim:
- * it prints what it sees, and the test compares what it prints over the kernel with what it prints over the shim.
- * Nothing that differs from run to run (ports, times) is printed.
+ * Every symbol of hooks.def, used on sockets, one small scene after the other. The program knows
+ * nothing of the shim: it prints what it sees, and the test compares what it prints over the kernel
+ * with what it prints over the shim. Nothing that differs from run to run (ports, times) is
+ * printed.
  *
  *      calls              all scenes
  *      calls NAME...      these

@@ -1,6 +1,6 @@
 /*
- * What the files of shim_calls share: how results are shown, and pairs of sockets. Includes what a program of the scenes may
- * use, since they are one program.
+ * What the files of shim_calls share: how results are shown, and pairs of sockets. Includes what a
+ * program of the scenes may use, since they are one program.
  */
 #ifndef TESTS_SHIM_CALLS_H
 #define TESTS_SHIM_CALLS_H
@@ -53,16 +53,16 @@
 const char *name_of(long r);
 
 /* Prints a call's result: its name and, of a failure, the error. */
-#define SHOW(call)                                                     \
-        do {                                                           \
-                long r_ = (long)(call);                                \
-                printf("  %s = %ld %s\n", #call, r_, name_of(r_));     \
+#define SHOW(call)                                                 \
+        do {                                                       \
+                long r_ = (long)(call);                            \
+                printf("  %s = %ld %s\n", #call, r_, name_of(r_)); \
         } while (0)
 /* The same where the value itself varies from run to run. */
-#define SHOW_OK(call)                                                  \
-        do {                                                           \
-                long r_ = (long)(call);                                \
-                printf("  %s: %s\n", #call, name_of(r_));              \
+#define SHOW_OK(call)                                     \
+        do {                                              \
+                long r_ = (long)(call);                   \
+                printf("  %s: %s\n", #call, name_of(r_)); \
         } while (0)
 
 void show_bytes(const char *what, const char *p, ssize_t n);
@@ -79,7 +79,7 @@ void close2(int v[2]);
 /* How long, in ms, what must come is waited for. */
 #define LONG 120000
 void wait_readable(int fd);
-void wait_bytes(int fd, int n);         /* until so many are there */
+void wait_bytes(int fd, int n); /* until so many are there */
 
 #define MUCH 3000
 /* Byte i of what write_much() writes, which is MUCH of them. */
@@ -116,7 +116,8 @@ int __sigaction(int, const struct sigaction *, struct sigaction *);
 pid_t _Fork(void);
 sighandler_t bsd_signal(int, sighandler_t);
 
-/* Parts of scenes that run in programs of their own (`calls --child FD`, `--closer FD`, `--close FD`, `--late FD`). */
+/* Parts of scenes that run in programs of their own (`calls --child FD`, `--closer FD`, `--close
+ * FD`, `--late FD`). */
 extern const char *self;
 void child_of_exec(int fd);
 void closer_of_exec(int fd);
@@ -327,7 +328,8 @@ void scene_interrupted_by_one_who_waits(void);
 void scene_stopped(void);
 void scene_storm(void);
 
-/* A process that sends SIGALRM when the one who asks sleeps in its next call; started before there are sockets. */
+/* A process that sends SIGALRM when the one who asks sleeps in its next call; started before there
+ * are sockets. */
 void start_alarmer(void);
 void alarm_then(void);
 void stop_alarmer(void);

@@ -1,5 +1,6 @@
 /*
- * shim_calls, sockets after others that were closed: they are new, whatever lies under them and whatever was done before.
+ * shim_calls, sockets after others that were closed: they are new, whatever lies under them and
+ * whatever was done before.
  */
 #include "tests/shim/calls.h"
 
@@ -116,7 +117,8 @@ static void members(const struct sockaddr_in *sa, int l)
         close(ep);
 }
 
-/* A peer that only the kernel reaches sees the end when its number is closed, though something of ours may know it. */
+/* A peer that only the kernel reaches sees the end when its number is closed, though something of
+ * ours may know it. */
 static void ends_by_the_kernel(void)
 {
         struct sockaddr_in sa = loopback();
@@ -125,7 +127,8 @@ static void ends_by_the_kernel(void)
         char b[4];
 
         SHOW(fcntl(l, F_SETSIG, SIGUSR1));
-        if (bind(l, (void *)&sa, sizeof(sa)) < 0 || listen(l, 1) < 0 || getsockname(l, (void *)&sa, &len) < 0)
+        if (bind(l, (void *)&sa, sizeof(sa)) < 0 || listen(l, 1) < 0 ||
+            getsockname(l, (void *)&sa, &len) < 0)
                 die("listen");
         SHOW(connect(fd, (void *)&sa, sizeof(sa)));
         s = accept(l, NULL, NULL);

@@ -1,5 +1,6 @@
 /*
- * shim_calls, signals of readiness: SIGIO and SIGURG, to whom they go, and what a socket says of it.
+ * shim_calls, signals of readiness: SIGIO and SIGURG, to whom they go, and what a socket says of
+ * it.
  */
 #include "tests/shim/calls.h"
 
@@ -55,7 +56,8 @@ void scene_async_connections(void)
         count_signals();
         tcp_pair(v);
         tcp_pair(w);
-        SHOW(fcntl(w[0], F_SETFL, fcntl(w[0], F_GETFL) | O_ASYNC));     /* and nobody owns it: nobody is told */
+        /* And nobody owns it: nobody is told. */
+        SHOW(fcntl(w[0], F_SETFL, fcntl(w[0], F_GETFL) | O_ASYNC));
         write(w[1], "some", 4);
         wait_readable(w[0]);
         usleep(10000);

@@ -19,7 +19,8 @@ void die(const char *what)
 
 struct sockaddr_in loopback(void)
 {
-        return (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        return (struct sockaddr_in){.sin_family = AF_INET,
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
 int listener(struct sockaddr_in *sa)

@@ -1,4 +1,5 @@
-/* UDP's scenes: what goes beside datagrams in control messages, datagrams cut from one send, and groups. */
+/* UDP's scenes: what goes beside datagrams in control messages, datagrams cut from one send,
+ * and groups. */
 #include "tests/shim/calls.h"
 
 #include <linux/errqueue.h>
@@ -29,7 +30,9 @@ static void show_time(const struct cmsghdr *c)
 
         memcpy(&at, CMSG_DATA(c), sizeof(at));
         gettimeofday(&now, NULL);
-        printf("    %s\n", at.tv_sec <= now.tv_sec && at.tv_sec >= now.tv_sec - 60 ? "just now" : "another time");
+        printf("    %s\n", at.tv_sec <= now.tv_sec && at.tv_sec >= now.tv_sec - 60
+                                   ? "just now"
+                                   : "another time");
 }
 
 static void show_beside(struct msghdr *m)
@@ -37,13 +40,16 @@ static void show_beside(struct msghdr *m)
         for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
                 int v = 0;
 
-                printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type, c->cmsg_len);
+                printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type,
+                       c->cmsg_len);
                 if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO)
                         show_pktinfo(c);
-                else if (c->cmsg_level == SOL_SOCKET && (c->cmsg_type == SO_TIMESTAMP || c->cmsg_type == SO_TIMESTAMPNS ||
-                                                          c->cmsg_type == SO_TIMESTAMPING))
+                else if (c->cmsg_level == SOL_SOCKET &&
+                         (c->cmsg_type == SO_TIMESTAMP || c->cmsg_type == SO_TIMESTAMPNS ||
+                          c->cmsg_type == SO_TIMESTAMPING))
                         show_time(c);
-                else if (c->cmsg_level == IPPROTO_IP && (c->cmsg_type == IP_TTL || c->cmsg_type == IP_TOS)) {
+                else if (c->cmsg_level == IPPROTO_IP &&
+                         (c->cmsg_type == IP_TTL || c->cmsg_type == IP_TOS)) {
                         memcpy(&v, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
                         printf("    %d\n", v);
                 }
@@ -55,12 +61,16 @@ static void receive(int s, size_t room, int flags)
         _Alignas(struct cmsghdr) char beside[256];
         char b[100];
         struct iovec iov = {b, sizeof(b)};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room ? beside : NULL, .msg_controllen = room};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = room ? beside : NULL,
+                           .msg_controllen = room};
         ssize_t r;
 
         memset(beside, 0x5a, sizeof(beside));
         r = recvmsg(s, &m, flags);
-        printf("  %zd %s flags %x, %zu beside\n", r, name_of(r), m.msg_flags & ~MSG_CMSG_CLOEXEC, m.msg_controllen);
+        printf("  %zd %s flags %x, %zu beside\n", r, name_of(r), m.msg_flags & ~MSG_CMSG_CLOEXEC,
+               m.msg_controllen);
         if (r >= 0)
                 show_beside(&m);
 }
@@ -139,7 +149,10 @@ static void until_stamped(int s, int t)
                 _Alignas(struct cmsghdr) char beside[256];
                 char b[100];
                 struct iovec iov = {b, sizeof(b)};
-                struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = sizeof(beside)};
+                struct msghdr m = {.msg_iov = &iov,
+                                   .msg_iovlen = 1,
+                                   .msg_control = beside,
+                                   .msg_controllen = sizeof(beside)};
 
                 send(t, "yet", 3, 0);
                 wait_readable(s);
@@ -152,8 +165,8 @@ static void until_stamped(int s, int t)
 
 void scene_beside_stamps(void)
 {
-        static const unsigned flags[] = {SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE, SOF_TIMESTAMPING_RX_HARDWARE,
-                                         1u << 31, 0};
+        static const unsigned flags[] = {SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE,
+                                         SOF_TIMESTAMPING_RX_HARDWARE, 1u << 31, 0};
         struct sockaddr_in a, b;
         int s = udp_socket(&a), t = udp_socket(&b), on = 1;
 
@@ -198,11 +211,15 @@ void scene_beside_truncated(void)
         close(t);
 }
 
-static void send_beside(int t, const struct sockaddr_in *to, int level, int type, const void *val, size_t n)
+static void send_beside(int t, const struct sockaddr_in *to, int level, int type, const void *val,
+                        size_t n)
 {
         _Alignas(struct cmsghdr) char beside[64] = "";
         struct iovec iov = {(char *)"datagram", 8};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = CMSG_SPACE(n)};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = beside,
+                           .msg_controllen = CMSG_SPACE(n)};
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
         if (to) {
@@ -290,8 +307,9 @@ static void show_error(const struct cmsghdr *c)
         char name[INET_ADDRSTRLEN];
 
         memcpy(&h, CMSG_DATA(c), sizeof(h));
-        printf("    error %s origin %d type %d code %d info %u from family %d %s\n", strerrorname_np((int)h.e.ee_errno),
-               h.e.ee_origin, h.e.ee_type, h.e.ee_code, h.e.ee_info, h.from.sin_family,
+        printf("    error %s origin %d type %d code %d info %u from family %d %s\n",
+               strerrorname_np((int)h.e.ee_errno), h.e.ee_origin, h.e.ee_type, h.e.ee_code,
+               h.e.ee_info, h.from.sin_family,
                inet_ntop(AF_INET, &h.from.sin_addr, name, sizeof(name)));
 }
 
@@ -302,8 +320,12 @@ static void show_kept(int t, const struct sockaddr_in *to, size_t room, size_t b
         char b[100];
         struct sockaddr_in about = {0};
         struct iovec iov = {b, room};
-        struct msghdr m = {.msg_name = &about, .msg_namelen = sizeof(about), .msg_iov = &iov, .msg_iovlen = 1,
-                           .msg_control = beside, .msg_controllen = beside_room};
+        struct msghdr m = {.msg_name = &about,
+                           .msg_namelen = sizeof(about),
+                           .msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = beside,
+                           .msg_controllen = beside_room};
         ssize_t r = recvmsg(t, &m, MSG_ERRQUEUE);
 
         printf("  kept: %zd %s\n", r, name_of(r));
@@ -313,7 +335,8 @@ static void show_kept(int t, const struct sockaddr_in *to, size_t room, size_t b
                memcmp(&about, to, 8) ? "another address" : "to that address", m.msg_controllen);
         show_beside(&m);
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
-                if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR && c->cmsg_len >= CMSG_LEN(32))
+                if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR &&
+                    c->cmsg_len >= CMSG_LEN(32))
                         show_error(c);
 }
 
@@ -347,7 +370,8 @@ static int to_nobody(struct sockaddr_in *a)
         return t;
 }
 
-/* What was sent before has arrived, and so has what was answered: these go the same way behind it. */
+/* What was sent before has arrived, and so has what was answered: these go the same way
+ * behind it. */
 static void let_pass(void)
 {
         struct sockaddr_in a;
@@ -412,7 +436,10 @@ void scene_segments(void)
         int s = udp_socket(&a), t = udp_socket(&b), v = 1000;
         struct iovec iov = {much, 1000};
         _Alignas(struct cmsghdr) char beside[CMSG_SPACE(2)] = "";
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = sizeof(beside)};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = beside,
+                           .msg_controllen = sizeof(beside)};
 
         connect(t, (void *)&a, sizeof(a));
         *CMSG_FIRSTHDR(&m) = (struct cmsghdr){CMSG_LEN(2), IPPROTO_UDP, UDP_SEGMENT};
@@ -445,7 +472,10 @@ static void joined(int s, size_t room)
         static char b[65536];
         _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(int))];
         struct iovec iov[3] = {{b, 7}, {b + 7, room - 7}, {b, 0}};
-        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 3, .msg_control = beside, .msg_controllen = sizeof(beside)};
+        struct msghdr m = {.msg_iov = iov,
+                           .msg_iovlen = 3,
+                           .msg_control = beside,
+                           .msg_controllen = sizeof(beside)};
         ssize_t n;
         long sum = 0;
 
@@ -476,7 +506,7 @@ void scene_gro(void)
         printf("  joins: %d\n", on);
         SHOW(setsockopt(s, IPPROTO_IP, IP_RECVTTL, &on, sizeof(on)));
         SHOW(send(t, much, 400, 0));
-        joined(s, 65536);                       /* one is one */
+        joined(s, 65536); /* one is one */
         SHOW(setsockopt(t, IPPROTO_UDP, UDP_SEGMENT, &v, sizeof(v)));
         SHOW(send(t, much, 5000, 0));
         joined(s, 65536);
@@ -486,12 +516,13 @@ void scene_gro(void)
         joined(s, 65536);
         SHOW(send(t, much, sizeof(much), 0));
         joined(s, 65536);
-        v = 100;                                /* short ones */
+        v = 100; /* short ones */
         SHOW(setsockopt(t, IPPROTO_UDP, UDP_SEGMENT, &v, sizeof(v)));
         SHOW(send(t, much, 450, 0));
         joined(s, 65536);
         SHOW(send(t, much, 450, 0));
-        show_bytes("read", rest, recv(s, rest, 16, MSG_DONTWAIT | MSG_TRUNC) > 0 ? 16 : -1);     /* too little room for one */
+        /* Too little room for one. */
+        show_bytes("read", rest, recv(s, rest, 16, MSG_DONTWAIT | MSG_TRUNC) > 0 ? 16 : -1);
         SHOW(sendto(u, "other", 5, 0, (void *)&a, sizeof(a)));
         on = 0;
         SHOW(setsockopt(s, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)));
@@ -525,7 +556,8 @@ void scene_groups(void)
         SHOW(setsockopt(t, IPPROTO_IP, IP_MULTICAST_TTL, &v, sizeof(v)));
         SHOW(getsockopt(t, IPPROTO_IP, IP_MULTICAST_TTL, &v, &len));
         printf("  %d\n", v);
-        to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = a.sin_port, .sin_addr = on_lo.imr_multiaddr};
+        to = (struct sockaddr_in){
+                .sin_family = AF_INET, .sin_port = a.sin_port, .sin_addr = on_lo.imr_multiaddr};
         SHOW(sendto(t, "group", 5, 0, (void *)&to, sizeof(to)));
         wait_readable(s);
         SHOW(recv(s, b, sizeof(b), MSG_DONTWAIT));

@@ -1,13 +1,13 @@
 /*
- * shim_calls, threads that are cancelled: asleep in a call, before it, and in the middle of work. Whoever joins them is not kept
- * waiting, and for all others everything is as before.
+ * shim_calls, threads that are cancelled: asleep in a call, before it, and in the middle of work.
+ * Whoever joins them is not kept waiting, and for all others everything is as before.
  */
 #include "tests/shim/calls.h"
 
 static struct {
         int v[2], l, u, ep;
         struct sockaddr_in listens, takes;
-        _Atomic int phase;              /* 1: the thread computes; 2: it may go on */
+        _Atomic int phase; /* 1: the thread computes; 2: it may go on */
 } at;
 
 static void begin(void)
@@ -56,7 +56,8 @@ static bool all_work(void)
         d = accept_from(c);
         good = write(c, "over", 4) == 4 && recv(d, b, 4, MSG_WAITALL) == 4;
         good &= write(at.v[1], "here", 4) == 4 && recv(at.v[0], b, 4, MSG_WAITALL) == 4;
-        good &= sendto(at.u, "there", 5, 0, (void *)&at.takes, sizeof(at.takes)) == 5 && recv(at.u, b, sizeof(b), 0) == 5;
+        good &= sendto(at.u, "there", 5, 0, (void *)&at.takes, sizeof(at.takes)) == 5 &&
+                recv(at.u, b, sizeof(b), 0) == 5;
         close(c);
         close(d);
         return good;
@@ -169,7 +170,8 @@ static void write_to_itself(void)
 {
         char b[8];
 
-        while (sendto(at.u, "itself", 6, MSG_DONTWAIT, (void *)&at.takes, sizeof(at.takes)) == 6 || errno == EAGAIN)
+        while (sendto(at.u, "itself", 6, MSG_DONTWAIT, (void *)&at.takes, sizeof(at.takes)) == 6 ||
+               errno == EAGAIN)
                 recv(at.u, b, sizeof(b), MSG_DONTWAIT);
 }
 
@@ -198,13 +200,18 @@ static void connect_and_close(void)
 static const struct way {
         const char *name;
         void (*go)(void);
-} waits[] = {
-        {"read", read_once},         {"recv of all", read_all},     {"readv", read_vector}, {"recvmsg", read_message},
-        {"recvfrom", read_datagram}, {"recvmmsg", read_datagrams},  {"accept", accept_one}, {"poll", poll_one},
-        {"select", select_one},      {"epoll_wait", wait_for_events}, {"write", write_on},
-}, works[] = {
-        {"poll", poll_busily}, {"epoll_wait", ask_busily}, {"sendto", write_to_itself}, {"recv", read_in_vain},
-        {"connect", connect_and_close},
+} waits[] =
+        {
+                {"read", read_once},         {"recv of all", read_all},
+                {"readv", read_vector},      {"recvmsg", read_message},
+                {"recvfrom", read_datagram}, {"recvmmsg", read_datagrams},
+                {"accept", accept_one},      {"poll", poll_one},
+                {"select", select_one},      {"epoll_wait", wait_for_events},
+                {"write", write_on},
+},
+  works[] = {
+          {"poll", poll_busily},  {"epoll_wait", ask_busily},     {"sendto", write_to_itself},
+          {"recv", read_in_vain}, {"connect", connect_and_close},
 };
 
 static void *goes(void *arg)

@@ -1,4 +1,5 @@
-/* Scenes of datagrams that several calls make: UDP_CORK, MSG_MORE, and what copies files and pipes into a socket. */
+/* Scenes of datagrams that several calls make: UDP_CORK, MSG_MORE, and what copies files and pipes
+ * into a socket. */
 #include "tests/shim/calls.h"
 
 #include <netinet/udp.h>
@@ -59,7 +60,7 @@ void scene_cork(void)
         next(s);
         cork(t, 0);
         SHOW(send(t, "more ", 5, MSG_MORE));
-        cork(t, 0);                     /* lets it go, though it was not corked */
+        cork(t, 0); /* lets it go, though it was not corked */
         next(s);
         SHOW(send(t, "", 0, MSG_MORE));
         SHOW(send(t, "", 0, 0));
@@ -127,10 +128,10 @@ void scene_cork_long(void)
         SHOW(send(t, p, 25507, 0));
         next(s);
         SHOW(send(t, p, 40000, MSG_MORE));
-        SHOW(send(t, p, 25508, 0));     /* too much, and it is all gone */
+        SHOW(send(t, p, 25508, 0)); /* too much, and it is all gone */
         nothing(s, u, &a);
         SHOW(send(t, "small ", 6, MSG_MORE));
-        SHOW(send(t, p, 65536, 0));     /* refused before it is looked at what waits */
+        SHOW(send(t, p, 65536, 0)); /* refused before it is looked at what waits */
         SHOW(send(t, "still", 5, 0));
         next(s);
         SHOW(send(t, "small ", 6, MSG_MORE));
@@ -151,10 +152,14 @@ static void with_ttl(int t, int ttl, int flags)
 {
         _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(ttl))] = "";
         struct iovec iov = {(void *)"part ", 5};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = sizeof(beside)};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = beside,
+                           .msg_controllen = sizeof(beside)};
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(ttl)), .cmsg_level = IPPROTO_IP, .cmsg_type = IP_TTL};
+        *c = (struct cmsghdr){
+                .cmsg_len = CMSG_LEN(sizeof(ttl)), .cmsg_level = IPPROTO_IP, .cmsg_type = IP_TTL};
         memcpy(CMSG_DATA(c), &ttl, sizeof(ttl));
         SHOW(sendmsg(t, &m, flags));
 }
@@ -164,7 +169,10 @@ static void show_ttl(int s)
         _Alignas(struct cmsghdr) char beside[64] = "";
         char b[64];
         struct iovec iov = {b, sizeof(b)};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = sizeof(beside)};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = beside,
+                           .msg_controllen = sizeof(beside)};
         struct cmsghdr *c;
         int ttl = -1;
 
@@ -244,7 +252,7 @@ void scene_cork_many(void)
 
         connect(t, (void *)&a, sizeof(a));
         SHOW(sendmmsg(t, m, 3, MSG_MORE));
-        SHOW(sendmmsg(t, m, 3, 0));     /* the first one ends it */
+        SHOW(sendmmsg(t, m, 3, 0)); /* the first one ends it */
         for (int i = 0; i < 3; i++)
                 next(s);
         close(s);
@@ -274,7 +282,7 @@ void scene_cork_files(void)
         off = 0;
         SHOW(sendfile(t, in, &off, 100000));
         next(s);
-        SHOW(sendfile(t, in, &off, 100));       /* at its end: no datagram */
+        SHOW(sendfile(t, in, &off, 100)); /* at its end: no datagram */
         nothing(s, u, &a);
         cork(t, 1);
         SHOW(send(t, "header ", 7, 0));

@@ -1,4 +1,5 @@
-/* Corners of the calls in which stacks differ: ends, urgent data, low-water marks, names that a socket does not take. */
+/* Corners of the calls in which stacks differ: ends, urgent data, low-water marks, names that a
+ * socket does not take. */
 #include "tests/shim/calls.h"
 
 /* ---- shutdown ---- */
@@ -238,7 +239,7 @@ void scene_low_water(void)
         SHOW(epoll_wait(ep, &ev, 1, LONG));
         SHOW(events_of(v[1]));
         show_recv(v[1], 8, 0);
-        for (int i = 0; i < 2; i++) {           /* all that was asked for, though the rest is little */
+        for (int i = 0; i < 2; i++) { /* all that was asked for, though the rest is little */
                 SHOW(write(v[0], "567890", 6));
                 show_recv(v[1], 6, MSG_WAITALL);
         }
@@ -250,8 +251,9 @@ void scene_low_water(void)
         close(ep);
 }
 
-/* A read waits for that much, or for what it asks for; with less of it who waits has enough. It only peeks, where it has to wait: whom
- * Linux has given less already it does not wake for the rest. */
+/* A read waits for that much, or for what it asks for; with less of it who waits has enough.
+ * It only peeks, where it has to wait: whom Linux has given less already it does not wake for
+ * the rest. */
 void scene_low_water_reads(void)
 {
         struct epoll_event ev = {.events = EPOLLIN};
@@ -368,7 +370,8 @@ void scene_low_water_sizes(void)
 {
         static const struct {
                 int size, low;
-        } of[] = {{0, 2}, {0, 20000}, {10000, 2000}, {10000, 4000}, {40000, 15000}, {200000, 15000}, {200000, 60000}};
+        } of[] = {{0, 2},         {0, 20000},      {10000, 2000},  {10000, 4000},
+                  {40000, 15000}, {200000, 15000}, {200000, 60000}};
 
         for (size_t i = 0; i < ARRAY_LEN(of); i++)
                 for (int piece = 100; piece <= 1500; piece += 1400)
@@ -396,7 +399,8 @@ void scene_late_resets(void)
                 if (i == 0)
                         SHOW(recv(v[1], b, 100, MSG_WAITALL));
                 else
-                        printf("sent some, not all: %d\n", (size_t)send(v[1], b, sizeof(b), 0) < sizeof(b));
+                        printf("sent some, not all: %d\n",
+                               (size_t)send(v[1], b, sizeof(b), 0) < sizeof(b));
                 if (i == 1)
                         recv(v[1], b, 10, 0);
                 SHOW(recv(v[1], b, 1, 0));
@@ -430,7 +434,8 @@ static double seconds(void)
         return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* Bytes come in two parts for one buffer, which an empty one follows: nothing more is waited for. */
+/* Bytes come in two parts for one buffer, which an empty one follows: nothing more is
+ * waited for. */
 static void receive_before_empty(int v[2])
 {
         char b[8];
@@ -638,14 +643,15 @@ void scene_backlog(void)
                 for (int i = 0; i < (int)ARRAY_LEN(c); i++) {
                         c[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
                         connect(c[i], (void *)&sa, sizeof(sa));
-                        if (i <= backlog)       /* one after the other, or the kernel, when it is busy, lets in more */
+                        if (i <= backlog) /* one after the other, or the kernel, when it is busy,
+                                             lets in more */
                                 wait_events(c[i], POLLOUT);
                 }
                 for (size_t i = 0; i < ARRAY_LEN(c); i++)
                         if (events_of(c[i]) == POLLOUT)
                                 n++;
                         else
-                                close(c[i]);    /* or it asks again while the others are accepted */
+                                close(c[i]); /* or it asks again while the others are accepted */
                 printf("  backlog %d: %d connected\n", backlog, n);
                 fcntl(l, F_SETFL, O_NONBLOCK);
                 for (n = 0; accept(l, NULL, NULL) >= 0; n++)
@@ -689,7 +695,8 @@ void scene_mixed_ready(void)
         pipe(q);
         memcpy(fd, (int[]){v[1], p[0], q[0]}, sizeof(fd));
         for (int i = 0; i < 3; i++)
-                epoll_ctl(ep, EPOLL_CTL_ADD, fd[i], &(struct epoll_event){.events = EPOLLIN, .data.fd = i});
+                epoll_ctl(ep, EPOLL_CTL_ADD, fd[i],
+                          &(struct epoll_event){.events = EPOLLIN, .data.fd = i});
         write(v[0], "x", 1);
         wait_readable(v[1]);
         show_ready(ep, fd, 3);
@@ -713,7 +720,8 @@ void scene_mixed_ready(void)
         close(ep);
 }
 
-/* TCP_MAXSEG of a connection that is over is what it was; that of a socket of which a listener or nothing came is a default. */
+/* TCP_MAXSEG of a connection that is over is what it was; that of a socket of which a listener or
+ * nothing came is a default. */
 static int segment_of(int s)
 {
         int v = -1;
@@ -742,7 +750,8 @@ void scene_segment_after_end(void)
         close(v[0]);
 }
 
-/* A listener that is no more is as blocking as the program made it, though we never block on the kernel's. */
+/* A listener that is no more is as blocking as the program made it, though we never block on
+ * the kernel's. */
 void scene_listener_ends(void)
 {
         const struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -768,7 +777,8 @@ void scene_listener_ends(void)
         close(other);
 }
 
-/* Connections that nobody has accepted, some just asked for, are reset with their listener and not refused. */
+/* Connections that nobody has accepted, some just asked for, are reset with their listener and
+ * not refused. */
 void scene_listener_closes(void)
 {
         struct sockaddr_in sa;
@@ -791,7 +801,8 @@ void scene_listener_closes(void)
         }
 }
 
-/* 127.255.255.255 is loopback's broadcast: it needs permission, all that are bound get it, and no stream goes there. */
+/* 127.255.255.255 is loopback's broadcast: it needs permission, all that are bound get it, and no
+ * stream goes there. */
 void scene_loopback_broadcast(void)
 {
         struct sockaddr_in sa = {.sin_family = AF_INET}, own = {.sin_family = AF_INET};
@@ -830,7 +841,8 @@ void scene_loopback_broadcast(void)
         close2(r);
 }
 
-/* A first flight that fills the window, and has more behind it: who reads that and closes has not read all. */
+/* A first flight that fills the window, and has more behind it: who reads that and closes has not
+ * read all. */
 void scene_closes_unread(void)
 {
         static char flight[100000], b[65536];
@@ -923,7 +935,8 @@ static void send_to_closed(int how)
         close2(to_us);
 }
 
-/* The first of what is sent is taken, and what is sent after it fails at once, whatever the peer's process does. */
+/* The first of what is sent is taken, and what is sent after it fails at once, whatever the peer's
+ * process does. */
 void scene_send_to_closed(void)
 {
         for (int how = 0; how < 5; how++)

@@ -1,5 +1,6 @@
 /*
- * shim_calls, the odd ends of epoll(7): duplicates, numbers that come again, one-shot and edges, sets in sets, EPOLLEXCLUSIVE.
+ * shim_calls, the odd ends of epoll(7): duplicates, numbers that come again, one-shot and edges,
+ * sets in sets, EPOLLEXCLUSIVE.
  */
 #include "tests/shim/calls.h"
 
@@ -33,8 +34,8 @@ static void show_ready(int ep, int ms)
                 printf(" %x of %u", ev[i].events, ev[i].data.u32);
         printf("\n");
 }
-#define READY(ep) show_ready(ep, LONG)          /* something must come */
-#define QUIET(ep) show_ready(ep, 20)            /* nothing must */
+#define READY(ep) show_ready(ep, LONG) /* something must come */
+#define QUIET(ep) show_ready(ep, 20)   /* nothing must */
 
 /* A byte to the other end, and there. */
 static void put(const int v[2])
@@ -81,7 +82,8 @@ void scene_epoll_duplicates(void)
         close(ep);
 }
 
-/* The set goes on under a duplicate's number, whoever has the first one now: another set, a file, or nobody. */
+/* The set goes on under a duplicate's number, whoever has the first one now: another set, a file,
+ * or nobody. */
 static void renumber(int *ep, int how)
 {
         int d = dup(*ep);
@@ -163,7 +165,8 @@ void scene_epoll_duplicated_before(void)
         close(other);
 }
 
-/* Threads put sockets into a set and wait for them while another opens and closes them, which nobody is told of. */
+/* Threads put sockets into a set and wait for them while another opens and closes them, which
+ * nobody is told of. */
 #define CLOSES 20000
 
 static struct {
@@ -272,7 +275,7 @@ void scene_epoll_nested(void)
         MOD(outer, inner, EPOLLIN | EPOLLET, 4);
         READY(outer);
         QUIET(outer);
-        put(v);                         /* the inner one was ready before, too */
+        put(v); /* the inner one was ready before, too */
         READY(outer);
         QUIET(outer);
         close(inner);
@@ -308,7 +311,8 @@ static void *sleep_on(void *arg)
         struct epoll_event ev[4] = {{.events = 0}};
         int n = epoll_wait(*(int *)arg, ev, 4, -1);
 
-        printf("  woken: %d, events %x, data %lx\n", n, ev[0].events, (unsigned long)ev[0].data.u64);
+        printf("  woken: %d, events %x, data %lx\n", n, ev[0].events,
+               (unsigned long)ev[0].data.u64);
         return NULL;
 }
 
@@ -362,7 +366,8 @@ void scene_epoll_exclusive(void)
         close(inner);
 }
 
-/* Many who wait for one listener, and connections one after the other and in bursts: each is accepted. */
+/* Many who wait for one listener, and connections one after the other and in bursts: each
+ * is accepted. */
 #define ACCEPTORS 6
 #define COMERS    120
 
@@ -467,7 +472,8 @@ static void ring_open(void)
         if (ring.fd < 0)
                 return;
         sq = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQ_RING);
-        ring.sqe = mmap(NULL, 4 * sizeof(*ring.sqe), PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQES);
+        ring.sqe = mmap(NULL, 4 * sizeof(*ring.sqe), PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
+                        IORING_OFF_SQES);
         ring.tail = (unsigned *)(sq + ring.p.sq_off.tail);
         ring.array = (unsigned *)(sq + ring.p.sq_off.array);
 }
@@ -481,7 +487,10 @@ static void ring_add(int ep, int fd, uint32_t events, uint32_t data)
                 epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
                 return;
         }
-        ring.sqe[at] = (struct io_uring_sqe){.opcode = IORING_OP_EPOLL_CTL, .fd = ep, .off = (unsigned)fd, .len = EPOLL_CTL_ADD,
+        ring.sqe[at] = (struct io_uring_sqe){.opcode = IORING_OP_EPOLL_CTL,
+                                             .fd = ep,
+                                             .off = (unsigned)fd,
+                                             .len = EPOLL_CTL_ADD,
                                              .addr = (uintptr_t)&ev};
         ring.array[at] = at;
         __atomic_store_n(ring.tail, *ring.tail + 1, __ATOMIC_RELEASE);
@@ -522,12 +531,14 @@ static bool comes_back(int ep, int fd, uint64_t data)
 }
 
 /*
- * What a program has for data is its own: a pointer, or a number beside which the upper half is left as it was (as Python's), so half a
- * pointer to anywhere.
+ * What a program has for data is its own: a pointer, or a number beside which the upper half is
+ * left as it was (as Python's), so half a pointer to anywhere.
  */
 void scene_epoll_data(void)
 {
-        static struct { uint64_t first, last; } maps[4096];
+        static struct {
+                uint64_t first, last;
+        } maps[4096];
         FILE *f = fopen("/proc/self/maps", "r");
         int ep = epoll_create1(0), fd = eventfd(1, 0), v[2], n = 0;
         struct epoll_event ev = {.events = EPOLLIN};
@@ -549,11 +560,12 @@ void scene_epoll_data(void)
         close(ep);
 }
 
-/* Whoever takes one event at a time, and always finds the socket readable, gets the kernel's file, too, again and again; also when the
- * program itself keeps writing to files of the kernel's. */
+/* Whoever takes one event at a time, and always finds the socket readable, gets the kernel's file,
+ * too, again and again; also when the program itself keeps writing to files of the kernel's. */
 void scene_epoll_one_at_a_time(void)
 {
-        int ep = epoll_create1(0), ready = eventfd(1, 0), other = eventfd(0, EFD_NONBLOCK), v[2], came[2] = {0};
+        int ep = epoll_create1(0), ready = eventfd(1, 0), other = eventfd(0, EFD_NONBLOCK), v[2],
+            came[2] = {0};
         struct epoll_event ev = {.events = EPOLLIN};
         uint64_t one = 1;
 
@@ -601,7 +613,8 @@ static void in_child(enum forked how, int ep, const int s[2])
 /* By the kernel, as a program without the library comes. */
 static void ordinary_clients(const struct sockaddr_in sa[2])
 {
-        int c = (int)sys3(SYS_socket, AF_INET, SOCK_STREAM, 0), u = (int)sys3(SYS_socket, AF_INET, SOCK_DGRAM, 0);
+        int c = (int)sys3(SYS_socket, AF_INET, SOCK_STREAM, 0),
+            u = (int)sys3(SYS_socket, AF_INET, SOCK_DGRAM, 0);
 
         printf("  connects: %ld\n", sys3(SYS_connect, c, &sa[0], sizeof(sa[0])));
         printf("  sends: %ld\n", sys6(SYS_sendto, u, (long)"x", 1, 0, (long)&sa[1], sizeof(sa[1])));
@@ -679,7 +692,7 @@ static void order_of(const int first[3])
         ADD(ep, v[0][1], EPOLLIN, 0);
         ADD(ep, v[1][0], EPOLLIN, 1);
         ADD(ep, to, EPOLLIN, 2);
-        sendto(from, "x", 1, 0, (void *)&b, sizeof(b));         /* the first finds its way */
+        sendto(from, "x", 1, 0, (void *)&b, sizeof(b)); /* the first finds its way */
         recv(to, &a, 1, 0);
         epoll_wait(ep, ev, 3, 0);
         for (int i = 0; i < 3; i++)
@@ -696,7 +709,8 @@ static void order_of(const int first[3])
 
 void scene_epoll_order(void)
 {
-        static const int first[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+        static const int first[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                       {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
         for (size_t i = 0; i < ARRAY_LEN(first); i++)
                 order_of(first[i]);

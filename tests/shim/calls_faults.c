@@ -12,9 +12,9 @@
 static void *volatile nowhere;
 static volatile int minus_one = -1, too_many = 5000;
 
-static char *hole;              /* nothing that may be touched */
-static char *edge;              /* the last bytes of a page; what follows is not there */
-static char *locked;            /* can be read, not written */
+static char *hole;   /* nothing that may be touched */
+static char *edge;   /* the last bytes of a page; what follows is not there */
+static char *locked; /* can be read, not written */
 
 static void make_pages(void)
 {
@@ -125,7 +125,8 @@ static void small_bad_reads(int v[2])
                         SHOW(read(v[1], hole, 7));
                 if (i % 70 == 0)
                         SHOW(recv(v[1], locked, 2500, 0));
-                right += read(v[1], b, 7) == 7 && b[0] == pattern(i * 7) && b[6] == pattern(i * 7 + 6);
+                right += read(v[1], b, 7) == 7 && b[0] == pattern(i * 7) &&
+                         b[6] == pattern(i * 7 + 6);
         }
         SHOW(right);
         read_some(v[1], 1400, MUCH - 1400, MSG_WAITALL);
@@ -239,7 +240,7 @@ void scene_faults_names(void)
         SHOW(bind(c, (void *)hole, sizeof(sa)));
         SHOW(connect(c, (void *)&sa, sizeof(sa)));
         len = sizeof(sa);
-        SHOW(accept(l, (void *)hole, &len));    /* the connection is gone */
+        SHOW(accept(l, (void *)hole, &len)); /* the connection is gone */
         wait_readable(c);
         SHOW(read(c, b, sizeof(b)) <= 0);
         close(c);
@@ -382,7 +383,7 @@ void scene_faults_of_its_own(void)
         SHOW(signal(SIGSEGV, SIG_DFL) != SIG_ERR);
         still_well(v);
         beyond = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        SHOW(send(v[0], beyond, 4, 0));         /* SIGBUS elsewhere */
+        SHOW(send(v[0], beyond, 4, 0)); /* SIGBUS elsewhere */
         SHOW(send(v[0], beyond, 1000, 0));
         SHOW(death_of(crashes, v));
         SHOW(death_of(is_killed, v));
@@ -394,8 +395,8 @@ void scene_faults_of_its_own(void)
         close(fd);
 }
 
-/* Of a program that has no socket of TCP's or UDP's yet: in it the shim has no handler. Bad pointers are asked with to learn what
- * there is, filters for system calls first of all. */
+/* Of a program that has no socket of TCP's or UDP's yet: in it the shim has no handler. Bad
+ * pointers are asked with to learn what there is, filters for system calls first of all. */
 void scene_faults_before_sockets(void)
 {
         struct msghdr named = {.msg_name = nowhere, .msg_namelen = 16};

@@ -86,7 +86,8 @@ static int count_open_above(int fd)
         return n;
 }
 
-/* Who closes all that he does not know closes nothing of the library's, which needs many numbers for many peers. */
+/* Who closes all that he does not know closes nothing of the library's, which needs many numbers
+ * for many peers. */
 void scene_close_range_peers(void)
 {
         int come[2], v[PEERS], l, last, open, got = 0, served = 0, status;
@@ -135,7 +136,7 @@ static int gone_number(void)
         int v[2];
 
         tcp_pair(v);
-        dup2(v[0], v[0] - 1);           /* where the listener was */
+        dup2(v[0], v[0] - 1); /* where the listener was */
         for (int fd = v[0] - 1; fd <= v[1]; fd++)
                 sys1(SYS_close, fd);
         return v[0] - 1;
@@ -148,10 +149,10 @@ void scene_new_numbers(void)
         int p[2];
 
         sigemptyset(&none);
-#define REUSED(call)                              \
-        do {                                      \
-                int was = gone_number();          \
-                reused(#call, call, was);         \
+#define REUSED(call)                      \
+        do {                              \
+                int was = gone_number();  \
+                reused(#call, call, was); \
         } while (0)
         REUSED(open("/dev/zero", O_RDONLY));
         REUSED(__open("/dev/zero", O_RDONLY));
@@ -184,7 +185,8 @@ void scene_new_numbers(void)
         unlink(t);
         REUSED((strcpy(t, "/tmp/callsXXXXXX"), mkostemp64(t, 0)));
         unlink(t);
-        REUSED((snprintf(t, sizeof(t), "/calls%d", (int)getpid()), shm_open(t, O_RDWR | O_CREAT, 0600)));
+        REUSED((snprintf(t, sizeof(t), "/calls%d", (int)getpid()),
+                shm_open(t, O_RDWR | O_CREAT, 0600)));
         shm_unlink(t);
         REUSED((pipe(p), close(p[1]), p[0]));
         REUSED((__pipe(p), close(p[1]), p[0]));
@@ -200,8 +202,8 @@ static void stream(const char *what, FILE *fp, int was)
 {
         char b[8];
 
-        printf("  %s: %s, same number %d, fread %zu\n", what, fp ? "ok" : "no", fp && fileno(fp) == was,
-               fp ? fread(b, 1, 0, fp) : 0);
+        printf("  %s: %s, same number %d, fread %zu\n", what, fp ? "ok" : "no",
+               fp && fileno(fp) == was, fp ? fread(b, 1, 0, fp) : 0);
         if (fp)
                 fclose(fp);
 }
@@ -231,10 +233,10 @@ void scene_stdio(void)
         SHOW(read(v[1], b, sizeof(b)));
         close(v[1]);
         SHOW(fcntl(v[0], F_GETFD));
-#define STREAM(call)                              \
-        do {                                      \
-                was = gone_number();              \
-                stream(#call, call, was);         \
+#define STREAM(call)                      \
+        do {                              \
+                was = gone_number();      \
+                stream(#call, call, was); \
         } while (0)
         STREAM(fopen("/dev/zero", "r"));
         STREAM(fopen64("/dev/zero", "r"));
@@ -381,16 +383,20 @@ struct passing {
         union {
                 struct cmsghdr h;
                 char room[CMSG_SPACE(sizeof(int))];
-        } control;                      /* last: struct cmsghdr ends with what is behind it */
+        } control; /* last: struct cmsghdr ends with what is behind it */
 };
 
 /* The message, to be sent, or to be received into. */
 static struct msghdr message(struct passing *p, int fd)
 {
         *p = (struct passing){.byte = 'x', .iov = {&p->byte, 1}};
-        p->control.h = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(fd)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        p->control.h = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(fd)),
+                                        .cmsg_level = SOL_SOCKET,
+                                        .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(&p->control.h), &fd, sizeof(fd));
-        return (struct msghdr){.msg_iov = &p->iov, .msg_iovlen = 1, .msg_control = &p->control,
+        return (struct msghdr){.msg_iov = &p->iov,
+                               .msg_iovlen = 1,
+                               .msg_control = &p->control,
                                .msg_controllen = sizeof(p->control)};
 }
 
@@ -402,7 +408,8 @@ static int passed(const struct passing *p)
         return fd;
 }
 
-/* From more programs than a process has room for stacks: with those that come too late it can do nothing. */
+/* From more programs than a process has room for stacks: with those that come too late it can
+ * do nothing. */
 void scene_rights_strangers(void)
 {
         struct passing p;
@@ -469,7 +476,8 @@ void scene_rights(void)
         close2(u);
 }
 
-/* Whoever passes a socket on closes his own at once; it lives in the message. Received late, or never. */
+/* Whoever passes a socket on closes his own at once; it lives in the message. Received late,
+ * or never. */
 void scene_rights_in_flight(void)
 {
         struct passing p;
@@ -513,7 +521,7 @@ static void receive_many(int from)
 
         for (int i = 0; i < 2; i++)
                 mm[i].msg_hdr = message(&p[i], -1);
-        usleep(1500000);                /* the sender's are closed, and the peers wait */
+        usleep(1500000); /* the sender's are closed, and the peers wait */
         n = recvmmsg(from, mm, 2, 0, NULL);
         for (int i = 0; i < n; i++)
                 write(passed(&p[i]), "one", 3);

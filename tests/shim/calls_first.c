@@ -1,13 +1,30 @@
 /*
- * shim_calls, first calls: what a program that was given sockets over exec does first, be it about them or not.
+ * shim_calls, first calls: what a program that was given sockets over exec does first, be it about
+ * them or not.
  */
 #include "tests/shim/calls.h"
 
-enum first { FORK, QUICK_FORK, VFORK, SPAWN, DAEMON, CLONE, FORKS, ADD = FORKS, ADD_DUPLICATE, SELECT, POLL, FIRSTS };
+enum first {
+        FORK,
+        QUICK_FORK,
+        VFORK,
+        SPAWN,
+        DAEMON,
+        CLONE,
+        FORKS,
+        ADD = FORKS,
+        ADD_DUPLICATE,
+        SELECT,
+        POLL,
+        FIRSTS
+};
 
-static const char *const names[FIRSTS] = {[FORK] = "fork", [QUICK_FORK] = "_Fork", [VFORK] = "vfork", [SPAWN] = "posix_spawn",
-                                          [DAEMON] = "daemon", [CLONE] = "clone", [ADD] = "epoll_ctl",
-                                          [ADD_DUPLICATE] = "epoll_ctl of a duplicate", [SELECT] = "select", [POLL] = "poll"};
+static const char *const names[FIRSTS] = {
+        [FORK] = "fork",     [QUICK_FORK] = "_Fork",
+        [VFORK] = "vfork",   [SPAWN] = "posix_spawn",
+        [DAEMON] = "daemon", [CLONE] = "clone",
+        [ADD] = "epoll_ctl", [ADD_DUPLICATE] = "epoll_ctl of a duplicate",
+        [SELECT] = "select", [POLL] = "poll"};
 
 static char *argv_of(char *v[6], const char *what, const char *a, const char *b, const char *c)
 {
@@ -53,7 +70,7 @@ static void start_last(enum first how, int fd, int p[2])
                 posix_spawn(&pid, self, NULL, NULL, v, environ);
                 break;
         case DAEMON:
-                pid = daemon(1, 1);     /* who called it is gone */
+                pid = daemon(1, 1); /* who called it is gone */
                 break;
         default:
                 pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -164,7 +181,7 @@ void scene_first_waits(void)
                         become_first(how, l);
                 v[0] = socket(AF_INET, SOCK_STREAM, 0);
                 connected = connect(v[0], (void *)&sa, sizeof(sa));
-                wait(NULL);                     /* two write to one file: one after the other */
+                wait(NULL); /* two write to one file: one after the other */
                 SHOW(connected);
                 close(v[0]);
                 close(l);
@@ -173,7 +190,20 @@ void scene_first_waits(void)
 
 /* ---- an epoll set that goes over exec, with all that is in it ---- */
 
-enum kept { SET, LEVEL, LEVEL_PEER, EDGE, EDGE_PEER, ONCE, ONCE_PEER, LISTENER, DATAGRAMS, PIPE, PIPE_END, KEPT };
+enum kept {
+        SET,
+        LEVEL,
+        LEVEL_PEER,
+        EDGE,
+        EDGE_PEER,
+        ONCE,
+        ONCE_PEER,
+        LISTENER,
+        DATAGRAMS,
+        PIPE,
+        PIPE_END,
+        KEPT
+};
 
 static void show_set(int ep)
 {
@@ -268,7 +298,8 @@ static void become_with_sets(void)
         write(fd[LEVEL_PEER], "x", 1);
         wait_readable(fd[LEVEL]);
         for (int i = 0; i < KEPT; i++)
-                snprintf(numbers + strlen(numbers), sizeof(numbers) - strlen(numbers), "%d,", fd[i]);
+                snprintf(numbers + strlen(numbers), sizeof(numbers) - strlen(numbers), "%d,",
+                         fd[i]);
         fflush(stdout);
         execl(self, self, "--sets", numbers, (char *)NULL);
         _exit(1);

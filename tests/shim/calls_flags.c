@@ -6,9 +6,11 @@
 
 static void name_flags(int flags, char *out)
 {
-        sprintf(out, "%s%s%s%s%s%s%s", flags & MSG_PEEK ? " PEEK" : "", flags & MSG_TRUNC ? " TRUNC" : "",
-                flags & MSG_WAITALL ? " WAITALL" : "", flags & MSG_DONTWAIT ? " DONTWAIT" : "", flags & MSG_OOB ? " OOB" : "",
-                flags & MSG_ERRQUEUE ? " ERRQUEUE" : "", flags & MSG_CMSG_CLOEXEC ? " CLOEXEC" : "");
+        sprintf(out, "%s%s%s%s%s%s%s", flags & MSG_PEEK ? " PEEK" : "",
+                flags & MSG_TRUNC ? " TRUNC" : "", flags & MSG_WAITALL ? " WAITALL" : "",
+                flags & MSG_DONTWAIT ? " DONTWAIT" : "", flags & MSG_OOB ? " OOB" : "",
+                flags & MSG_ERRQUEUE ? " ERRQUEUE" : "",
+                flags & MSG_CMSG_CLOEXEC ? " CLOEXEC" : "");
 }
 
 /* One recvmsg() with a name and control room. */
@@ -17,8 +19,13 @@ static void receive(int s, size_t room, int flags)
         _Alignas(struct cmsghdr) char beside[64], b[200], text[64];
         struct sockaddr_in from;
         struct iovec iov[2] = {{b, room / 2}, {b + room / 2, room - room / 2}};
-        struct msghdr m = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = iov, .msg_iovlen = 2,
-                           .msg_control = beside, .msg_controllen = sizeof(beside), .msg_flags = 0x5a};
+        struct msghdr m = {.msg_name = &from,
+                           .msg_namelen = sizeof(from),
+                           .msg_iov = iov,
+                           .msg_iovlen = 2,
+                           .msg_control = beside,
+                           .msg_controllen = sizeof(beside),
+                           .msg_flags = 0x5a};
         ssize_t r;
 
         memset(b, '.', sizeof(b));
@@ -26,16 +33,19 @@ static void receive(int s, size_t room, int flags)
         r = recvmsg(s, &m, flags);
         printf("  recvmsg(%zu%s): %zd %s", room, text, r, name_of(r));
         if (r >= 0)
-                printf(" flags %x name %u beside %zu", m.msg_flags, m.msg_namelen, m.msg_controllen);
+                printf(" flags %x name %u beside %zu", m.msg_flags, m.msg_namelen,
+                       m.msg_controllen);
         printf(" %.*s\n", (int)room, b);
 }
 
 static void count(int s, const char *what)
 {
         int in = -1, out = -1, unsent = -1, mark = -1;
-        int r[] = {ioctl(s, SIOCINQ, &in), ioctl(s, SIOCOUTQ, &out), ioctl(s, SIOCOUTQNSD, &unsent), ioctl(s, SIOCATMARK, &mark)};
+        int r[] = {ioctl(s, SIOCINQ, &in), ioctl(s, SIOCOUTQ, &out), ioctl(s, SIOCOUTQNSD, &unsent),
+                   ioctl(s, SIOCATMARK, &mark)};
 
-        printf("  %s: in %d %d, out %d %d, unsent %d %d, mark %d %d\n", what, r[0], in, r[1], out, r[2], unsent, r[3], mark);
+        printf("  %s: in %d %d, out %d %d, unsent %d %d, mark %d %d\n", what, r[0], in, r[1], out,
+               r[2], unsent, r[3], mark);
 }
 
 /* Until what was sent has been acknowledged. */
@@ -66,8 +76,15 @@ static void until(int s, int n)
 
 void scene_stream_flags(void)
 {
-        static const int odd[] = {MSG_PEEK | MSG_TRUNC, MSG_TRUNC, MSG_ERRQUEUE, MSG_ERRQUEUE | MSG_DONTWAIT, MSG_OOB,
-                                  MSG_OOB | MSG_PEEK, MSG_CMSG_CLOEXEC, MSG_WAITALL | MSG_DONTWAIT, 0x40000000 | MSG_DONTWAIT};
+        static const int odd[] = {MSG_PEEK | MSG_TRUNC,
+                                  MSG_TRUNC,
+                                  MSG_ERRQUEUE,
+                                  MSG_ERRQUEUE | MSG_DONTWAIT,
+                                  MSG_OOB,
+                                  MSG_OOB | MSG_PEEK,
+                                  MSG_CMSG_CLOEXEC,
+                                  MSG_WAITALL | MSG_DONTWAIT,
+                                  0x40000000 | MSG_DONTWAIT};
         int v[2], on = 1, n;
 
         tcp_pair(v);
@@ -105,7 +122,7 @@ void scene_stream_flags(void)
         receive(v[1], 1, MSG_OOB);
         receive(v[1], 1, MSG_OOB);
         put(v[0], "cd", 0);
-        wait_readable(v[1]);            /* SIOCINQ stops at the mark */
+        wait_readable(v[1]); /* SIOCINQ stops at the mark */
         count(v[1], "after it");
         receive(v[1], 10, 0);
         put(v[0], "held ", MSG_MORE);
@@ -125,8 +142,14 @@ void scene_stream_flags(void)
 
 void scene_datagram_flags(void)
 {
-        static const int odd[] = {MSG_PEEK | MSG_TRUNC, MSG_TRUNC, MSG_ERRQUEUE, MSG_ERRQUEUE | MSG_DONTWAIT, MSG_OOB,
-                                  MSG_CMSG_CLOEXEC, MSG_WAITALL, MSG_PEEK};
+        static const int odd[] = {MSG_PEEK | MSG_TRUNC,
+                                  MSG_TRUNC,
+                                  MSG_ERRQUEUE,
+                                  MSG_ERRQUEUE | MSG_DONTWAIT,
+                                  MSG_OOB,
+                                  MSG_CMSG_CLOEXEC,
+                                  MSG_WAITALL,
+                                  MSG_PEEK};
         struct sockaddr_in a, b;
         int s = udp_socket(&a), t = udp_socket(&b);
 
@@ -200,7 +223,8 @@ static void receive_many(int s, unsigned n, int flags, struct timespec *timeout)
         r = recvmmsg(s, m, n, flags, timeout);
         printf("  recvmmsg(%u, %x%s): %d %s:", n, flags, timeout ? ", timeout" : "", r, name_of(r));
         for (int i = 0; i < 8; i++)
-                printf(" %u/%x/%.4s", m[i].msg_len, i < r ? m[i].msg_hdr.msg_flags & ~MSG_CMSG_CLOEXEC : 0, text[i]);
+                printf(" %u/%x/%.4s", m[i].msg_len,
+                       i < r ? m[i].msg_hdr.msg_flags & ~MSG_CMSG_CLOEXEC : 0, text[i]);
         printf("\n");
 }
 
@@ -263,7 +287,8 @@ void scene_many_messages_late_error(void)
 {
         static char text[8];
         struct iovec good = {text, sizeof(text)}, bad = {(void *)8, 8};
-        struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = &good, .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = &bad, .msg_iovlen = 1}}};
+        struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = &good, .msg_iovlen = 1}},
+                               {.msg_hdr = {.msg_iov = &bad, .msg_iovlen = 1}}};
         struct sockaddr_in a, b;
         int s = udp_socket(&a), t = udp_socket(&b);
 
@@ -327,7 +352,8 @@ static int reading_child(int s, int other)
         _exit(sum == 1000000 ? 7 : 8);
 }
 
-/* TCP_NOTSENT_LOWAT: a write is cut where so much has not been sent, and goes on when the peer reads. */
+/* TCP_NOTSENT_LOWAT: a write is cut where so much has not been sent, and goes on when the
+ * peer reads. */
 void scene_unsent_mark(void)
 {
         static char much[1000000];
@@ -341,7 +367,9 @@ void scene_unsent_mark(void)
                 all += (int)r;
         SHOW(r);
         ioctl(v[0], SIOCOUTQNSD, &unsent);
-        printf("  unsent: %s\n", unsent < low ? "too little" : unsent > low + 131072 ? "too much" : "about that");
+        printf("  unsent: %s\n", unsent < low            ? "too little"
+                                 : unsent > low + 131072 ? "too much"
+                                                         : "about that");
         SHOW(can_write(v[0]));
         while (got < all && (r = read(v[1], much, sizeof(much))) > 0)
                 got += (int)r;
@@ -356,7 +384,8 @@ void scene_unsent_mark(void)
         SHOW(WEXITSTATUS(status));
 }
 
-/* The same three bytes at a time, each time further on; and when some are taken, so much less far. */
+/* The same three bytes at a time, each time further on; and when some are taken, so much
+ * less far. */
 static void peek_on(int s)
 {
         char b[8];
@@ -404,13 +433,15 @@ static void peek_some(const char *what, int s, int n, int flags)
         char b[16] = "", c[8] = "";
         struct sockaddr_in from;
         struct iovec iov[2] = {{b, (size_t)n / 2}, {c, (size_t)(n - n / 2)}};
-        struct msghdr m = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = iov, .msg_iovlen = 2};
+        struct msghdr m = {
+                .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = iov, .msg_iovlen = 2};
         ssize_t r = recvmsg(s, &m, flags | MSG_DONTWAIT);
 
         if (r > n / 2)
                 memcpy(b + n / 2, c, (size_t)((r < n ? r : n) - n / 2));
         show_bytes(what, b, r < n ? r : n);
-        printf("  %zd %s flags %x name %u\n", r, name_of(r), r < 0 ? 0 : m.msg_flags, r < 0 ? 0 : m.msg_namelen);
+        printf("  %zd %s flags %x name %u\n", r, name_of(r), r < 0 ? 0 : m.msg_flags,
+               r < 0 ? 0 : m.msg_namelen);
         show_offset(s);
 }
 
@@ -421,7 +452,8 @@ static void write_late(int s)
         _exit(0);
 }
 
-/* Datagrams: a peek shows of one at most, and goes over to the next; reading moves it back, by what was read. */
+/* Datagrams: a peek shows of one at most, and goes over to the next; reading moves it back, by what
+ * was read. */
 void scene_peek_offset_datagrams(void)
 {
         struct sockaddr_in to, at;
@@ -522,7 +554,8 @@ void scene_bound_to_device(void)
                 int s = socket(AF_INET, SOCK_DGRAM, 0), number = 77;
                 socklen_t len = sizeof(number);
 
-                SHOW(setsockopt(s, SOL_SOCKET, name[i], i == 0 ? (void *)"lo" : &lo, i == 0 ? 3 : sizeof(lo)));
+                SHOW(setsockopt(s, SOL_SOCKET, name[i], i == 0 ? (void *)"lo" : &lo,
+                                i == 0 ? 3 : sizeof(lo)));
                 SHOW(getsockopt(s, SOL_SOCKET, SO_BINDTOIFINDEX, &number, &len));
                 printf("  number %d\n", number);
                 a = loopback();
@@ -539,8 +572,9 @@ void scene_bound_to_device(void)
 }
 
 #define IP_LOCAL_PORT_RANGE_ 51
-#define RANGE_FIRST          41500u /* within net.ipv4.ip_local_port_range, or it is as if nothing had been said */
-#define RANGE_LAST           41999u
+/* Within net.ipv4.ip_local_port_range, or it is as if nothing had been said. */
+#define RANGE_FIRST 41500u
+#define RANGE_LAST  41999u
 
 static void show_port(int s)
 {
@@ -548,7 +582,9 @@ static void show_port(int s)
         socklen_t len = sizeof(a);
 
         SHOW(getsockname(s, (void *)&a, &len));
-        printf("  %s\n", ntohs(a.sin_port) >= RANGE_FIRST && ntohs(a.sin_port) <= RANGE_LAST ? "of the range" : "another port");
+        printf("  %s\n", ntohs(a.sin_port) >= RANGE_FIRST && ntohs(a.sin_port) <= RANGE_LAST
+                                 ? "of the range"
+                                 : "another port");
 }
 
 /* Ports that are chosen for a socket: by connect(), by bind(), by sending. */
@@ -563,14 +599,15 @@ void scene_port_range(void)
 
                 SHOW(setsockopt(s, IPPROTO_IP, IP_LOCAL_PORT_RANGE_, &wrong, sizeof(wrong)));
                 if (how > 0)
-                        SHOW(setsockopt(s, IPPROTO_IP, IP_LOCAL_PORT_RANGE_, &range, sizeof(range)));
+                        SHOW(setsockopt(s, IPPROTO_IP, IP_LOCAL_PORT_RANGE_, &range,
+                                        sizeof(range)));
                 if (how == 2)
                         SHOW(bind(s, (void *)&any, sizeof(any)));
                 if (how < 3)
                         SHOW(connect(s, (void *)&to, sizeof(to)));
                 else
                         SHOW(sendto(s, "x", 1, 0, (void *)&at, sizeof(at)));
-                if (how > 0)    /* without a range it may be of that one by chance */
+                if (how > 0) /* without a range it may be of that one by chance */
                         show_port(s);
                 close(s);
         }
@@ -591,7 +628,8 @@ static void drain_much(int fd, int calls)
 /* Until all `calls` have been told of, in one piece or several. */
 static void show_notes(int fd, unsigned calls)
 {
-        struct pollfd p = {.fd = fd, .events = POLLRDHUP};      /* an event of its own, which this is not */
+        /* An event of its own, which this is not. */
+        struct pollfd p = {.fd = fd, .events = POLLRDHUP};
         _Alignas(8) char control[128];
         struct sock_extended_err e = {.ee_data = 0};
 
@@ -599,7 +637,8 @@ static void show_notes(int fd, unsigned calls)
                 struct msghdr m = {.msg_control = control, .msg_controllen = sizeof(control)};
                 struct cmsghdr *c;
 
-                if (poll(&p, 1, LONG) != 1 || p.revents != POLLERR || recvmsg(fd, &m, MSG_ERRQUEUE) != 0)
+                if (poll(&p, 1, LONG) != 1 || p.revents != POLLERR ||
+                    recvmsg(fd, &m, MSG_ERRQUEUE) != 0)
                         die("note");
                 c = CMSG_FIRSTHDR(&m);
                 if (!c)
@@ -608,8 +647,10 @@ static void show_notes(int fd, unsigned calls)
                 if (e.ee_info != told || m.msg_flags != MSG_ERRQUEUE || m.msg_namelen != 0)
                         printf("  %u and not %u, flags %x\n", e.ee_info, told, m.msg_flags);
                 if (e.ee_data + 1 == calls)
-                        printf("  %u calls told of: level %d, type %d, %zu bytes, errno %u, origin %d, code %d\n", calls, c->cmsg_level,
-                               c->cmsg_type, (size_t)c->cmsg_len, e.ee_errno, e.ee_origin, e.ee_code);
+                        printf("  %u calls told of: level %d, type %d, %zu bytes, errno %u, origin "
+                               "%d, code %d\n",
+                               calls, c->cmsg_level, c->cmsg_type, (size_t)c->cmsg_len, e.ee_errno,
+                               e.ee_origin, e.ee_code);
         }
 }
 
@@ -622,7 +663,7 @@ void scene_zerocopy(void)
         struct pollfd p;
 
         tcp_pair(v);
-        SHOW(send(v[0], b, MUCH, MSG_ZEROCOPY));        /* not asked for: as any other */
+        SHOW(send(v[0], b, MUCH, MSG_ZEROCOPY)); /* not asked for: as any other */
         drain_much(v[1], 1);
         SHOW(setsockopt(v[0], SOL_SOCKET, SO_ZEROCOPY, &bad, sizeof(bad)));
         SHOW(setsockopt(v[0], SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)));
@@ -638,12 +679,13 @@ void scene_zerocopy(void)
         SHOW(poll(&p, 1, 0));
         SHOW(send(v[0], b, MUCH, MSG_ZEROCOPY));
         drain_much(v[1], 1);
-        wait_readable(v[0]);                            /* for the note, which no read fails of */
+        wait_readable(v[0]); /* for the note, which no read fails of */
         SHOW(recv(v[0], b, 1, MSG_DONTWAIT));
         close2(v);
 }
 
-/* ---- errors that are kept (IP_RECVERR) end no read that waits, but the one that they are told by ---- */
+/* ---- errors that are kept (IP_RECVERR) end no read that waits, but the one that they are told
+ * by ---- */
 
 void scene_kept_errors(void)
 {

@@ -1,6 +1,6 @@
 /*
- * shim_calls, functions that a program looks up by a handle of libc, and a plug-in that is bound to libc past all others
- * (RTLD_DEEPBIND): they meet the sockets that the other calls have.
+ * shim_calls, functions that a program looks up by a handle of libc, and a plug-in that is bound to
+ * libc past all others (RTLD_DEEPBIND): they meet the sockets that the other calls have.
  */
 #include "tests/shim/calls.h"
 
@@ -27,7 +27,8 @@ static struct {
 
 static void look_up(void *handle)
 {
-        static const char *const names[] = {"socket", "connect", "accept", "read", "write", "poll", "setsockopt", "dup", "close"};
+        static const char *const names[] = {"socket", "connect",    "accept", "read", "write",
+                                            "poll",   "setsockopt", "dup",    "close"};
 
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
                 void *p = dlsym(handle, names[i]);
@@ -124,12 +125,13 @@ static void plugged(int flags)
         void *plug;
         int l = listener(&to), v[2];
 
-        snprintf(path, sizeof(path), "%.*s/libshim_plug.so", (int)(strrchr(self, '/') - self), self);
+        snprintf(path, sizeof(path), "%.*s/libshim_plug.so", (int)(strrchr(self, '/') - self),
+                 self);
         plug = dlopen(path, flags | DEEP);
         if (!plug)
                 die(dlerror());
         dial = (int (*)(const struct sockaddr_in *))dlsym(plug, "dial");
-        say = (ssize_t (*)(int, const char *))dlsym(plug, "say");
+        say = (ssize_t(*)(int, const char *))dlsym(plug, "say");
         v[0] = dial(&to);
         v[1] = accept(l, NULL, NULL);
         look_up(plug);

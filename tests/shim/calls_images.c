@@ -17,7 +17,8 @@ static void image(enum start how, char *const argv[])
 
         switch (how) {
         case BY_SEARCH:
-                snprintf(path, sizeof(path), "/nowhere:%.*s", (int)(strrchr(program, '/') - program), program);
+                snprintf(path, sizeof(path), "/nowhere:%.*s",
+                         (int)(strrchr(program, '/') - program), program);
                 setenv("PATH", path, 1);
                 execvp("shim_static", argv);
                 break;
@@ -74,7 +75,7 @@ static void serve_by(enum start how)
         close(ready[1]);
         SHOW(read(ready[0], &b, 1));
         ask(&at);
-        kill(pid, SIGALRM);             /* it may wait for nobody */
+        kill(pid, SIGALRM); /* it may wait for nobody */
         waitpid(pid, &status, 0);
         close(ready[0]);
         close(l);
@@ -84,7 +85,8 @@ void scene_exec_static(void)
 {
         int fd;
 
-        snprintf(program, sizeof(program), "%.*s/shim_static", (int)(strrchr(self, '/') - self), self);
+        snprintf(program, sizeof(program), "%.*s/shim_static", (int)(strrchr(self, '/') - self),
+                 self);
         strcpy(script, SCRIPT);
         fd = mkstemp(script);
         dprintf(fd, "#! %s\n", program);

@@ -1,6 +1,6 @@
 /*
- * shim_calls, calls that wait when a signal comes: with and without SA_RESTART, with times, with something done already,
- * stopped and continued.
+ * shim_calls, calls that wait when a signal comes: with and without SA_RESTART, with times, with
+ * something done already, stopped and continued.
  */
 #include "tests/shim/calls.h"
 
@@ -19,12 +19,12 @@ static void handle(int flags)
 }
 
 /* Each shows what the call says that a signal meets while it waits, and that one signal came. */
-#define MET(call)                \
-        do {                     \
-                came = 0;        \
-                alarm_then();    \
-                SHOW(call);      \
-                SHOW(came);      \
+#define MET(call)             \
+        do {                  \
+                came = 0;     \
+                alarm_then(); \
+                SHOW(call);   \
+                SHOW(came);   \
         } while (0)
 
 static bool put_some(int fd)
@@ -44,21 +44,21 @@ static void fill(int fd)
         }
 }
 
-/* MET() of a call that sends where there is no room. Some may come late: the receiver finds it when it is asked for some, ever more
- * seldom. Then it is filled up, too. */
-#define MET_FULL(fd, call)                                             \
-        do {                                                           \
-                long n_;                                               \
-                do {                                                   \
-                        fill(fd);                                      \
-                        came = 0;                                      \
-                        alarm_then();                                  \
-                        n_ = (call);                                   \
-                        while (n_ > 0 && came == 0)                    \
-                                poll(NULL, 0, 1);                      \
-                } while (n_ > 0);                                      \
-                printf("  %s = %ld %s\n", #call, n_, name_of(n_));     \
-                SHOW(came);                                            \
+/* MET() of a call that sends where there is no room. Some may come late: the receiver finds it when
+ * it is asked for some, ever more seldom. Then it is filled up, too. */
+#define MET_FULL(fd, call)                                         \
+        do {                                                       \
+                long n_;                                           \
+                do {                                               \
+                        fill(fd);                                  \
+                        came = 0;                                  \
+                        alarm_then();                              \
+                        n_ = (call);                               \
+                        while (n_ > 0 && came == 0)                \
+                                poll(NULL, 0, 1);                  \
+                } while (n_ > 0);                                  \
+                printf("  %s = %ld %s\n", #call, n_, name_of(n_)); \
+                SHOW(came);                                        \
         } while (0)
 
 static void time_limit(int fd, int name, int s)
@@ -108,7 +108,7 @@ static void waiting(int fd)
         MET(epoll_wait(ep, &ev, 1, LONG));
         MET(epoll_pwait(ep, &ev, 1, LONG, &none));
         came = 0;
-        raise(SIGUSR1);                 /* blocked until the call lets it in */
+        raise(SIGUSR1); /* blocked until the call lets it in */
         SHOW(ppoll(&p, 1, &ts, &none));
         SHOW(came);
         raise(SIGUSR1);
@@ -227,7 +227,7 @@ static void storm(bool on)
         setitimer(ITIMER_REAL, &it, NULL);
 }
 
-static int other;                       /* what wait_beside() reads */
+static int other; /* what wait_beside() reads */
 
 static void wait_beside(int sig)
 {
@@ -237,7 +237,8 @@ static void wait_beside(int sig)
         recv(other, &c, 1, 0);
 }
 
-/* The handler waits for something itself, in vain; what it interrupts is interrupted all the same. */
+/* The handler waits for something itself, in vain; what it interrupts is interrupted all
+ * the same. */
 void scene_interrupted_by_one_who_waits(void)
 {
         struct sigaction sa = {.sa_handler = wait_beside};
@@ -393,7 +394,8 @@ static void pour(int fd, int flags)
         handle(flags);
         storm(true);
         while (at < STORM_BYTES) {
-                size_t n = (size_t)(STORM_BYTES - at) < sizeof(b) ? (size_t)(STORM_BYTES - at) : sizeof(b);
+                size_t n = (size_t)(STORM_BYTES - at) < sizeof(b) ? (size_t)(STORM_BYTES - at)
+                                                                  : sizeof(b);
                 ssize_t put;
 
                 for (size_t i = 0; i < n; i++)

@@ -1,5 +1,6 @@
 /*
- * shim_calls, data in and out: the calls, their flags, the ends of a connection, a few bytes at a time, by number.
+ * shim_calls, data in and out: the calls, their flags, the ends of a connection, a few bytes at a
+ * time, by number.
  */
 #include "tests/shim/calls.h"
 
@@ -21,7 +22,8 @@ void scene_read_write(void)
         SHOW(sendto(v[0], "five", 4, 0, NULL, 0));
         show_bytes("recvfrom", b, recvfrom(v[1], b, sizeof(b), 0, NULL, NULL));
         SHOW(send(v[0], "six", 3, 0));
-        show_bytes("__recvfrom_chk", b, __recvfrom_chk(v[1], b, sizeof(b), sizeof(b), 0, NULL, NULL));
+        show_bytes("__recvfrom_chk", b,
+                   __recvfrom_chk(v[1], b, sizeof(b), sizeof(b), 0, NULL, NULL));
         SHOW(read(v[1], b, 0));
         SHOW(recv(v[1], b, sizeof(b), MSG_DONTWAIT));
         SHOW(recv(v[1], b, sizeof(b), MSG_OOB));
@@ -32,7 +34,8 @@ void scene_read_write(void)
 void scene_vectors(void)
 {
         char a[4], b[60];
-        struct iovec out[2] = {{(char *)"abcd", 4}, {(char *)"efg", 3}}, in[2] = {{a, sizeof(a)}, {b, sizeof(b)}};
+        struct iovec out[2] = {{(char *)"abcd", 4}, {(char *)"efg", 3}},
+                     in[2] = {{a, sizeof(a)}, {b, sizeof(b)}};
         struct msghdr m = {.msg_iov = out, .msg_iovlen = 2};
         struct mmsghdr mm[2] = {{.msg_hdr = {.msg_iov = out, .msg_iovlen = 2}},
                                 {.msg_hdr = {.msg_iov = out + 1, .msg_iovlen = 1}}};
@@ -175,7 +178,7 @@ static void small_reads_and_others(void)
         read_some(v[1], 120, 50, MSG_PEEK);
         read_some(v[1], 120, 10, 0);
         read_some(v[1], 130, 10, 0);
-        read_some(v[1], 140, 10, MSG_TRUNC);    /* thrown away */
+        read_some(v[1], 140, 10, MSG_TRUNC); /* thrown away */
         read_some(v[1], 150, 10, 0);
         SHOW(getsockopt(v[1], IPPROTO_TCP, TCP_INFO, &ti, &len));
         read_some(v[1], 160, 10, 0);

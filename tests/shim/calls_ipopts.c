@@ -1,4 +1,5 @@
-/* IP options of sockets: what may be set, what is sent and received with datagrams, and what connections answer. */
+/* IP options of sockets: what may be set, what is sent and received with datagrams, and what
+ * connections answer. */
 #include "tests/shim/calls.h"
 
 #define TS_ONLY 0
@@ -12,7 +13,8 @@ static void show_options(const char *what, const unsigned char *p, size_t n)
                 size_t len = p[i] <= 1 || i + 1 >= n ? 1 : p[i + 1];
                 for (size_t k = 0; k < len && i + k < n; k++) {
                         size_t entry = k >= 4 ? (k - 4) % (p[i + 3] & 15 ? 8 : 4) : 0;
-                        bool time = p[i] == 68 && k >= 4 && (p[i + 3] & 15 ? entry >= 4 : true) && k + 1 < p[i + 2];
+                        bool time = p[i] == 68 && k >= 4 && (p[i + 3] & 15 ? entry >= 4 : true) &&
+                                    k + 1 < p[i + 2];
                         printf(time ? " t" : " %02x", p[i + k]);
                 }
                 i += len ? len - 1 : 0;
@@ -112,14 +114,17 @@ static void receive(int s, size_t room, int flags)
         _Alignas(struct cmsghdr) char beside[256];
         char b[65536];
         struct iovec iov = {b, sizeof(b)};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = room};
+        struct msghdr m = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = room};
         ssize_t r;
 
         wait_readable(s);
         r = recvmsg(s, &m, flags);
-        printf("  %zd %s flags %x, %zu beside\n", r, name_of(r), m.msg_flags & ~MSG_CMSG_CLOEXEC, m.msg_controllen);
+        printf("  %zd %s flags %x, %zu beside\n", r, name_of(r), m.msg_flags & ~MSG_CMSG_CLOEXEC,
+               m.msg_controllen);
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); r >= 0 && c; c = CMSG_NXTHDR(&m, c)) {
-                printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type, c->cmsg_len);
+                printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type,
+                       c->cmsg_len);
                 if (c->cmsg_type == IP_RECVOPTS || c->cmsg_type == IP_RETOPTS)
                         show_options("  options", CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
         }
@@ -129,8 +134,12 @@ static void send_with(int t, const struct sockaddr_in *to, const void *opts, siz
 {
         _Alignas(struct cmsghdr) char beside[CMSG_SPACE(64)] = {0};
         struct iovec iov = {"by itself", 9};
-        struct msghdr m = {.msg_name = (void *)(uintptr_t)to, .msg_namelen = to ? sizeof(*to) : 0, .msg_iov = &iov,
-                           .msg_iovlen = 1, .msg_control = beside, .msg_controllen = CMSG_SPACE(n)};
+        struct msghdr m = {.msg_name = (void *)(uintptr_t)to,
+                           .msg_namelen = to ? sizeof(*to) : 0,
+                           .msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = beside,
+                           .msg_controllen = CMSG_SPACE(n)};
 
         *CMSG_FIRSTHDR(&m) = (struct cmsghdr){CMSG_LEN(n), IPPROTO_IP, IP_RETOPTS};
         memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), opts, n);
@@ -149,8 +158,10 @@ static void on_off(int s, int name, int v)
 
 void scene_ip_options_datagrams(void)
 {
-        static const unsigned char rr[] = {7, 19, 4, [19] = 0}, ts[] = {148, 4, 0, 0, 68, 28, 5, TS_ADDR, [31] = 0},
-                                   stamps[] = {68, 12, 5, TS_ONLY, [11] = 0}, full[] = {7, 7, 4, 0, 0, 0, 0, 0};
+        static const unsigned char rr[] = {7, 19, 4, [19] = 0},
+                                   ts[] = {148, 4, 0, 0, 68, 28, 5, TS_ADDR, [31] = 0},
+                                   stamps[] = {68, 12, 5, TS_ONLY, [11] = 0},
+                                   full[] = {7, 7, 4, 0, 0, 0, 0, 0};
         static const size_t len[] = {1, 140, 165, 185, 204, 1000, 1468, 30000, 65467, 65468, 65507};
         static char b[65507];
         struct sockaddr_in a, from;
@@ -211,9 +222,11 @@ static void to_and_fro(int s, int t, int n)
         long sent = 0, got = 0;
 
         for (int i = 0; i < n; i++) {
-                for (ssize_t r = 0; r < (ssize_t)sizeof(b); r += send(s, b + r, sizeof(b) - (size_t)r, 0))
+                for (ssize_t r = 0; r < (ssize_t)sizeof(b);
+                     r += send(s, b + r, sizeof(b) - (size_t)r, 0))
                         ;
-                for (ssize_t r = 0; r < (ssize_t)sizeof(b); r += recv(t, b + r, sizeof(b) - (size_t)r, 0))
+                for (ssize_t r = 0; r < (ssize_t)sizeof(b);
+                     r += recv(t, b + r, sizeof(b) - (size_t)r, 0))
                         ;
                 sent += sizeof(b);
                 got += sizeof(b);
@@ -223,11 +236,12 @@ static void to_and_fro(int s, int t, int n)
 
 void scene_ip_options_connections(void)
 {
-        static const unsigned char rr[] = {7, 19, 4, [19] = 0}, odd[] = {148, 4, 0, 0, 68, 20, 5, TS_ADDR, [23] = 0};
+        static const unsigned char rr[] = {7, 19, 4, [19] = 0},
+                                   odd[] = {148, 4, 0, 0, 68, 20, 5, TS_ADDR, [23] = 0};
         struct sockaddr_in sa;
         int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM, 0), t;
 
-        set_options(l, odd, sizeof(odd));               /* says nothing of connections */
+        set_options(l, odd, sizeof(odd)); /* says nothing of connections */
         set_options(s, rr, sizeof(rr));
         SHOW(connect(s, (void *)&sa, sizeof(sa)));
         t = accept(l, NULL, NULL);

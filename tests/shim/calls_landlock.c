@@ -1,6 +1,6 @@
 /*
- * shim_calls, programs that lock themselves in by Landlock: its abstract scope keeps threads and processes of a stack from each other's
- * names, and so does a network namespace of its own.
+ * shim_calls, programs that lock themselves in by Landlock: its abstract scope keeps threads and
+ * processes of a stack from each other's names, and so does a network namespace of its own.
  */
 #include "tests/shim/calls.h"
 
@@ -12,12 +12,12 @@
 struct ruleset {
         uint64_t files, net, scoped;
 };
-#define SCOPED_ABSTRACT 1ull            /* Linux 6.12 */
+#define SCOPED_ABSTRACT 1ull /* Linux 6.12 */
 
 struct port_rule {
         uint64_t allowed, port;
 };
-#define BIND_TCP    1ull                /* Linux 6.7 */
+#define BIND_TCP    1ull /* Linux 6.7 */
 #define CONNECT_TCP 2ull
 #define RULE_PORT   2
 
@@ -32,7 +32,8 @@ static void lock_in_but(struct ruleset handled, uint16_t port)
 
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         if (rules < 0)
-                printf("  this kernel's Landlock has not what is to be tried: %s\n", strerror(errno));
+                printf("  this kernel's Landlock has not what is to be tried: %s\n",
+                       strerror(errno));
         else
                 SHOW(syscall(SYS_landlock_restrict_self, rules, 0));
         close(rules);
@@ -102,7 +103,7 @@ static void *echo(void *arg)
         char b;
 
         while (read(fd, &b, 1) == 1) {
-                usleep(5000);           /* who waits for it sleeps by then */
+                usleep(5000); /* who waits for it sleeps by then */
                 write(fd, &b, 1);
         }
         return NULL;
@@ -157,7 +158,8 @@ void scene_landlock_scope(void)
         exit(0);
 }
 
-/* One that sleeps for ever is outside, those that are to wake it are inside, and the other way round. */
+/* One that sleeps for ever is outside, those that are to wake it are inside, and the other
+ * way round. */
 void scene_landlock_scope_child(void)
 {
         int client[TALKERS], server[TALKERS];

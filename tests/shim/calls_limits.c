@@ -1,5 +1,6 @@
 /*
- * shim_calls, programs that are limited (setrlimit): the numbers they get and where they end, files of no length.
+ * shim_calls, programs that are limited (setrlimit): the numbers they get and where they end, files
+ * of no length.
  */
 #include "tests/shim/calls.h"
 
@@ -51,7 +52,8 @@ void scene_numbers_limited(void)
         SHOW(rl.rlim_cur == 64);
 }
 
-/* Answers one connection with what it sends, with so many numbers at most; `taken`: all of them but that one are in use. */
+/* Answers one connection with what it sends, with so many numbers at most; `taken`: all of them but
+ * that one are in use. */
 static void limited_server(int ready, int told, struct rlimit rl, bool taken)
 {
         struct sockaddr_in sa;
@@ -65,7 +67,7 @@ static void limited_server(int ready, int told, struct rlimit rl, bool taken)
         l = listener(&sa);
         while (taken && (s = dup(0)) >= 0)
                 ;
-        close(ready);                   /* one is left */
+        close(ready); /* one is left */
         write(told, &sa, sizeof(sa));
         s = accept(l, NULL, NULL);
         while ((n = read(s, b, sizeof(b))) > 0)
@@ -112,7 +114,8 @@ static void with_numbers(rlim_t soft, rlim_t hard, bool taken)
         wait(NULL);
 }
 
-/* Too few for a stack and who it talks to, or all used up when somebody comes to whom there is no channel yet. */
+/* Too few for a stack and who it talks to, or all used up when somebody comes to whom there is no
+ * channel yet. */
 void scene_numbers_few(void)
 {
         static const unsigned n[] = {12, 14, 16, 20, 24, 32, 48, 64, 128};
@@ -143,7 +146,8 @@ static int ask_at_once(struct sockaddr_in sa)
                recv(c, b, 14, MSG_WAITALL) == 14 && memcmp(b, "there and back", 14) == 0;
 }
 
-/* The hard limit is set, and all numbers but one are used up, after there is a stack: who comes then is served, one after the other. */
+/* The hard limit is set, and all numbers but one are used up, after there is a stack: who comes
+ * then is served, one after the other. */
 void scene_numbers_used_up(void)
 {
         struct rlimit rl = {512, 512};
@@ -157,7 +161,8 @@ void scene_numbers_used_up(void)
         for (int i = 0; i < ASKERS; i++)
                 if (fork() == 0) {
                         close(go[1]);
-                        _exit(read(go[0], &sa, sizeof(sa)) == sizeof(sa) && ask_at_once(sa) ? 0 : 1);
+                        _exit(read(go[0], &sa, sizeof(sa)) == sizeof(sa) && ask_at_once(sa) ? 0
+                                                                                            : 1);
                 }
         l = listener(&sa);
         SHOW(setrlimit(RLIMIT_NOFILE, &rl));
@@ -292,7 +297,12 @@ static void locked_memory(int flags, bool late)
 /* What the library maps is large, and must not fill the machine. */
 void scene_memory_locked(void)
 {
-        static const int flags[] = {MCL_CURRENT, MCL_FUTURE, MCL_CURRENT | MCL_FUTURE, MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT, 0, 64};
+        static const int flags[] = {MCL_CURRENT,
+                                    MCL_FUTURE,
+                                    MCL_CURRENT | MCL_FUTURE,
+                                    MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT,
+                                    0,
+                                    64};
 
         for (size_t i = 0; i < 2 * ARRAY_LEN(flags); i++) {
                 fflush(stdout);
@@ -302,7 +312,8 @@ void scene_memory_locked(void)
         }
 }
 
-/* Shared memory without a name, which a core dump has, holes filled with zeros, unless it is told not to (VmFlags: dd). */
+/* Shared memory without a name, which a core dump has, holes filled with zeros, unless it is told
+ * not to (VmFlags: dd). */
 static long dumped_kb(void)
 {
         FILE *f = fopen("/proc/self/smaps", "re");
@@ -337,7 +348,7 @@ void scene_memory_dumped(void)
 
 /* ---- address space ---- */
 
-#define MB (1ul << 20)
+#define MB   (1ul << 20)
 #define BULK 1000000
 
 /* Much in one direction, by a process of its own, and a datagram. */
@@ -410,7 +421,7 @@ void scene_data_limited(void)
                 close(v[i]);
                 wait(NULL);
         }
-        for (int i = 0; i < 20; i++) {  /* they are known to be dead, and this process sees it */
+        for (int i = 0; i < 20; i++) { /* they are known to be dead, and this process sees it */
                 usleep(50000);
                 accept(l, NULL, NULL);
         }
@@ -418,7 +429,8 @@ void scene_data_limited(void)
         exit(0);
 }
 
-/* A limit from before the first socket: what there is room for it is for, and the rest the kernel does. */
+/* A limit from before the first socket: what there is room for it is for, and the rest the
+ * kernel does. */
 void scene_space_limited(void)
 {
         static const unsigned mb[] = {100, 200, 400, 500, 700, 1000, 2000, 4000, 16000};

@@ -137,7 +137,7 @@ void scene_min_ttl(void)
         p.fd = l;
         SHOW(poll(&p, 1, 200));
         SET_OPT(c, IPPROTO_IP, IP_TTL, 200);
-        SHOW(poll(&p, 1, LONG));        /* the SYN once more */
+        SHOW(poll(&p, 1, LONG)); /* the SYN once more */
         s = accept(l, NULL, NULL);
         SHOW_OPT(s, IPPROTO_IP, IP_MINTTL);
         SET_OPT(c, IPPROTO_IP, IP_TTL, 100);
@@ -259,10 +259,12 @@ void scene_dual(void)
         SHOW(connect(s, (void *)&sa, sizeof(sa)));
         len = sizeof(sa6);
         c = accept(l, (void *)&sa6, &len);
-        printf("  peer %s, %u\n", inet_ntop(AF_INET6, &sa6.sin6_addr, text, sizeof(text)), (unsigned)len);
+        printf("  peer %s, %u\n", inet_ntop(AF_INET6, &sa6.sin6_addr, text, sizeof(text)),
+               (unsigned)len);
         len = sizeof(sa6);
         getsockname(c, (void *)&sa6, &len);
-        printf("  own %s, %u\n", inet_ntop(AF_INET6, &sa6.sin6_addr, text, sizeof(text)), (unsigned)len);
+        printf("  own %s, %u\n", inet_ntop(AF_INET6, &sa6.sin6_addr, text, sizeof(text)),
+               (unsigned)len);
         SHOW_OPT(c, SOL_SOCKET, SO_DOMAIN);
         SHOW_OPT(s, SOL_SOCKET, SO_DOMAIN);
         write(s, "x", 1);
@@ -288,7 +290,8 @@ void scene_dual_udp(void)
         struct sockaddr_in sa, from;
         socklen_t len = sizeof(any);
         char text[64], b[16];
-        int s = socket(AF_INET6, SOCK_DGRAM, 0), t = socket(AF_INET, SOCK_DGRAM, 0), u = socket(AF_INET6, SOCK_DGRAM, 0);
+        int s = socket(AF_INET6, SOCK_DGRAM, 0), t = socket(AF_INET, SOCK_DGRAM, 0),
+            u = socket(AF_INET6, SOCK_DGRAM, 0);
 
         SHOW(bind(s, (void *)&any, sizeof(any)));
         getsockname(s, (void *)&any, &len);
@@ -297,11 +300,13 @@ void scene_dual_udp(void)
         SHOW(sendto(t, "four", 4, 0, (void *)&sa, sizeof(sa)));
         len = sizeof(from6);
         show_bytes("recvfrom", b, recvfrom(s, b, sizeof(b), 0, (void *)&from6, &len));
-        printf("  from %s, %u\n", inet_ntop(AF_INET6, &from6.sin6_addr, text, sizeof(text)), (unsigned)len);
+        printf("  from %s, %u\n", inet_ntop(AF_INET6, &from6.sin6_addr, text, sizeof(text)),
+               (unsigned)len);
         SHOW(sendto(s, "back", 4, 0, (void *)&from6, len));
         len = sizeof(from);
         show_bytes("recvfrom", b, recvfrom(t, b, sizeof(b), 0, (void *)&from, &len));
-        printf("  from %s, %u\n", inet_ntop(AF_INET, &from.sin_addr, text, sizeof(text)), (unsigned)len);
+        printf("  from %s, %u\n", inet_ntop(AF_INET, &from.sin_addr, text, sizeof(text)),
+               (unsigned)len);
         sa6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = any.sin6_port};
         inet_pton(AF_INET6, "::ffff:127.0.0.1", &sa6.sin6_addr);
         SHOW(connect(u, (void *)&sa6, sizeof(sa6)));
@@ -336,11 +341,12 @@ void scene_peer_gone(void)
         SHOW(getsockname(s, (void *)&me, &len));
         setsockopt(s, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
         close(s);
-        SHOW_OPT(l, SOL_SOCKET, SO_ERROR);      /* by now the reset has been seen */
+        SHOW_OPT(l, SOL_SOCKET, SO_ERROR); /* by now the reset has been seen */
         peer = (struct sockaddr_in){.sin_family = 0};
         len = sizeof(peer);
         c = accept(l, (void *)&peer, &len);
-        SHOW(c >= 0 && len == sizeof(peer) && peer.sin_family == AF_INET && peer.sin_port == me.sin_port);
+        SHOW(c >= 0 && len == sizeof(peer) && peer.sin_family == AF_INET &&
+             peer.sin_port == me.sin_port);
         SHOW(getpeername(c, (void *)&peer, &len));
         close(c);
         close(l);
@@ -375,7 +381,8 @@ void scene_reuse_same_port(void)
         close(l);
 }
 
-/* Places for names, and names, of impossible lengths. What was received is lost where the name was to come after it. */
+/* Places for names, and names, of impossible lengths. What was received is lost where the name was
+ * to come after it. */
 void scene_names_of_no_length(void)
 {
         struct sockaddr_in sa, other;

@@ -10,7 +10,8 @@ static int serve_at(int type, const struct sockaddr_in *sa, int *fd)
 {
         *fd = socket(AF_INET, type, 0);
         setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &(int){type == SOCK_STREAM}, sizeof(int));
-        if (bind(*fd, (const void *)sa, sizeof(*sa)) == 0 && (type == SOCK_DGRAM || listen(*fd, 5) == 0))
+        if (bind(*fd, (const void *)sa, sizeof(*sa)) == 0 &&
+            (type == SOCK_DGRAM || listen(*fd, 5) == 0))
                 return 0;
         return errno;
 }
@@ -38,7 +39,10 @@ static void send_it(int by, int fd)
 {
         char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
         struct iovec iov = {&byte, 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = room,
+                           .msg_controllen = sizeof(room)};
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
         c->cmsg_level = SOL_SOCKET;
@@ -77,7 +81,8 @@ static void is_had(enum how how, int fd)
         waitpid(pid, NULL, 0);
 }
 
-/* A port is free when its last holder is no more, at once: a server that is started again gets it. */
+/* A port is free when its last holder is no more, at once: a server that is started again
+ * gets it. */
 void scene_port_again(void)
 {
         static const char *const name[] = {"exits", "killed", "spawned", "in a message"};
@@ -93,13 +98,15 @@ void scene_port_again(void)
                                 close(fd);
                                 err = serve_at(type, &sa, &fd);
                         }
-                        printf("  %s, %s: %s\n", type == SOCK_STREAM ? "TCP" : "UDP", name[how], strerror(err));
+                        printf("  %s, %s: %s\n", type == SOCK_STREAM ? "TCP" : "UDP", name[how],
+                               strerror(err));
                         close(fd);
                 }
 }
 
-/* A server that looks at the first datagram, connects to whoever sent it, and reads it then: it is still there, and so
- * is what comes after it, from that peer alone. The peer is bound, or connected, or neither, or has left. */
+/* A server that looks at the first datagram, connects to whoever sent it, and reads it then: it is
+ * still there, and so is what comes after it, from that peer alone. The peer is bound, or
+ * connected, or neither, or has left. */
 void scene_udp_answered(void)
 {
         for (int how = 0; how < 4; how++) {
@@ -113,7 +120,8 @@ void scene_udp_answered(void)
                         SHOW(bind(by, (void *)&at, sizeof(at)));
                 if (how == 1)
                         SHOW(connect(by, (void *)&sa, sizeof(sa)));
-                SHOW(sendto(by, "first", 5, 0, how == 1 ? NULL : (void *)&sa, how == 1 ? 0 : sizeof(sa)));
+                SHOW(sendto(by, "first", 5, 0, how == 1 ? NULL : (void *)&sa,
+                            how == 1 ? 0 : sizeof(sa)));
                 if (how == 3)
                         close(by);
                 SHOW(recvfrom(fd, b, sizeof(b), MSG_PEEK, (void *)&peer, &len));
@@ -124,7 +132,8 @@ void scene_udp_answered(void)
                         break;
                 }
                 SHOW_OK(sendto(other, "stranger", 8, 0, (void *)&sa, sizeof(sa)));
-                SHOW(sendto(by, "second", 6, 0, how == 1 ? NULL : (void *)&sa, how == 1 ? 0 : sizeof(sa)));
+                SHOW(sendto(by, "second", 6, 0, how == 1 ? NULL : (void *)&sa,
+                            how == 1 ? 0 : sizeof(sa)));
                 wait_readable(fd);
                 show_bytes("read", b, read(fd, b, sizeof(b)));
                 SHOW(write(fd, "back", 4));
@@ -185,7 +194,7 @@ void scene_udp_later(void)
                 SHOW(sendto(by, b, sizeof(b), 0, (void *)&sa, sizeof(sa)));
         wait_readable(fd);
         SHOW(recv(fd, b, sizeof(b), 0));
-        wait_readable(fd);              /* the second one lies in the queue */
+        wait_readable(fd); /* the second one lies in the queue */
         (void)!write(go[1], "", 1);
         if (read(got[0], &n, sizeof(n)) == sizeof(n))
                 printf("  the child has %zd bytes as they were sent\n", n);
@@ -215,7 +224,8 @@ static void answers(struct sockaddr_in at, char number, int ready)
         pause();
 }
 
-/* A client that is connected to one of them hears from the others when it leaves: of a port that is closed it is not told. */
+/* A client that is connected to one of them hears from the others when it leaves: of a port that is
+ * closed it is not told. */
 void scene_reuseport_leaves(void)
 {
         struct timeval tv = {.tv_usec = 20000};
@@ -227,7 +237,8 @@ void scene_reuseport_leaves(void)
         if (pipe(begun) < 0)
                 die("pipe");
         fflush(stdout);
-        for (int i = 0; i < 2; i++) {           /* before there is a socket here: each has a stack of its own */
+        for (int i = 0; i < 2;
+             i++) { /* before there is a socket here: each has a stack of its own */
                 pid[i] = fork();
                 if (pid[i] == 0)
                         answers(sa, (char)('0' + i), begun[1]);

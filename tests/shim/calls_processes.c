@@ -38,8 +38,8 @@ void scene_fork(void)
         close(v[1]);
 }
 
-/* Servers that clear their environment (nginx, in its master): what their children have is the same all the same, whether they are
- * born after that or do it themselves. */
+/* Servers that clear their environment (nginx, in its master): what their children have is the same
+ * all the same, whether they are born after that or do it themselves. */
 void scene_fork_cleared(void)
 {
         for (int how = 0; how < 2; how++) {
@@ -73,7 +73,8 @@ void scene_fork_cleared(void)
         }
 }
 
-/* Children that are born while other threads are in the middle of calls: what these had locked is free in the child. */
+/* Children that are born while other threads are in the middle of calls: what these had locked is
+ * free in the child. */
 static _Atomic bool forks_over;
 
 static void *sets_options(void *arg)
@@ -124,7 +125,8 @@ void scene_connect_failed(void)
         SHOW(connect(p.fd, (void *)&gone, sizeof(gone)));
         close(first);
         SHOW(poll(&p, 1, LONG));
-        printf("  failed: %s\n", getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err != 0 ? "yes" : "no");
+        printf("  failed: %s\n",
+               getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err != 0 ? "yes" : "no");
         SHOW(connect(p.fd, (void *)&there, sizeof(there)));
         SHOW(connect(p.fd, (void *)&there, sizeof(there)));
         SHOW(poll(&p, 1, LONG));
@@ -158,7 +160,8 @@ void scene_nonblock_shared(void)
                         exit(0);
                 }
                 wait(NULL);
-                printf("  %d: %s\n", i, fcntl(s[i], F_GETFL) & O_NONBLOCK ? "non-blocking" : "blocking");
+                printf("  %d: %s\n", i,
+                       fcntl(s[i], F_GETFL) & O_NONBLOCK ? "non-blocking" : "blocking");
                 if (i == 1)
                         SHOW(accept(d, NULL, NULL));
                 else
@@ -179,7 +182,8 @@ void child_of_exec(int fd)
 
         getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &v, &len);
         if (v) {
-                printf("  listener: %s\n", fcntl(fd, F_GETFL) & O_NONBLOCK ? "non-blocking" : "blocking");
+                printf("  listener: %s\n",
+                       fcntl(fd, F_GETFL) & O_NONBLOCK ? "non-blocking" : "blocking");
                 fd = accept(fd, NULL, NULL);
         }
         n = read(fd, b, sizeof(b));
@@ -274,7 +278,8 @@ static void to_and_fro(int v[2])
                         _exit(1);
 }
 
-/* clone() by its number is a fork of which libc does not hear (vsftpd makes its namespaces so): parent and child are busy at once. */
+/* clone() by its number is a fork of which libc does not hear (vsftpd makes its namespaces so):
+ * parent and child are busy at once. */
 void scene_cloned(void)
 {
         int v[2], w[2], x[2], status;
@@ -347,7 +352,8 @@ static void keep_busy(void)
                         _exit(1);
 }
 
-/* Connections of which one end is given to another program, one after the other. How many came back right. */
+/* Connections of which one end is given to another program, one after the other. How many came
+ * back right. */
 static int echo_by_exec(int times)
 {
         char b[16], num[16];
@@ -375,7 +381,7 @@ void scene_exec_busy(void)
         pid_t busy[2];
         int v[2], right;
 
-        tcp_pair(v);                    /* the stack is there before the processes that share it */
+        tcp_pair(v); /* the stack is there before the processes that share it */
         close2(v);
         for (int i = 0; i < 2; i++)
                 if ((busy[i] = fork()) == 0)
@@ -448,8 +454,8 @@ void scene_spawn_and_close(void)
         }
 }
 
-/* What servers do for each connection, but that the child is quick: it has become another program, which has not looked
- * at what it has, when the parent closes. */
+/* What servers do for each connection, but that the child is quick: it has become another program,
+ * which has not looked at what it has, when the parent closes. */
 void scene_exec_and_close(void)
 {
         char b[16], num[16];
@@ -477,7 +483,8 @@ void scene_exec_and_close(void)
         close(begun[0]);
 }
 
-/* Two children at once that become other programs, each with what is the other's, too; the first looks at it after the second. */
+/* Two children at once that become other programs, each with what is the other's, too; the first
+ * looks at it after the second. */
 void scene_exec_twice(void)
 {
         char b[16], num[2][16];
@@ -511,7 +518,8 @@ void scene_exec_twice(void)
         close(begun[0]);
 }
 
-/* The time that a connection's reader waits at most is its new image's, too, which gives up here. */
+/* The time that a connection's reader waits at most is its new image's, too, which gives
+ * up here. */
 void scene_exec_timeout(void)
 {
         struct timeval tv = {.tv_usec = 100000};
@@ -560,10 +568,12 @@ static void drain(int fd)
         SHOW(n);
 }
 
-/* What its last close waits for is a matter of the socket, whoever said so: until its peer has read what is on the way. */
+/* What its last close waits for is a matter of the socket, whoever said so: until its peer has read
+ * what is on the way. */
 void scene_linger(void)
 {
-        static const char *const who[] = {"who has set it", "a child whose parent has", "another image", "a non-blocking one",
+        static const char *const who[] = {"who has set it", "a child whose parent has",
+                                          "another image", "a non-blocking one",
                                           "who has accepted it"};
         struct linger l = {1, LONG / 1000};
         char num[16];
@@ -596,7 +606,7 @@ void scene_linger(void)
                 }
                 if (i == 1)
                         SHOW(setsockopt(v[1], SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
-                SHOW(close(v[1]));      /* not the last */
+                SHOW(close(v[1])); /* not the last */
                 write(go[1], num, 1);
                 usleep(200000);
                 SHOW(waitpid(pid, NULL, WNOHANG));
@@ -607,8 +617,9 @@ void scene_linger(void)
         }
 }
 
-/* When the peer of a socket sees the end, after the process that has it became another program: at once when it was
- * close-on-exec, or when the new image closes it; with the process when it does neither. */
+/* When the peer of a socket sees the end, after the process that has it became another program:
+ * at once when it was close-on-exec, or when the new image closes it; with the process when it
+ * does neither. */
 void scene_exec_ends(void)
 {
         char b[4], num[16];
@@ -731,7 +742,7 @@ void scene_atexit(void)
                 struct sockaddr_in sa;
                 int l;
 
-                atexit(goodbye);        /* before the first socket of this process */
+                atexit(goodbye); /* before the first socket of this process */
                 l = listener(&sa);
                 goodbye_fd = socket(AF_INET, SOCK_STREAM, 0);
                 connect(goodbye_fd, (void *)&sa, sizeof(sa));

@@ -1,6 +1,7 @@
 /*
- * shim_calls, programs that lock themselves in: a filter as sshd's, that names what a program needs of the kernel's sockets and
- * kills whoever makes another call; and a root directory in which there is nothing, /proc neither.
+ * shim_calls, programs that lock themselves in: a filter as sshd's, that names what a program needs
+ * of the kernel's sockets and kills whoever makes another call; and a root directory in which there
+ * is nothing, /proc neither.
  */
 #include "tests/shim/calls.h"
 
@@ -9,29 +10,37 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 
-#define LOAD_NR      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))
-#define ALLOW(call)  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define LOAD_NR BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))
+#define ALLOW(call)                                            \
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), \
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define OTHERS(what) BPF_STMT(BPF_RET | BPF_K, what)
 
 /* What sshd's child is left, ppoll and the poll of older ones apart. */
-#define FEW                                                                                                              \
-        ALLOW(read), ALLOW(write), ALLOW(close), ALLOW(exit_group), ALLOW(futex), ALLOW(rt_sigprocmask), ALLOW(getpid),  \
-                ALLOW(mmap), ALLOW(munmap), ALLOW(brk), ALLOW(clock_gettime), ALLOW(nanosleep), ALLOW(shutdown)
+#define FEW                                                                                   \
+        ALLOW(read), ALLOW(write), ALLOW(close), ALLOW(exit_group), ALLOW(futex),             \
+                ALLOW(rt_sigprocmask), ALLOW(getpid), ALLOW(mmap), ALLOW(munmap), ALLOW(brk), \
+                ALLOW(clock_gettime), ALLOW(nanosleep), ALLOW(shutdown)
 
-static struct sock_filter with_ppoll[] = {LOAD_NR, FEW, ALLOW(ppoll), OTHERS(SECCOMP_RET_KILL_PROCESS)};
-static struct sock_filter with_poll[] = {LOAD_NR, FEW, ALLOW(poll), OTHERS(SECCOMP_RET_KILL_PROCESS)};
-static struct sock_filter refusing[] = {LOAD_NR, FEW, ALLOW(ppoll), OTHERS(SECCOMP_RET_ERRNO | EPERM)};
+static struct sock_filter with_ppoll[] = {LOAD_NR, FEW, ALLOW(ppoll),
+                                          OTHERS(SECCOMP_RET_KILL_PROCESS)};
+static struct sock_filter with_poll[] = {LOAD_NR, FEW, ALLOW(poll),
+                                         OTHERS(SECCOMP_RET_KILL_PROCESS)};
+static struct sock_filter refusing[] = {LOAD_NR, FEW, ALLOW(ppoll),
+                                        OTHERS(SECCOMP_RET_ERRNO | EPERM)};
 
 static void lock_in(struct sock_filter *f, size_t n, bool by_seccomp)
 {
         struct sock_fprog p = {.len = (unsigned short)n, .filter = f};
 
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        if (by_seccomp ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p) : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
+        if (by_seccomp ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p)
+                       : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
                 _exit(100);
 }
 
-/* Answers each byte with the next, having slept for it; then as much as fits nowhere, and the end. */
+/* Answers each byte with the next, having slept for it; then as much as fits nowhere, and
+ * the end. */
 static void locked_child(int fd)
 {
         char b[4096] = {0};
@@ -88,7 +97,8 @@ static void locked(const char *how, struct sock_filter *f, size_t n, bool by_sec
         talk(v[0]);
         close(v[0]);
         waitpid(pid, &status, 0);
-        printf("  %s %d\n", WIFSIGNALED(status) ? "killed" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        printf("  %s %d\n", WIFSIGNALED(status) ? "killed" : "status",
+               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 void scene_sandbox(void)
@@ -105,8 +115,9 @@ void scene_sandbox(void)
 
 #define OFTEN 200
 
-static struct sock_filter no_eventfd[] = {LOAD_NR, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_eventfd2, 0, 1),
-                                          OTHERS(SECCOMP_RET_ERRNO | EPERM), OTHERS(SECCOMP_RET_ALLOW)};
+static struct sock_filter no_eventfd[] = {
+        LOAD_NR, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_eventfd2, 0, 1),
+        OTHERS(SECCOMP_RET_ERRNO | EPERM), OTHERS(SECCOMP_RET_ALLOW)};
 
 static int connect_often(int come)
 {
@@ -122,7 +133,8 @@ static int connect_often(int come)
         return got;
 }
 
-/* No numbers can be kept for who comes, so each is sent to the kernel, again and again, and none gets halfway into a channel. */
+/* No numbers can be kept for who comes, so each is sent to the kernel, again and again, and none
+ * gets halfway into a channel. */
 void scene_no_eventfd(void)
 {
         struct sockaddr_in sa;
@@ -156,7 +168,8 @@ static bool echoes(int fd)
         char b[16];
 
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-        return write(fd, "there", 5) == 5 && recv(fd, b, 5, MSG_WAITALL) == 5 && memcmp(b, "there", 5) == 0;
+        return write(fd, "there", 5) == 5 && recv(fd, b, 5, MSG_WAITALL) == 5 &&
+               memcmp(b, "there", 5) == 0;
 }
 
 static bool echo_one(int l)
@@ -171,7 +184,8 @@ static bool echo_one(int l)
         return s >= 0;
 }
 
-/* Listens, and leaves everything but its sockets behind; then somebody comes, and it goes to somebody. */
+/* Listens, and leaves everything but its sockets behind; then somebody comes, and it goes
+ * to somebody. */
 static void jailed(const char *dir, int come, int go)
 {
         struct sockaddr_in sa;
@@ -193,7 +207,8 @@ static void jailed(const char *dir, int come, int go)
 }
 
 /* Each has a stack of its own. */
-static pid_t apart(void (*run)(const char *dir, int come, int go), const char *dir, int come, int go)
+static pid_t apart(void (*run)(const char *dir, int come, int go), const char *dir, int come,
+                   int go)
 {
         pid_t pid;
 

@@ -70,8 +70,8 @@ static void alarm_when_asleep(pid_t pid)
         kill(pid, SIGALRM);
 }
 
-/* A process that sends SIGALRM when the one who asks sleeps in its next call, however long it takes to get there. It is there
- * before there are sockets. */
+/* A process that sends SIGALRM when the one who asks sleeps in its next call, however long it takes
+ * to get there. It is there before there are sockets. */
 static int alarmer = -1;
 
 void start_alarmer(void)

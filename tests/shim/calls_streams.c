@@ -1,4 +1,5 @@
-/* Streams on sockets: the standard ones, those that were there before the socket, and those of programs that inherit. */
+/* Streams on sockets: the standard ones, those that were there before the socket, and those of
+ * programs that inherit. */
 #include "tests/shim/calls.h"
 
 #include <wchar.h>
@@ -36,7 +37,8 @@ static char got_line[32];
 static void take_line(void)
 {
         if (!fgets(got_line, sizeof(got_line), stdin))
-                snprintf(got_line, sizeof(got_line), "error %d, end %d\n", ferror(stdin), feof(stdin));
+                snprintf(got_line, sizeof(got_line), "error %d, end %d\n", ferror(stdin),
+                         feof(stdin));
         clearerr(stdin);
 }
 
@@ -68,11 +70,13 @@ void scene_standard_streams(void)
         close2(v);
 }
 
-/* The stream is there first: of a socket that connects later, of one that is copied to its number, and a wide one. */
+/* The stream is there first: of a socket that connects later, of one that is copied to its number,
+ * and a wide one. */
 void scene_streams_before(void)
 {
         struct sockaddr_in sa;
-        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM, 0), v[2], null = open("/dev/null", O_RDWR);
+        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM, 0), v[2],
+            null = open("/dev/null", O_RDWR);
         FILE *early = fdopen(s, "w"), *copied = fdopen(null, "w"), *wide;
         int c;
 
@@ -128,9 +132,17 @@ void scene_streams_reopened(void)
 /* What inetd does: programs whose stdin and stdout are a connection, all of which use stdio. */
 void scene_streams_inherited(void)
 {
-        static const char *const programs[] = {
-                "cat", "sed s/o/0/", "awk '{print NR, $0}'", "grep o", "sort -r", "wc", "head -n 1", "tr a-z A-Z",
-                "printf 'no input\\n'", "while read x; do echo got $x; done", "od -c"};
+        static const char *const programs[] = {"cat",
+                                               "sed s/o/0/",
+                                               "awk '{print NR, $0}'",
+                                               "grep o",
+                                               "sort -r",
+                                               "wc",
+                                               "head -n 1",
+                                               "tr a-z A-Z",
+                                               "printf 'no input\\n'",
+                                               "while read x; do echo got $x; done",
+                                               "od -c"};
 
         for (size_t i = 0; i < ARRAY_LEN(programs); i++) {
                 char b[256];
@@ -165,7 +177,8 @@ static off_t size_of(int fd)
         return fstat(fd, &sb) == 0 ? sb.st_size : -1;
 }
 
-/* A program has closed its standard error, and what it opens next has the number: the library's log is not for that. */
+/* A program has closed its standard error, and what it opens next has the number: the library's log
+ * is not for that. */
 void scene_log_nowhere(void)
 {
         char name[] = "/tmp/unet-calls-XXXXXX", b[512];
@@ -192,7 +205,8 @@ void scene_log_nowhere(void)
         close(l);
 }
 
-/* A child of vfork() that puts its own file at number 2 does so in its parent's memory, but not for its parent: that logs on. */
+/* A child of vfork() that puts its own file at number 2 does so in its parent's memory, but not for
+ * its parent: that logs on. */
 void scene_log_vforked(void)
 {
         pid_t pid = vfork();

@@ -1,6 +1,7 @@
 /*
- * Every option of every level that a program may ask a socket for, in the states that a socket is in: what is answered, how long
- * it is, and what a wrong length gets. Values that no two sockets share are left out.
+ * Every option of every level that a program may ask a socket for, in the states that a socket is
+ * in: what is answered, how long it is, and what a wrong length gets. Values that no two sockets
+ * share are left out.
  */
 #include "tests/shim/calls.h"
 
@@ -15,22 +16,24 @@ static const struct {
         const char *what;
         int level, last;
 } levels[] = {
-        {"SOL_SOCKET", SOL_SOCKET, 84}, {"IP", IPPROTO_IP, 52},        {"TCP", IPPROTO_TCP, 46},
+        {"SOL_SOCKET", SOL_SOCKET, 84}, {"IP", IPPROTO_IP, 52},     {"TCP", IPPROTO_TCP, 46},
         {"UDP", IPPROTO_UDP, 105},      {"IPV6", IPPROTO_IPV6, 82}, {"RAW", IPPROTO_RAW, 2},
 };
 
-/* Values that differ between two sockets, two machines, or two ways to count; lengths and errors do not. */
+/* Values that differ between two sockets, two machines, or two ways to count; lengths and errors
+ * do not. */
 static bool varies(int level, int name)
 {
         switch (level) {
         case SOL_SOCKET:
-                return name == SO_SNDBUF || name == SO_RCVBUF || name == SO_PEERNAME || name == SO_INCOMING_CPU ||
-                       name == SO_MEMINFO || name == SO_COOKIE;
+                return name == SO_SNDBUF || name == SO_RCVBUF || name == SO_PEERNAME ||
+                       name == SO_INCOMING_CPU || name == SO_MEMINFO || name == SO_COOKIE;
         case IPPROTO_IP:
                 return name == IP_MULTICAST_TTL || name == IP_PKTOPTIONS;
         case IPPROTO_TCP:
-                return name == TCP_MAXSEG || name == TCP_WINDOW_CLAMP || name == TCP_CONGESTION || name == TCP_TIMESTAMP ||
-                       name == TCP_SYNCNT || name == TCP_QUICKACK || name == TCP_INFO;
+                return name == TCP_MAXSEG || name == TCP_WINDOW_CLAMP || name == TCP_CONGESTION ||
+                       name == TCP_TIMESTAMP || name == TCP_SYNCNT || name == TCP_QUICKACK ||
+                       name == TCP_INFO;
         case IPPROTO_IPV6:
                 return name == IPV6_MULTICAST_HOPS || name == IPV6_MULTICAST_IF;
         default:
@@ -38,13 +41,15 @@ static bool varies(int level, int name)
         }
 }
 
-/* Their lengths are the machine's: of its congestion control, its kernel's headers; it may be too old to know one. And what is
- * not for us at all. */
+/* Their lengths are the machine's: of its congestion control, its kernel's headers; it may be too
+ * old to know one. And what is not for us at all. */
 static bool is_left_out(int level, int name)
 {
-        if ((level == IPPROTO_IP && name == IP_PROTOCOL_) || (level == IPPROTO_IPV6 && name == IPV6_ADDRFORM))
+        if ((level == IPPROTO_IP && name == IP_PROTOCOL_) ||
+            (level == IPPROTO_IPV6 && name == IPV6_ADDRFORM))
                 return true;
-        return level == IPPROTO_TCP && (name == TCP_CC_INFO || name == TCP_INFO || name == TCP_ZEROCOPY_RECEIVE);
+        return level == IPPROTO_TCP &&
+               (name == TCP_CC_INFO || name == TCP_INFO || name == TCP_ZEROCOPY_RECEIVE);
 }
 
 static void ask(int fd, int l, int name, socklen_t room)
@@ -101,17 +106,19 @@ void scene_options_swept(void)
         }
 }
 
-/* What takes the socket away from us, or makes it another one; times of sending, which are not ours to give to a connection
- * (scene_stream_times()), and offsets to peek at (scene_peek_offset()); and what says that a filter is not there which could not be
- * there. */
+/* What takes the socket away from us, or makes it another one; times of sending, which are not ours
+ * to give to a connection (scene_stream_times()), and offsets to peek at (scene_peek_offset()); and
+ * what says that a filter is not there which could not be there. */
 static bool is_drastic(int level, int name)
 {
         switch (level) {
         case SOL_SOCKET:
                 return name == SO_ZEROCOPY || name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF ||
-                       name == SO_BINDTODEVICE || name == SO_PEEK_OFF || name == SO_TIMESTAMPING || name == SO_DETACH_REUSEPORT_BPF;
+                       name == SO_BINDTODEVICE || name == SO_PEEK_OFF || name == SO_TIMESTAMPING ||
+                       name == SO_DETACH_REUSEPORT_BPF;
         case IPPROTO_TCP:
-                return name == TCP_MD5SIG || (name >= TCP_REPAIR && name <= TCP_TIMESTAMP) || name >= TCP_REPAIR_WINDOW;
+                return name == TCP_MD5SIG || (name >= TCP_REPAIR && name <= TCP_TIMESTAMP) ||
+                       name >= TCP_REPAIR_WINDOW;
         case IPPROTO_IP:
                 return name == IP_TRANSPARENT;
         case IPPROTO_UDP:
@@ -144,21 +151,24 @@ void scene_options_set_swept(void)
                         for (int name = 0; name <= levels[l].last; name++)
                                 for (size_t k = 0; k < ARRAY_LEN(value) * ARRAY_LEN(len); k++)
                                         if (!is_drastic(levels[l].level, name))
-                                                put(s[i].fd, (int)l, name, value[k / ARRAY_LEN(len)], len[k % ARRAY_LEN(len)]);
+                                                put(s[i].fd, (int)l, name,
+                                                    value[k / ARRAY_LEN(len)],
+                                                    len[k % ARRAY_LEN(len)]);
                 close(s[i].fd);
         }
 }
 
 /* ---- what a connection has of its listener ---- */
 
-/* Set on a listener they make it, or its connections, another thing, or none: a time after which one is given up, who is waited
- * for, and what the kernel alone knows the length of. */
+/* Set on a listener they make it, or its connections, another thing, or none: a time after which
+ * one is given up, who is waited for, and what the kernel alone knows the length of. */
 static bool spoils_a_listener(int level, int name)
 {
         if (is_drastic(level, name))
                 return true;
         if (level == IPPROTO_TCP)
-                return name == TCP_USER_TIMEOUT || name == TCP_ULP || name == TCP_FASTOPEN_KEY || name == TCP_SAVE_SYN;
+                return name == TCP_USER_TIMEOUT || name == TCP_ULP || name == TCP_FASTOPEN_KEY ||
+                       name == TCP_SAVE_SYN;
         if (level == IPPROTO_IP)
                 return name == IP_MINTTL;
         if (level == IPPROTO_IPV6)
@@ -173,7 +183,8 @@ static void set_all(int fd, size_t l, int v)
 
         memcpy(b, &v, sizeof(v));
         for (int name = 0; name <= levels[l].last; name++)
-                if (!spoils_a_listener(levels[l].level, name) && setsockopt(fd, levels[l].level, name, b, sizeof(b)) < 0)
+                if (!spoils_a_listener(levels[l].level, name) &&
+                    setsockopt(fd, levels[l].level, name, b, sizeof(b)) < 0)
                         setsockopt(fd, levels[l].level, name, b, sizeof(v));
 }
 
@@ -195,12 +206,15 @@ static void show_inherited(const struct sockaddr_in *sa, int l, size_t level)
 static void inherit(int family, size_t level, int v, bool before)
 {
         struct sockaddr_in sa = loopback();
-        struct sockaddr_in6 mapped = {.sin6_family = AF_INET6, .sin6_addr.s6_addr = {[10] = 255, 255, 127, 0, 0, 1}}, name;
+        struct sockaddr_in6 mapped = {.sin6_family = AF_INET6,
+                                      .sin6_addr.s6_addr = {[10] = 255, 255, 127, 0, 0, 1}},
+                            name;
         const void *at = family == AF_INET ? (void *)&sa : (void *)&mapped;
         int l = socket(family, SOCK_STREAM, 0);
         socklen_t len = sizeof(name);
 
-        printf(" of family %d, %s %d, %s\n", family, levels[level].what, v, before ? "set before" : "set while it listens");
+        printf(" of family %d, %s %d, %s\n", family, levels[level].what, v,
+               before ? "set before" : "set while it listens");
         if (before)
                 set_all(l, level, v);
         if (bind(l, at, family == AF_INET ? sizeof(sa) : sizeof(mapped)) < 0 || listen(l, 16) < 0 ||

@@ -8,7 +8,7 @@ struct got {
         ssize_t n;
         int flags;
         size_t beside;
-        struct timespec at;             /* by whichever of the messages came last */
+        struct timespec at; /* by whichever of the messages came last */
 };
 
 /* Linux's three kinds; tv_nsec of the first is in microseconds. */
@@ -24,15 +24,20 @@ static struct got receive(int s, size_t want, size_t room, int flags, bool show)
         _Alignas(struct cmsghdr) char beside[256];
         char b[100];
         struct iovec iov = {b, want};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room ? beside : NULL, .msg_controllen = room};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = room ? beside : NULL,
+                           .msg_controllen = room};
         struct got g = {.n = recvmsg(s, &m, flags), .flags = m.msg_flags & ~MSG_CMSG_CLOEXEC};
 
         g.beside = m.msg_controllen;
         if (show)
                 printf("  %zd %s flags %x, %zu beside\n", g.n, name_of(g.n), g.flags, g.beside);
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); g.n >= 0 && g.beside != 0 && c; c = CMSG_NXTHDR(&m, c)) {
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); g.n >= 0 && g.beside != 0 && c;
+             c = CMSG_NXTHDR(&m, c)) {
                 if (show)
-                        printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type, c->cmsg_len);
+                        printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type,
+                               c->cmsg_len);
                 if (c->cmsg_len >= CMSG_LEN(sizeof(g.at)))
                         take_time(c, &g);
         }
@@ -97,15 +102,19 @@ static void in_order(int s, int t)
         g[0] = receive(s, 4, 256, MSG_PEEK, true);
         g[1] = receive(s, 2, 256, 0, true);
         g[2] = receive(s, 100, 256, 0, true);
-        printf("  the peeked one %s before it was sent\n", before(g[0].at, sent[2]) ? "came" : "did not come");
-        printf("  the second %s before it was sent\n", before(g[1].at, sent[1]) ? "came" : "did not come");
-        printf("  the last %s before it was sent\n", before(g[2].at, sent[2]) ? "came" : "did not come");
+        printf("  the peeked one %s before it was sent\n",
+               before(g[0].at, sent[2]) ? "came" : "did not come");
+        printf("  the second %s before it was sent\n",
+               before(g[1].at, sent[1]) ? "came" : "did not come");
+        printf("  the last %s before it was sent\n",
+               before(g[2].at, sent[2]) ? "came" : "did not come");
 }
 
 /* Of sending: told by the error queue. Who asks before there is a connection has it. */
 static void sent_times(void)
 {
-        int flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE, s = socket(AF_INET, SOCK_STREAM, 0), t, l;
+        int flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE,
+            s = socket(AF_INET, SOCK_STREAM, 0), t, l;
         struct sockaddr_in sa;
         struct pollfd p = {s, 0, 0};
 
@@ -122,7 +131,7 @@ static void sent_times(void)
         s = socket(AF_INET, SOCK_STREAM, 0);
         SHOW(connect(s, (void *)&sa, sizeof(sa)));
         t = accept(l, NULL, NULL);
-        until_stamped(t, s);            /* the listener's */
+        until_stamped(t, s); /* the listener's */
         close(s);
         close(t);
         close(l);

@@ -31,7 +31,7 @@ void scene_poll(void)
         read(v[1], b, sizeof(b));
         SHOW(ppoll(f + 1, 1, &ts, NULL));
         close(v[0]);
-        wait_readable(v[1]);            /* the end has to get there */
+        wait_readable(v[1]); /* the end has to get there */
         f[1].events = POLLIN | POLLRDHUP | POLLOUT;
         SHOW(poll(f + 1, 1, LONG));
         SHOW(f[1].revents);
@@ -173,7 +173,8 @@ static void select_now(const char *what, int top, int in, int idle, int out)
         if (out >= 0)
                 FD_SET(out, &w);
         n = select(top + 1, &r, &w, NULL, &none);
-        printf("  %s: %d, %d %d %d\n", what, n, FD_ISSET(in, &r) != 0, FD_ISSET(idle, &r) != 0, out >= 0 && FD_ISSET(out, &w));
+        printf("  %s: %d, %d %d %d\n", what, n, FD_ISSET(in, &r) != 0, FD_ISSET(idle, &r) != 0,
+               out >= 0 && FD_ISSET(out, &w));
 }
 
 /* The same question again and again, and each thing that may be different the next time. */
@@ -216,8 +217,8 @@ void scene_select_again(void)
         close2(v);
 }
 
-/* Beside one that is always ready the others are idle, look after look, and then are not: by what comes, by a call of the
- * process itself, and because the number is another socket's. */
+/* Beside one that is always ready the others are idle, look after look, and then are not: by what
+ * comes, by a call of the process itself, and because the number is another socket's. */
 void scene_select_idle(void)
 {
         struct sockaddr_in to, at;
@@ -299,7 +300,8 @@ void scene_epoll(void)
         struct timespec ts = {0, 1000000};
         struct pollfd pf;
         char b[16];
-        int ep = epoll_create1(0), outer = epoll_create(5), other = epoll_create1(EPOLL_CLOEXEC), v[2], p[2], d;
+        int ep = epoll_create1(0), outer = epoll_create(5), other = epoll_create1(EPOLL_CLOEXEC),
+            v[2], p[2], d;
 
         tcp_pair(v);
         pipe(p);
@@ -369,7 +371,8 @@ void scene_epoll(void)
 void scene_epoll_before_connect(void)
 {
         struct sockaddr_in sa;
-        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), ep = epoll_create1(0), c;
+        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0),
+            ep = epoll_create1(0), c;
         struct pollfd pf;
 
         SHOW(ctl(ep, EPOLL_CTL_ADD, l, EPOLLIN, 1));
@@ -441,7 +444,8 @@ static void *reads_datagrams(void *arg)
         return NULL;
 }
 
-/* Who polls for room has it sooner or later: nothing else ends a poll, and certainly not at once. */
+/* Who polls for room has it sooner or later: nothing else ends a poll, and certainly not
+ * at once. */
 void scene_poll_beside_writers(void)
 {
         struct timeval pause = {0, 10000};
@@ -509,7 +513,8 @@ static void churn_event(int fd)
         if (fd == churn_listener) {
                 s = accept4(fd, NULL, NULL, SOCK_NONBLOCK);
                 if (s >= 0)
-                        ctl(churn_set, EPOLL_CTL_ADD, s, EPOLLIN | EPOLLONESHOT | EPOLLET, (uint64_t)s);
+                        ctl(churn_set, EPOLL_CTL_ADD, s, EPOLLIN | EPOLLONESHOT | EPOLLET,
+                            (uint64_t)s);
                 return;
         }
         while ((n = read(fd, b, sizeof(b))) > 0)
@@ -551,7 +556,18 @@ void scene_epoll_threads(void)
 
 /* ---- a datagram socket that gets its name while a thread waits for what comes to it ---- */
 
-enum waits { BY_RECV, BY_RECVFROM, BY_RECVMSG, BY_RECVMMSG, BY_READ, BY_READV, BY_POLL, BY_SELECT, BY_EPOLL, WAYS };
+enum waits {
+        BY_RECV,
+        BY_RECVFROM,
+        BY_RECVMSG,
+        BY_RECVMMSG,
+        BY_READ,
+        BY_READV,
+        BY_POLL,
+        BY_SELECT,
+        BY_EPOLL,
+        WAYS
+};
 enum named { BY_SENDING, BY_BINDING, BY_CONNECTING, NAMED };
 
 struct awaited {
@@ -594,7 +610,8 @@ static void *awaits(void *arg)
         wait_by(a->how, a->fd);
         switch (a->how) {
         case BY_RECVFROM:
-                n = recvfrom(a->fd, b, sizeof(a->came), 0, &(struct sockaddr){0}, &(socklen_t){sizeof(struct sockaddr)});
+                n = recvfrom(a->fd, b, sizeof(a->came), 0, &(struct sockaddr){0},
+                             &(socklen_t){sizeof(struct sockaddr)});
                 break;
         case BY_RECVMSG:
                 n = recvmsg(a->fd, &mm.msg_hdr, 0);

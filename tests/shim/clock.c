@@ -1,4 +1,5 @@
-/* Preloaded behind the shim: a program for which time stands still, as faketime(1) makes it for `faketime DATE`. */
+/* Preloaded behind the shim: a program for which time stands still, as faketime(1) makes it for
+ * `faketime DATE`. */
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -21,7 +21,8 @@ int dial(const struct sockaddr_in *to)
 {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-        if (fd < 0 || connect(fd, (const struct sockaddr *)to, sizeof(*to)) < 0 || write(fd, "dialled", 7) != 7)
+        if (fd < 0 || connect(fd, (const struct sockaddr *)to, sizeof(*to)) < 0 ||
+            write(fd, "dialled", 7) != 7)
                 return -1;
         return fd;
 }

@@ -1,24 +1,26 @@
 /*
- * shim_shared: each call as the first one on a socket that two processes have, in each role that a socket has, after the other one
- * has done something with it or nothing. A line a scene: the call's result, what both then find, and what the peer sees.
+ * shim_shared: each call as the first one on a socket that two processes have, in each role that a
+ * socket has, after the other one has done something with it or nothing. A line a scene: the call's
+ * result, what both then find, and what the peer sees.
  *
- * usage: shim_shared [EXPECTED [MS [ONLY]]]       EXPECTED: what a run over the kernel printed. What has to travel is waited for until
- * a scene is as it is there, or so many ms are over. ONLY: the beginning of the scenes' names that are to be played.
+ * usage: shim_shared [EXPECTED [MS [ONLY]]]       EXPECTED: what a run over the kernel printed.
+ * What has to travel is waited for until a scene is as it is there, or so many ms are over. ONLY:
+ * the beginning of the scenes' names that are to be played.
  */
 #include "tests/shim/calls.h"
 
-#define ROOM     400
+#define ROOM 400
 
 /* ---- the scene's sockets ---- */
 
 static struct {
-        int fd;                         /* which is shared */
-        int listener, peer, udp;        /* a listener; the other end of a connection; a datagram socket */
-        int held;                       /* the port of udp, as one of TCP: nobody connects to himself */
-        int from;                       /* where connections of the listener's role come from */
+        int fd;                  /* which is shared */
+        int listener, peer, udp; /* a listener; the other end of a connection; a datagram socket */
+        int held;                /* the port of udp, as one of TCP: nobody connects to himself */
+        int from;                /* where connections of the listener's role come from */
         bool datagrams;
-        bool undone;                    /* by connect() to AF_UNSPEC: without() */
-        struct sockaddr_in at, udp_at;  /* of listener and udp */
+        bool undone;                   /* by connect() to AF_UNSPEC: without() */
+        struct sockaddr_in at, udp_at; /* of listener and udp */
 } now;
 
 static int soft(int fd)
@@ -166,8 +168,9 @@ static const struct {
 /* ---- what is seen ---- */
 
 /*
- * What Linux has and we do not, of a connection that connect() to AF_UNSPEC has ended: SO_ERROR is ECONNRESET once, and getsockname()
- * still tells the port. And what Linux says first of a datagram socket is that nobody has its peer's port; we, what has come.
+ * What Linux has and we do not, of a connection that connect() to AF_UNSPEC has ended: SO_ERROR is
+ * ECONNRESET once, and getsockname() still tells the port. And what Linux says first of a datagram
+ * socket is that nobody has its peer's port; we, what has come.
  */
 static int without(int err)
 {
@@ -209,7 +212,10 @@ static long int_opt(int fd, int level, int name)
 
         return r < 0 ? r : v;
 }
-static long c_so_error(int fd) { return without((int)int_opt(fd, SOL_SOCKET, SO_ERROR)) % ENOTCONN; }
+static long c_so_error(int fd)
+{
+        return without((int)int_opt(fd, SOL_SOCKET, SO_ERROR)) % ENOTCONN;
+}
 
 /* An error is told once, and counts as long as one looks. */
 static int error_seen, peers_error_seen;
@@ -247,7 +253,8 @@ static void observe(int fd, char *out)
         r = getpeername(fd, (void *)&peer, &plen);
         name_to(b, sizeof(b), r, &peer);
         found = look(fd, &error_seen, text, sizeof(text));
-        snprintf(out, ROOM, "%x %s %s %s %s %s", events_of(fd), a, b, found, text, fcntl(fd, F_GETFL) & O_NONBLOCK ? "nb" : "");
+        snprintf(out, ROOM, "%x %s %s %s %s %s", events_of(fd), a, b, found, text,
+                 fcntl(fd, F_GETFL) & O_NONBLOCK ? "nb" : "");
 }
 
 /* The other end, which may be on its way still. */
@@ -272,10 +279,22 @@ static void observe_peer(char *out)
 static char data[64];
 static int null_fd = -1, file_fd = -1;
 
-static long c_read(int fd) { return read(fd, data, 4); }
-static long c_readv(int fd) { return readv(fd, &(struct iovec){data, 4}, 1); }
-static long c_recv(int fd) { return recv(fd, data, 4, 0); }
-static long c_peek(int fd) { return recv(fd, data, 4, MSG_PEEK); }
+static long c_read(int fd)
+{
+        return read(fd, data, 4);
+}
+static long c_readv(int fd)
+{
+        return readv(fd, &(struct iovec){data, 4}, 1);
+}
+static long c_recv(int fd)
+{
+        return recv(fd, data, 4, 0);
+}
+static long c_peek(int fd)
+{
+        return recv(fd, data, 4, MSG_PEEK);
+}
 static long c_recvfrom(int fd)
 {
         struct sockaddr_in sa;
@@ -297,10 +316,22 @@ static long c_recvmmsg(int fd)
 
         return recvmmsg(fd, &m, 1, 0, NULL);
 }
-static long c_write(int fd) { return write(fd, "call", 4); }
-static long c_writev(int fd) { return writev(fd, &(struct iovec){"call", 4}, 1); }
-static long c_send(int fd) { return send(fd, "call", 4, MSG_NOSIGNAL); }
-static long c_sendto(int fd) { return sendto(fd, "call", 4, 0, (void *)&now.udp_at, sizeof(now.udp_at)); }
+static long c_write(int fd)
+{
+        return write(fd, "call", 4);
+}
+static long c_writev(int fd)
+{
+        return writev(fd, &(struct iovec){"call", 4}, 1);
+}
+static long c_send(int fd)
+{
+        return send(fd, "call", 4, MSG_NOSIGNAL);
+}
+static long c_sendto(int fd)
+{
+        return sendto(fd, "call", 4, 0, (void *)&now.udp_at, sizeof(now.udp_at));
+}
 static long c_sendmsg(int fd)
 {
         struct iovec v = {"call", 4};
@@ -311,7 +342,10 @@ static long c_sendmsg(int fd)
 static long c_sendmsg_to(int fd)
 {
         struct iovec v = {"call", 4};
-        struct msghdr m = {.msg_name = &now.udp_at, .msg_namelen = sizeof(now.udp_at), .msg_iov = &v, .msg_iovlen = 1};
+        struct msghdr m = {.msg_name = &now.udp_at,
+                           .msg_namelen = sizeof(now.udp_at),
+                           .msg_iov = &v,
+                           .msg_iovlen = 1};
 
         return sendmsg(fd, &m, 0);
 }
@@ -349,8 +383,14 @@ static long c_splice_in(int fd)
         close2(p);
         return r;
 }
-static long c_connect(int fd) { return connect(fd, (void *)&now.at, sizeof(now.at)); }
-static long c_connect_udp(int fd) { return connect(fd, (void *)&now.udp_at, sizeof(now.udp_at)); }
+static long c_connect(int fd)
+{
+        return connect(fd, (void *)&now.at, sizeof(now.at));
+}
+static long c_connect_udp(int fd)
+{
+        return connect(fd, (void *)&now.udp_at, sizeof(now.udp_at));
+}
 static long c_disconnect(int fd)
 {
         struct sockaddr sa = {.sa_family = AF_UNSPEC};
@@ -363,7 +403,10 @@ static long c_bind(int fd)
 
         return bind(fd, (void *)&sa, sizeof(sa));
 }
-static long c_listen(int fd) { return listen(fd, 5); }
+static long c_listen(int fd)
+{
+        return listen(fd, 5);
+}
 static long c_accept(int fd)
 {
         int r = accept(fd, NULL, NULL), err = errno;
@@ -386,12 +429,30 @@ static long c_accept4(int fd)
         errno = err;
         return r < 0 ? r : 1;
 }
-static long c_shutdown_rd(int fd) { return shutdown(fd, SHUT_RD); }
-static long c_shutdown_wr(int fd) { return shutdown(fd, SHUT_WR); }
-static long c_shutdown(int fd) { return shutdown(fd, SHUT_RDWR); }
-static long c_so_type(int fd) { return int_opt(fd, SOL_SOCKET, SO_TYPE); }
-static long c_acceptconn(int fd) { return int_opt(fd, SOL_SOCKET, SO_ACCEPTCONN); }
-static long c_nodelay(int fd) { return int_opt(fd, IPPROTO_TCP, TCP_NODELAY); }
+static long c_shutdown_rd(int fd)
+{
+        return shutdown(fd, SHUT_RD);
+}
+static long c_shutdown_wr(int fd)
+{
+        return shutdown(fd, SHUT_WR);
+}
+static long c_shutdown(int fd)
+{
+        return shutdown(fd, SHUT_RDWR);
+}
+static long c_so_type(int fd)
+{
+        return int_opt(fd, SOL_SOCKET, SO_TYPE);
+}
+static long c_acceptconn(int fd)
+{
+        return int_opt(fd, SOL_SOCKET, SO_ACCEPTCONN);
+}
+static long c_nodelay(int fd)
+{
+        return int_opt(fd, IPPROTO_TCP, TCP_NODELAY);
+}
 static long c_set_nodelay(int fd)
 {
         int one = 1, r = setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -432,9 +493,18 @@ static long c_fionbio(int fd)
 
         return ioctl(fd, FIONBIO, &zero);
 }
-static long c_atmark(int fd) { return sockatmark(fd); }
-static long c_getfl(int fd) { return fcntl(fd, F_GETFL); }
-static long c_setfl(int fd) { return fcntl(fd, F_SETFL, 0); }
+static long c_atmark(int fd)
+{
+        return sockatmark(fd);
+}
+static long c_getfl(int fd)
+{
+        return fcntl(fd, F_GETFL);
+}
+static long c_setfl(int fd)
+{
+        return fcntl(fd, F_SETFL, 0);
+}
 static long c_dup(int fd)
 {
         int d = dup(fd);
@@ -444,8 +514,14 @@ static long c_dup(int fd)
         errno = (int)err;
         return r;
 }
-static long c_close(int fd) { return close(fd); }
-static long c_poll(int fd) { return events_of(fd); }
+static long c_close(int fd)
+{
+        return close(fd);
+}
+static long c_poll(int fd)
+{
+        return events_of(fd);
+}
 static long c_select(int fd)
 {
         struct timeval tv = {0, 0};
@@ -461,15 +537,20 @@ static long c_select(int fd)
 }
 static long c_epoll(int fd)
 {
-        struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP, .data.u64 = 7}, out = {0};
+        struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP, .data.u64 = 7},
+                           out = {0};
         int ep = epoll_create1(0), r = epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
 
         if (r == 0)
-                r = epoll_wait(ep, &out, 1, 0) * 0x10000 + (int)(now.undone ? out.events & ~(uint32_t)EPOLLERR : out.events);
+                r = epoll_wait(ep, &out, 1, 0) * 0x10000 +
+                    (int)(now.undone ? out.events & ~(uint32_t)EPOLLERR : out.events);
         close(ep);
         return r;
 }
-static long c_dprintf(int fd) { return dprintf(fd, "call"); }
+static long c_dprintf(int fd)
+{
+        return dprintf(fd, "call");
+}
 static long c_getsockname(int fd)
 {
         struct sockaddr_in sa;
@@ -488,23 +569,59 @@ static long c_getpeername(int fd)
 static const struct {
         const char *name;
         long (*call)(int fd);
-} calls[] = {
-        {"read", c_read}, {"readv", c_readv}, {"recv", c_recv}, {"peek", c_peek}, {"recvfrom", c_recvfrom}, {"recvmsg", c_recvmsg},
-        {"recvmmsg", c_recvmmsg}, {"write", c_write}, {"writev", c_writev}, {"send", c_send}, {"sendto", c_sendto},
-        {"sendmsg", c_sendmsg}, {"sendmsg-to", c_sendmsg_to}, {"sendmmsg", c_sendmmsg}, {"sendfile", c_sendfile},
-        {"splice-to", c_splice_out}, {"splice-from", c_splice_in}, {"connect", c_connect}, {"connect-udp", c_connect_udp},
-        {"disconnect", c_disconnect}, {"bind", c_bind}, {"listen", c_listen}, {"accept", c_accept}, {"accept4", c_accept4},
-        {"shutdown-rd", c_shutdown_rd}, {"shutdown-wr", c_shutdown_wr}, {"shutdown-rdwr", c_shutdown}, {"SO_ERROR", c_so_error},
-        {"SO_TYPE", c_so_type}, {"SO_ACCEPTCONN", c_acceptconn}, {"TCP_NODELAY", c_nodelay}, {"set-TCP_NODELAY", c_set_nodelay},
-        {"set-SO_RCVTIMEO", c_set_times}, {"SO_RCVTIMEO", c_times}, {"TCP_INFO", c_state}, {"FIONREAD", c_fionread},
-        {"FIONBIO", c_fionbio}, {"sockatmark", c_atmark}, {"F_GETFL", c_getfl}, {"F_SETFL", c_setfl}, {"dup", c_dup},
-        {"close", c_close}, {"poll", c_poll}, {"select", c_select}, {"epoll", c_epoll}, {"dprintf", c_dprintf},
-        {"getsockname", c_getsockname}, {"getpeername", c_getpeername}};
+} calls[] = {{"read", c_read},
+             {"readv", c_readv},
+             {"recv", c_recv},
+             {"peek", c_peek},
+             {"recvfrom", c_recvfrom},
+             {"recvmsg", c_recvmsg},
+             {"recvmmsg", c_recvmmsg},
+             {"write", c_write},
+             {"writev", c_writev},
+             {"send", c_send},
+             {"sendto", c_sendto},
+             {"sendmsg", c_sendmsg},
+             {"sendmsg-to", c_sendmsg_to},
+             {"sendmmsg", c_sendmmsg},
+             {"sendfile", c_sendfile},
+             {"splice-to", c_splice_out},
+             {"splice-from", c_splice_in},
+             {"connect", c_connect},
+             {"connect-udp", c_connect_udp},
+             {"disconnect", c_disconnect},
+             {"bind", c_bind},
+             {"listen", c_listen},
+             {"accept", c_accept},
+             {"accept4", c_accept4},
+             {"shutdown-rd", c_shutdown_rd},
+             {"shutdown-wr", c_shutdown_wr},
+             {"shutdown-rdwr", c_shutdown},
+             {"SO_ERROR", c_so_error},
+             {"SO_TYPE", c_so_type},
+             {"SO_ACCEPTCONN", c_acceptconn},
+             {"TCP_NODELAY", c_nodelay},
+             {"set-TCP_NODELAY", c_set_nodelay},
+             {"set-SO_RCVTIMEO", c_set_times},
+             {"SO_RCVTIMEO", c_times},
+             {"TCP_INFO", c_state},
+             {"FIONREAD", c_fionread},
+             {"FIONBIO", c_fionbio},
+             {"sockatmark", c_atmark},
+             {"F_GETFL", c_getfl},
+             {"F_SETFL", c_setfl},
+             {"dup", c_dup},
+             {"close", c_close},
+             {"poll", c_poll},
+             {"select", c_select},
+             {"epoll", c_epoll},
+             {"dprintf", c_dprintf},
+             {"getsockname", c_getsockname},
+             {"getpeername", c_getpeername}};
 
 /* What the other process does before: one of the calls, or nothing. */
 static const char *const before[] = {
-        "", "close", "bind", "connect", "listen", "connect-udp", "send", "sendto", "read", "shutdown-wr", "disconnect",
-        "set-SO_RCVTIMEO", "set-TCP_NODELAY"};
+        "",       "close", "bind",        "connect",    "listen",          "connect-udp",    "send",
+        "sendto", "read",  "shutdown-wr", "disconnect", "set-SO_RCVTIMEO", "set-TCP_NODELAY"};
 
 static int call_named(const char *name)
 {
@@ -519,7 +636,8 @@ static bool closes(int call)
         return calls[call].call == c_close;
 }
 
-/* A handshake that it began is over afterwards, and so is the end of a connection, or the scene would depend on how fast they are. */
+/* A handshake that it began is over afterwards, and so is the end of a connection, or the scene
+ * would depend on how fast they are. */
 static void make_call(int *fd, int call, char *out)
 {
         long r = calls[call].call(*fd);
@@ -538,7 +656,7 @@ static void make_call(int *fd, int call, char *out)
 /* ---- the other process ---- */
 
 struct order {
-        char what;                      /* 'c': a call; 'o': observe; 'f': here it is; 'd': drop it; 'q': the end */
+        char what; /* 'c': a call; 'o': observe; 'f': here it is; 'd': drop it; 'q': the end */
         int call;
         bool datagrams, undone;
         struct sockaddr_in at, udp_at;
@@ -553,7 +671,10 @@ static int received(int s, struct order *o)
 {
         char room[CMSG_SPACE(sizeof(int))];
         struct iovec v = {o, sizeof(*o)};
-        struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+        struct msghdr m = {.msg_iov = &v,
+                           .msg_iovlen = 1,
+                           .msg_control = room,
+                           .msg_controllen = sizeof(room)};
         int fd = -1;
 
         if (recvmsg(s, &m, 0) <= 0)
@@ -624,7 +745,7 @@ static void order(int s, char what, int call, int fd, char *out)
 enum way { DUP, CHILD_CALLS, PARENT_CALLS, PASSED, EXEC };
 static const char *const ways[] = {"dup", "child", "parent", "passed", "exec"};
 
-static int helper;                      /* who gets sockets in messages */
+static int helper; /* who gets sockets in messages */
 
 static int other_by_fork(pid_t *pid)
 {
@@ -693,7 +814,8 @@ static void set_up(int role)
         do {
                 now.udp = udp_at(&now.udp_at);
                 now.held = socket(AF_INET, SOCK_STREAM, 0);
-        } while (bind(now.held, (void *)&now.udp_at, sizeof(now.udp_at)) < 0 && close(now.held) == 0 && close(now.udp) == 0);
+        } while (bind(now.held, (void *)&now.udp_at, sizeof(now.udp_at)) < 0 &&
+                 close(now.held) == 0 && close(now.udp) == 0);
         now.fd = roles[role].make();
 }
 
@@ -716,15 +838,18 @@ static long ms_now(void)
         return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-static void play(const char *name, int role, enum way way, int first, int call, const char *expected)
+static void play(const char *name, int role, enum way way, int first, int call,
+                 const char *expected)
 {
-        char line[5 * ROOM], result[ROOM], mine[ROOM], others[ROOM] = "-", peers[ROOM], unused[ROOM];
+        char line[5 * ROOM], result[ROOM], mine[ROOM], others[ROOM] = "-", peers[ROOM],
+                                                       unused[ROOM];
         const struct timespec pause = {0, 300000};
         long until;
         pid_t pid;
         int s;
 
-        now.undone = calls[call].call == c_disconnect || (first >= 0 && calls[first].call == c_disconnect);
+        now.undone = calls[call].call == c_disconnect ||
+                     (first >= 0 && calls[first].call == c_disconnect);
         set_up(role);
         s = other_by(way, &pid);
         if (way == DUP) {
@@ -750,7 +875,8 @@ static void play(const char *name, int role, enum way way, int first, int call, 
                 if (way != DUP)
                         order(s, 'o', 0, -1, others);
                 observe_peer(peers);
-                snprintf(line, sizeof(line), "%s: %s | here %s | there %s | peer %s", name, result, mine, others, peers);
+                snprintf(line, sizeof(line), "%s: %s | here %s | there %s | peer %s", name, result,
+                         mine, others, peers);
         } while (expected && strcmp(line, expected) != 0 && ms_now() < until);
         puts(line);
         if (way == PASSED)
@@ -765,7 +891,7 @@ static void play(const char *name, int role, enum way way, int first, int call, 
 
 /* ---- all of them ---- */
 
-static char *lines;                     /* of the file of what is expected */
+static char *lines; /* of the file of what is expected */
 
 static void load(const char *path)
 {
@@ -804,14 +930,17 @@ static void play_all(const char *only)
                 for (size_t role = 0; role < ARRAY_LEN(roles); role++)
                         for (size_t b = 0; b < (way == DUP ? 1 : ARRAY_LEN(before)); b++)
                                 for (size_t c = 0; c < ARRAY_LEN(calls); c++) {
-                                        snprintf(name, sizeof(name), "%s %s %s%s%s", ways[way], roles[role].name, before[b],
-                                                 b ? ", " : "", calls[c].name);
+                                        snprintf(name, sizeof(name), "%s %s %s%s%s", ways[way],
+                                                 roles[role].name, before[b], b ? ", " : "",
+                                                 calls[c].name);
                                         if (roles[role].udp && strcmp(before[b], "connect") == 0)
                                                 continue;
-                                        if (way == EXEC && b > 0 && strcmp(before[b], "connect") && strcmp(before[b], "close"))
+                                        if (way == EXEC && b > 0 && strcmp(before[b], "connect") &&
+                                            strcmp(before[b], "close"))
                                                 continue;
                                         if (!only || strncmp(name, only, strlen(only)) == 0)
-                                                play(name, (int)role, way, call_named(before[b]), (int)c, next_expected(name));
+                                                play(name, (int)role, way, call_named(before[b]),
+                                                     (int)c, next_expected(name));
                                 }
 }
 

@@ -1,4 +1,5 @@
-/* A program without a loader, so without the library: what it inherits is the kernel's socket. Says that it runs, and serves one. */
+/* A program without a loader, so without the library: what it inherits is the kernel's socket. Says
+ * that it runs, and serves one. */
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>

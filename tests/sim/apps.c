@@ -9,10 +9,11 @@
 
 #include "unet/sim/pcap_file.h"
 
-#define PORT      80u
-#define FIRST     10000u           /* client port of talk 0 */
-#define PATIENCE  (60 * NS_PER_S)  /* after which an application gives up on one that has left */
-#define TURN      (50 * NS_PER_MS) /* applications look at least so often while they have work */
+#define PORT     80u
+#define FIRST    10000u          /* client port of talk 0 */
+#define PATIENCE (60 * NS_PER_S) /* after which an application gives up on one that has left */
+/* Applications look at least so often while they have work. */
+#define TURN      (50 * NS_PER_MS)
 #define PIECE_MAX 200000u
 
 struct end {
@@ -29,7 +30,8 @@ struct end {
 struct talk {
         const struct talk_plan *plan;
         unsigned id;
-        bool started, broken; /* broken: a death, a reset or a leaver: what arrives is a beginning only */
+        /* broken: a death, a reset or a leaver: what arrives is a beginning only. */
+        bool started, broken;
         nstime broken_at;
         struct end end[2]; /* by side */
 };
@@ -179,7 +181,8 @@ static void check_bytes(struct apps *a, struct talk *t, int side, const uint8_t 
         struct end *e = &t->end[side];
 
         if (e->got + n > t->end[!side].written)
-                wrong(a, t, side, "%zu bytes read, %zu were written", e->got + n, t->end[!side].written);
+                wrong(a, t, side, "%zu bytes read, %zu were written", e->got + n,
+                      t->end[!side].written);
         for (size_t i = 0; i < n; i++)
                 if (data[i] != stream_byte(t, !side, e->got + i))
                         wrong(a, t, side, "byte %zu is %u and should be %u", e->got + i, data[i],
@@ -194,7 +197,8 @@ static void check_eof(struct apps *a, struct talk *t, int side)
         if (!other->shut && !t->broken)
                 wrong(a, t, side, "end of stream, and the other side has not closed");
         if (e->got != other->h->to_write && !t->broken)
-                wrong(a, t, side, "end of stream after %zu of %zu bytes", e->got, other->h->to_write);
+                wrong(a, t, side, "end of stream after %zu of %zu bytes", e->got,
+                      other->h->to_write);
         e->eof = true;
 }
 
@@ -215,7 +219,8 @@ static void read_some(struct apps *a, struct talk *t, int side)
 
         if (e->eof || a->p->now < e->resumes)
                 return;
-        if (n < 64 && tcp_recv_take(tcp_of(a, side), pair_conn(a->p, side, e->conn), data, (uint32_t)n))
+        if (n < 64 &&
+            tcp_recv_take(tcp_of(a, side), pair_conn(a->p, side, e->conn), data, (uint32_t)n))
                 r = (int)n;
         else
                 r = pair_read(a->p, side, e->conn, data, n);
@@ -241,7 +246,8 @@ static int write_urgent(struct apps *a, int side, uint32_t conn, const uint8_t *
                 return got;
         for (int i = 0, at = 0; at < got; at += (int)span[i++].len)
                 memcpy(span[i].ptr, data + at, span[i].len);
-        tcp_send_commit(tcp_of(a, side), tc, (size_t)got, prng_fast_chance(&a->rnd, 1, 4), true, a->p->now);
+        tcp_send_commit(tcp_of(a, side), tc, (size_t)got, prng_fast_chance(&a->rnd, 1, 4), true,
+                        a->p->now);
         flush(a, side);
         return got;
 }
@@ -273,8 +279,8 @@ static void write_some(struct apps *a, struct talk *t, int side)
                 data[i] = stream_byte(t, side, e->written + i);
         if (prng_fast_chance(&a->rnd, e->h->urgent, 1000))
                 r = write_urgent(a, side, e->conn, data, n);
-        else if (n < 64 &&
-                 tcp_send_append(tcp_of(a, side), pair_conn(a->p, side, e->conn), data, (uint32_t)n))
+        else if (n < 64 && tcp_send_append(tcp_of(a, side), pair_conn(a->p, side, e->conn), data,
+                                           (uint32_t)n))
                 r = (int)n;
         else
                 r = pair_write(a->p, side, e->conn, data, n);
@@ -341,7 +347,8 @@ static bool over(const struct apps *a)
         return true;
 }
 
-/* A process died while it was changing this connection: it may be reset, and nothing else may be touched. */
+/* A process died while it was changing this connection: it may be reset, and nothing else may
+ * be touched. */
 static void die_inside(struct apps *a, int side)
 {
         struct talk *t = &a->talk[prng_fast_below(&a->rnd, a->plan->ntalks)];
@@ -353,7 +360,8 @@ static void die_inside(struct apps *a, int side)
         break_talk(a, t);
 }
 
-/* Everything derived is made anew, as after a death: but for that one connection nobody may notice. */
+/* Everything derived is made anew, as after a death: but for that one connection nobody
+ * may notice. */
 static void recover_maybe(struct apps *a)
 {
         int side = prng_fast_chance(&a->rnd, 1, 2);
@@ -379,8 +387,8 @@ static void say_stall(struct apps *a)
                         struct end *e = &t->end[s];
                         if (e->over)
                                 continue;
-                        fprintf(stderr, "talk %u side %d: wrote %zu of %zu, read %zu of %zu, %s\n", i, s,
-                                e->written, e->h->to_write, e->got, t->end[!s].h->to_write,
+                        fprintf(stderr, "talk %u side %d: wrote %zu of %zu, read %zu of %zu, %s\n",
+                                i, s, e->written, e->h->to_write, e->got, t->end[!s].h->to_write,
                                 e->conn ? tcp_state_name(pair_conn(a->p, s, e->conn)->state)
                                         : "no connection");
                 }
@@ -416,8 +424,8 @@ static void run(struct apps *a)
         }
 }
 
-/* Nothing happens any more but timers; when the last is over nothing may be left. What a dead peer has on
- * loan comes back when the keeper takes the channel down. */
+/* Nothing happens any more but timers; when the last is over nothing may be left. What a dead peer
+ * has on loan comes back when the keeper takes the channel down. */
 static void end(struct apps *a)
 {
         if (a->p->side[1].dead)
@@ -435,7 +443,8 @@ static void end(struct apps *a)
                 abort();
 }
 
-static void record(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
+static void record(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes,
+                   size_t len)
 {
         if (what != SIM_SENT)
                 return;

@@ -1,6 +1,7 @@
 /*
- * BBR over whole paths, in virtual time: what it is chosen for (losses that are no congestion, short buffers, long ones), and what it
- * must not do to others. The machine's steps have tests of their own: tests/tcp/bbr_test.c.
+ * BBR over whole paths, in virtual time: what it is chosen for (losses that are no congestion,
+ * short buffers, long ones), and what it must not do to others. The machine's steps have tests of
+ * their own: tests/tcp/bbr_test.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,7 @@
 
 struct flow {
         uint32_t conn[2];
-        nstime every;                   /* it writes `piece` bytes so often; 0: as much as goes */
+        nstime every; /* it writes `piece` bytes so often; 0: as much as goes */
         uint32_t piece;
         nstime next;
         uint64_t got;
@@ -35,7 +36,12 @@ static uint8_t data[65536];
 /* A bottleneck of `mbps` with a queue of so many bytes, `ms` there and back. */
 static struct bed bed(uint64_t seed, uint64_t mbps, nstime rtt, uint64_t queue, double loss)
 {
-        struct bed b = {.dir = {{.mtu = 1500, .rate = mbps * MBPS, .delay = rtt / 2, .queue_bytes = queue, .loss = loss, .csum = true},
+        struct bed b = {.dir = {{.mtu = 1500,
+                                 .rate = mbps * MBPS,
+                                 .delay = rtt / 2,
+                                 .queue_bytes = queue,
+                                 .loss = loss,
+                                 .csum = true},
                                 {.mtu = 1500, .delay = rtt / 2, .csum = true}}};
 
         b.p = pair_sim(seed, b.dir);
@@ -140,13 +146,17 @@ static void measures(struct bed *b, nstime length, unsigned kbps[FLOWS_MOST])
                 before[i] = b->flow[i].got;
         runs(b, length);
         for (unsigned i = 0; i < b->n; i++) {
-                kbps[i] = (unsigned)((b->flow[i].got - before[i]) * 8 * (NS_PER_S / 1000) / (uint64_t)length);
-                print_message("  %s: %u kb/s, srtt %.1f ms, cwnd %u, retrans %u\n", tcp_cc_name(sender(b, &b->flow[i])->cc), kbps[i],
-                              (double)sender(b, &b->flow[i])->srtt / 1e6, sender(b, &b->flow[i])->cwnd, sender(b, &b->flow[i])->retrans);
+                kbps[i] = (unsigned)((b->flow[i].got - before[i]) * 8 * (NS_PER_S / 1000) /
+                                     (uint64_t)length);
+                print_message("  %s: %u kb/s, srtt %.1f ms, cwnd %u, retrans %u\n",
+                              tcp_cc_name(sender(b, &b->flow[i])->cc), kbps[i],
+                              (double)sender(b, &b->flow[i])->srtt / 1e6,
+                              sender(b, &b->flow[i])->cwnd, sender(b, &b->flow[i])->retrans);
         }
 }
 
-/* What a stream has of a wire of 100 Mb/s with packets of 1500 bytes: their headers and timestamps take the rest. */
+/* What a stream has of a wire of 100 Mb/s with packets of 1500 bytes: their headers and timestamps
+ * take the rest. */
 #define WIRE_KBPS 96500u
 #define RTT       (40 * NS_PER_MS)
 #define BDP       500000u
@@ -180,7 +190,8 @@ static void a_short_queue_is_enough(void **state)
         assert_in_range(alone("cubic", BDP / 20, 0), 0, WIRE_KBPS * 40 / 100);
 }
 
-/* What CUBIC fills to the brim is left empty but for the probes: the round trip is not twice the shortest, and seldom much more. */
+/* What CUBIC fills to the brim is left empty but for the probes: the round trip is not twice the
+ * shortest, and seldom much more. */
 static void a_long_queue_stays_empty(void **state)
 {
         struct bed b = bed(1, 100, RTT, 20 * BDP, 0);
@@ -219,7 +230,7 @@ static void two_share(void **state)
                 struct bed b = bed(tenths, 100, RTT, BDP * tenths / 10, 0);
                 unsigned kbps[FLOWS_MOST];
                 opens(&b, "bbr");
-                runs(&b, 4 * NS_PER_S);         /* one is there already */
+                runs(&b, 4 * NS_PER_S); /* one is there already */
                 opens(&b, "bbr");
                 runs(&b, 6 * NS_PER_S);
                 measures(&b, 20 * NS_PER_S, kbps);
@@ -259,7 +270,7 @@ static void little_to_send_says_nothing_about_the_path(void **state)
         before = bbr_max_bw(bbr_of(sender(&b, f)));
         f->every = 100 * NS_PER_MS;
         f->piece = 50000;
-        f->next = b.p->now + NS_PER_S;          /* what is in the buffer leaves first */
+        f->next = b.p->now + NS_PER_S; /* what is in the buffer leaves first */
         runs(&b, NS_PER_S);
         measures(&b, 10 * NS_PER_S, kbps);
         assert_in_range(kbps[0], 3900, 4100);
@@ -283,7 +294,7 @@ static void goes_on_after_an_outage(void **state)
         runs(&b, 3 * NS_PER_S);
         b.dir[0].loss = 0;
         sim_set_params(b.p->sim, 0, &b.dir[0]);
-        runs(&b, 4 * NS_PER_S);                 /* the timeout has been put off for so long */
+        runs(&b, 4 * NS_PER_S); /* the timeout has been put off for so long */
         assert_int_equal(sender(&b, f)->ca_state, CA_OPEN);
         measures(&b, 10 * NS_PER_S, kbps);
         assert_in_range(kbps[0], WIRE_KBPS * 85 / 100, WIRE_KBPS);
@@ -327,13 +338,13 @@ static void silence_is_a_probe(void **state)
         uint64_t got;
 
         runs(&b, 4 * NS_PER_S);
-        f->every = 6 * NS_PER_S;                /* a write of little, and then of all there is */
+        f->every = 6 * NS_PER_S; /* a write of little, and then of all there is */
         f->next = b.p->now + f->every;
         f->piece = 1000;
         runs(&b, f->every - 1);
         f->every = 0;
         got = f->got;
-        for (nstime end = b.p->now + NS_PER_S; b.p->now < end; ) {
+        for (nstime end = b.p->now + NS_PER_S; b.p->now < end;) {
                 runs(&b, 10 * NS_PER_MS);
                 assert_int_not_equal(bbr_of(sender(&b, f))->state, BBR_PROBE_RTT);
         }

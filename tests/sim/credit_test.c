@@ -1,6 +1,6 @@
 /*
- * Windows by credit, from many seeds: a reader grants, reads, holds, and changes its mind about how its window is made; a sender sends
- * whatever it may. The oracle keeps books of its own:
+ * Windows by credit, from many seeds: a reader grants, reads, holds, and changes its mind about how
+ * its window is made; a sender sends whatever it may. The oracle keeps books of its own:
  *
  *   - no byte beyond what was granted is ever accepted;
  *   - each window on the wire, by credit, is what was granted and has not come, rounded down to the
@@ -23,9 +23,9 @@
 #include "ip/ip.h"
 #include "tests/sim/pair.h"
 
-#define WRITER 0
-#define READER 1
-#define TURNS  300u                     /* in which the reader does as it likes; then it grants and reads all */
+#define WRITER   0
+#define READER   1
+#define TURNS    300u /* in which the reader does as it likes; then it grants and reads all */
 #define PATIENCE 100000u
 
 struct talk {
@@ -34,10 +34,11 @@ struct talk {
         uint64_t seed;
         uint32_t conn[2];
         uint64_t total, written, read;
-        uint64_t granted;               /* from the beginning of the stream: where what the peer may send ends, by credit */
-        uint64_t promised;              /* the right edge, as the wire has said it */
+        /* From the beginning of the stream: where what the peer may send ends, by credit. */
+        uint64_t granted;
+        uint64_t promised; /* the right edge, as the wire has said it */
         uint32_t most;
-        uint32_t send_window;           /* of the writer; 0: no limit of its own */
+        uint32_t send_window; /* of the writer; 0: no limit of its own */
         bool credit;
 };
 
@@ -65,16 +66,20 @@ static uint64_t received(struct talk *k)
 
 static _Noreturn void wrong(const struct talk *k, const char *what)
 {
-        fprintf(stderr, "seed %llu: %s; written %llu read %llu granted %llu promised %llu most %u credit %d\n",
-                (unsigned long long)k->seed, what, (unsigned long long)k->written, (unsigned long long)k->read,
-                (unsigned long long)k->granted, (unsigned long long)k->promised, k->most, k->credit);
+        fprintf(stderr,
+                "seed %llu: %s; written %llu read %llu granted %llu promised %llu most %u credit "
+                "%d\n",
+                (unsigned long long)k->seed, what, (unsigned long long)k->written,
+                (unsigned long long)k->read, (unsigned long long)k->granted,
+                (unsigned long long)k->promised, k->most, k->credit);
         abort();
 }
 
 /* ---- the wire ---- */
 
 /* Segments of the reader, when there is a connection to compare them with. */
-static void looks(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
+static void looks(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes,
+                  size_t len)
 {
         struct talk *k = arg;
         struct tcp_seg seg;
@@ -84,7 +89,8 @@ static void looks(void *arg, nstime now, int side, enum sim_event what, const ui
         (void)now;
         if (side != READER || what != SIM_SENT || k->conn[READER] == 0)
                 return;
-        if (tcp_hdr_parse(bytes + IP_MIN_HDR, len - IP_MIN_HDR, &seg) < 0 || seg.flags & (TCP_SYN | TCP_RST))
+        if (tcp_hdr_parse(bytes + IP_MIN_HDR, len - IP_MIN_HDR, &seg) < 0 ||
+            seg.flags & (TCP_SYN | TCP_RST))
                 return;
         scale = reader(k)->rcv_wscale;
         acked = seg.ack - reader(k)->irs - 1;
@@ -112,7 +118,8 @@ static void grants(struct talk *k, uint32_t n)
         stack_flush(s, k->p->now);
 }
 
-/* The window is made another way: by credit from what was promised on, or by a buffer of some size, or the stack's own. */
+/* The window is made another way: by credit from what was promised on, or by a buffer of some size,
+ * or the stack's own. */
 static void changes(struct talk *k)
 {
         struct stack *s = &k->p->side[READER].s;
@@ -165,7 +172,8 @@ static void checks(struct talk *k)
                 wrong(k, "more than was granted");
         if (k->credit && tcp_window_ahead(reader(k)) != k->granted - received(k))
                 wrong(k, "books that differ");
-        if (k->send_window != 0 && flight(pair_conn(k->p, WRITER, k->conn[WRITER])) > k->send_window)
+        if (k->send_window != 0 &&
+            flight(pair_conn(k->p, WRITER, k->conn[WRITER])) > k->send_window)
                 wrong(k, "more in flight than the sender wants");
 }
 
@@ -200,7 +208,8 @@ static void goes_to_its_end(struct talk *k)
 
 static struct pair *makes_pair(struct talk *k)
 {
-        struct sim_params dir = {.mtu = 1500, .delay = (nstime)below(k, 20) * NS_PER_MS, .csum = true};
+        struct sim_params dir = {
+                .mtu = 1500, .delay = (nstime)below(k, 20) * NS_PER_MS, .csum = true};
         struct sim_params both[2];
 
         if (below(k, 3) == 0)
@@ -236,7 +245,8 @@ static void begins(struct talk *k)
         k->p = makes_pair(k);
         tcp_opts_default(&o);
         o.credit = 1;
-        o.window_most = k->most = below(k, 2) == 0 ? 3000 + below(k, 62000) : 65536 + below(k, 2000000);
+        o.window_most = k->most =
+                below(k, 2) == 0 ? 3000 + below(k, 62000) : 65536 + below(k, 2000000);
         o.window_first = below(k, 3) == 0 ? 0 : below(k, k->most + 1);
         o.nodelay = (uint8_t)below(k, 2);
         k->granted = o.window_first;
@@ -285,7 +295,8 @@ static void what_is_granted_and_nothing_else_arrives(void **state)
 
 int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_granted_and_nothing_else_arrives)};
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(what_is_granted_and_nothing_else_arrives)};
 
         if (argc == 3) {
                 first = strtoull(argv[1], NULL, 0);

@@ -1,6 +1,6 @@
 /*
- * DCTCP (RFC 8257) over a wire that marks from a shallow queue on, in virtual time: flows share it, the queue stays where the marks begin,
- * and nothing is lost.
+ * DCTCP (RFC 8257) over a wire that marks from a shallow queue on, in virtual time: flows share it,
+ * the queue stays where the marks begin, and nothing is lost.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,15 +12,26 @@
 #include "tests/sim/pair.h"
 #include "tcp/tcp_cc.h"
 
-#define FLOWS    8
-#define MARK     (30 * 1500ull)         /* K, bytes: above a seventh of the path's 62,500 (RFC 8257 §4.1's reference) */
+#define FLOWS 8
+/* K, bytes: above a seventh of the path's 62,500 (RFC 8257 §4.1's reference). */
+#define MARK     (30 * 1500ull)
 #define SETTLED  NS_PER_S
 #define MEASURED (4 * NS_PER_S)
 
 static const struct sim_params wire[2] = {
-        {.mtu = 1500, .rate = 1000000000, .delay = 250 * NS_PER_US, .csum = true, .queue_bytes = 1 << 20, .mark_bytes = MARK,
+        {.mtu = 1500,
+         .rate = 1000000000,
+         .delay = 250 * NS_PER_US,
+         .csum = true,
+         .queue_bytes = 1 << 20,
+         .mark_bytes = MARK,
          .rto_min = 10 * NS_PER_MS},
-        {.mtu = 1500, .rate = 1000000000, .delay = 250 * NS_PER_US, .csum = true, .queue_bytes = 1 << 20, .mark_bytes = MARK,
+        {.mtu = 1500,
+         .rate = 1000000000,
+         .delay = 250 * NS_PER_US,
+         .csum = true,
+         .queue_bytes = 1 << 20,
+         .mark_bytes = MARK,
          .rto_min = 10 * NS_PER_MS},
 };
 
@@ -28,7 +39,7 @@ struct flows {
         struct pair *p;
         uint32_t conn[FLOWS][2];
         uint64_t got[FLOWS];
-        unsigned __int128 queue_time;   /* bytes times nanoseconds */
+        unsigned __int128 queue_time; /* bytes times nanoseconds */
         uint64_t most;
 };
 
@@ -82,8 +93,8 @@ static void run_until(struct flows *f, nstime end)
 }
 
 struct outcome {
-        double jain, queue;             /* Jain's index; the mean of what waits, in thresholds */
-        uint64_t most, rate;            /* bytes; bits a second of all flows */
+        double jain, queue;  /* Jain's index; the mean of what waits, in thresholds */
+        uint64_t most, rate; /* bytes; bits a second of all flows */
         uint64_t marked, retrans;
 };
 
@@ -113,8 +124,10 @@ static struct outcome run(int cc)
         o.most = f.most;
         o.rate = (uint64_t)(sum * 8 * NS_PER_S / MEASURED);
         o.marked = f.p->side[1].s.st->cnt.n[COUNT_TCP_ECN_MARKED];
-        print_message("%s: fairness %.3f, mean queue %.2f K, most %llu bytes, %llu Mb/s, %llu marked, %llu sent again\n", tcp_cc_name(cc),
-                      o.jain, o.queue, (unsigned long long)o.most, (unsigned long long)o.rate / 1000000, (unsigned long long)o.marked,
+        print_message("%s: fairness %.3f, mean queue %.2f K, most %llu bytes, %llu Mb/s, %llu "
+                      "marked, %llu sent again\n",
+                      tcp_cc_name(cc), o.jain, o.queue, (unsigned long long)o.most,
+                      (unsigned long long)o.rate / 1000000, (unsigned long long)o.marked,
                       (unsigned long long)o.retrans);
         pair_free(f.p);
         return o;
@@ -136,7 +149,7 @@ static void eight_flows_share_a_queue_that_stays_short(void **state)
 static void others_fill_the_queue(void **state)
 {
         (void)state;
-        assert_true(run(TCP_CC_RENO).marked == 0);      /* asks for no ECN */
+        assert_true(run(TCP_CC_RENO).marked == 0); /* asks for no ECN */
 }
 
 int main(void)

@@ -1,8 +1,9 @@
 /*
  * A process dies at every store of a turn of the stack. A child does something on a stack in
- * shared memory, one instruction at a time. After each instruction that changed anything, a copy of the memory, mapped
- * elsewhere as another process has it, is recovered and must be whole: every connection, the one that was being changed
- * as well, goes on and carries every byte that was written before; and a new one can be opened.
+ * shared memory, one instruction at a time. After each instruction that changed anything, a copy of
+ * the memory, mapped elsewhere as another process has it, is recovered and must be whole: every
+ * connection, the one that was being changed as well, goes on and carries every byte that was
+ * written before; and a new one can be opened.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@
 #include "netstack/stack_road.h"
 
 #define CHAN  0u
-#define CONNS 2                         /* open before the child begins; the first is the one that it works on */
+#define CONNS 2 /* open before the child begins; the first is the one that it works on */
 #define PORT  80
 
 static const struct frame_geom geom = {{[FRAME_SMALL] = 32, [FRAME_LARGE] = 2}};
@@ -28,12 +29,13 @@ static const uint32_t addr[2] = {0x0a000001, 0x0a000002};
 /* All shared memory of two stacks and the channel between them, in one mapping. */
 struct world {
         size_t bytes;
-        size_t state[2], region[2];     /* offsets */
+        size_t state[2], region[2]; /* offsets */
         struct bell bell[2];
         nstime now;
         uint32_t conn[2][CONNS], listener[2];
-        uint32_t end, read, rcvd;       /* of the first connection before the child began: written, read, received */
-        uint32_t aimed;                 /* what the child may have read of it */
+        /* Of the first connection before the child began: written, read, received. */
+        uint32_t end, read, rcvd;
+        uint32_t aimed; /* what the child may have read of it */
 };
 
 /* Somebody's view of a world. */
@@ -48,7 +50,8 @@ static struct stack_limits limits(void)
         struct stack_limits l;
 
         stack_limits_default(&l);
-        l.tcp = (struct tcp_limits){.conns = 8, .listeners = 4, .txsegs = 64, .rxsegs = 64, .time_wait_max = 4};
+        l.tcp = (struct tcp_limits){
+                .conns = 8, .listeners = 4, .txsegs = 64, .rxsegs = 64, .time_wait_max = 4};
         l.udp.pcbs = 4;
         l.socks = 16;
         l.rx = (struct frame_geom){{[FRAME_SMALL] = 32, [FRAME_LARGE] = 1}};
@@ -103,17 +106,22 @@ static size_t rounded(size_t n)
 static struct world *world_make(void)
 {
         struct stack_limits l = limits();
-        size_t state = rounded(stack_bytes(&l)), region = rounded(SHM_REGION_BYTES(geom)), first = rounded(sizeof(struct world));
+        size_t state = rounded(stack_bytes(&l)), region = rounded(SHM_REGION_BYTES(geom)),
+               first = rounded(sizeof(struct world));
         size_t bytes = first + 2 * (state + region);
-        struct world *w = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct world *w =
+                mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         uint8_t seed[32] = {7};
 
         assert_ptr_not_equal(w, MAP_FAILED);
-        *w = (struct world){.bytes = bytes, .now = NS_PER_S, .state = {first, first + state},
+        *w = (struct world){.bytes = bytes,
+                            .now = NS_PER_S,
+                            .state = {first, first + state},
                             .region = {first + 2 * state, first + 2 * state + region}};
         for (int i = 0; i < 2; i++) {
                 struct stack_state *st = at(w, w->state[i]);
-                const ip_addr host[] = {ip_addr_v4(addr[0]), ip_addr_v4(addr[1])};      /* one, of both stacks */
+                /* One, of both stacks. */
+                const ip_addr host[] = {ip_addr_v4(addr[0]), ip_addr_v4(addr[1])};
                 seed[1] = (uint8_t)i;
                 stack_format(st, &l, seed, w->now);
                 stack_set_addrs(st, host, 2);
@@ -124,7 +132,7 @@ static struct world *world_make(void)
 
 /* ---- streams: what a side sends on its connection number n ---- */
 
-#define STREAM 65536u                   /* more than any test sends */
+#define STREAM 65536u /* more than any test sends */
 
 /* Laid out beforehand: in the child every instruction counts. */
 static uint8_t stream[2][CONNS][STREAM];
@@ -134,7 +142,8 @@ static void make_streams(void)
         for (uint32_t side = 0; side < 2; side++)
                 for (uint32_t n = 0; n < CONNS; n++)
                         for (uint32_t off = 0; off < STREAM; off++)
-                                stream[side][n][off] = (uint8_t)(off * 31 + off / 253 + n * 77 + side * 131);
+                                stream[side][n][off] =
+                                        (uint8_t)(off * 31 + off / 253 + n * 77 + side * 131);
 }
 
 static struct tcp_conn *conn(struct view *v, int side, int n)
@@ -195,8 +204,11 @@ static void settle(struct view *v)
 
 static uint32_t open_from(struct view *v, int side, uint16_t port)
 {
-        struct tcp_tuple t = {.laddr = ip_addr_v4(addr[side]), .raddr = ip_addr_v4(addr[!side]), .lport = port,
-                              .rport = PORT, .chan = CHAN};
+        struct tcp_tuple t = {.laddr = ip_addr_v4(addr[side]),
+                              .raddr = ip_addr_v4(addr[!side]),
+                              .lport = port,
+                              .rport = PORT,
+                              .chan = CHAN};
         struct tcp_link link = stack_tcp_link(&v->s[side], CHAN);
         struct tcp_opts o;
         int c;
@@ -212,7 +224,8 @@ static uint32_t open_from(struct view *v, int side, uint16_t port)
         return (uint32_t)c;
 }
 
-/* Two connections from side 0 to side 1, with some data read, some queued, some on its way, on each. */
+/* Two connections from side 0 to side 1, with some data read, some queued, some on its way,
+ * on each. */
 static struct world *scene(void)
 {
         struct world *w = world_make();
@@ -445,7 +458,8 @@ static void closes(struct view *v)
         stack_flush(s, v->w->now);
 }
 
-/* With nothing unread, close is no reset; some of what was written has not been sent, the rest not acknowledged. */
+/* With nothing unread, close is no reset; some of what was written has not been sent, the rest
+ * not acknowledged. */
 static void prepare_close(struct view *v)
 {
         read_bytes(v, 0, 0, 100000);
@@ -508,7 +522,8 @@ static void finish(struct view *v, int n)
                 read_bytes(v, 0, n, 100000);
                 read_bytes(v, 1, n, 100000);
                 settle(v);
-                if (conn(v, 0, n)->snd_una == conn(v, 0, n)->snd_end && conn(v, 1, n)->snd_una == conn(v, 1, n)->snd_end &&
+                if (conn(v, 0, n)->snd_una == conn(v, 0, n)->snd_end &&
+                    conn(v, 1, n)->snd_una == conn(v, 1, n)->snd_end &&
                     conn(v, 0, n)->rcv_unread == 0 && conn(v, 1, n)->rcv_unread == 0)
                         return;
                 next = nstime_min(stack_deadline(&v->s[0]), stack_deadline(&v->s[1]));
@@ -518,9 +533,11 @@ static void finish(struct view *v, int n)
         }
         for (int i = 0; i < 2; i++) {
                 const struct tcp_conn *tc = conn(v, i, n);
-                print_error("side %d: %s una %u nxt %u end %u, unread %u, rcv_nxt %u, deadline %lld\n", i,
-                            tcp_state_name(tc->state), tc->snd_una - tc->iss, tc->snd_nxt - tc->iss,
-                            tc->snd_end - tc->iss, tc->rcv_unread, tc->rcv_nxt - tc->irs, (long long)tcp_deadline(tc));
+                print_error(
+                        "side %d: %s una %u nxt %u end %u, unread %u, rcv_nxt %u, deadline %lld\n",
+                        i, tcp_state_name(tc->state), tc->snd_una - tc->iss, tc->snd_nxt - tc->iss,
+                        tc->snd_end - tc->iss, tc->rcv_unread, tc->rcv_nxt - tc->irs,
+                        (long long)tcp_deadline(tc));
         }
         fail_msg("connection %d did not go on", n);
 }
@@ -538,7 +555,8 @@ static void new_one_works(struct view *v)
 {
         uint32_t c = open_from(v, 0, 42000);
 
-        for (int round = 0; round < 40 && tcp_conn_at(&v->s[0].tcp, c)->state != TCPS_ESTABLISHED; round++) {
+        for (int round = 0; round < 40 && tcp_conn_at(&v->s[0].tcp, c)->state != TCPS_ESTABLISHED;
+             round++) {
                 settle(v);
                 v->w->now += 100 * NS_PER_MS;
         }
@@ -558,8 +576,9 @@ static void ends_well(struct view *v)
 {
         struct tcp_conn *peer = conn(v, 1, 0);
 
-        if (conn(v, 0, 0)->state == TCPS_ESTABLISHED && !(conn(v, 0, 0)->flags & TCF_CLOSED_BY_APP)) {
-                goes_on(v, 0);          /* the call had hardly begun */
+        if (conn(v, 0, 0)->state == TCPS_ESTABLISHED &&
+            !(conn(v, 0, 0)->flags & TCF_CLOSED_BY_APP)) {
+                goes_on(v, 0); /* the call had hardly begun */
                 return;
         }
         for (int round = 0; round < 400 && !both_ended(v); round++) {
@@ -576,7 +595,8 @@ static void ends_well(struct view *v)
         assert_int_equal(conn(v, 0, 0)->err, 0);
 }
 
-/* Nothing that was written or received before is missing, and nothing was read that nobody asked for. */
+/* Nothing that was written or received before is missing, and nothing was read that nobody
+ * asked for. */
 static void lost_nothing(struct view *v)
 {
         const struct tcp_conn *tc = conn(v, 0, 0);
@@ -625,8 +645,8 @@ static void child(struct world *w, void (*act)(struct view *))
         _exit(0);
 }
 
-/* Whether anything but payload differs. Payload is not looked at until it is committed, and copying it is one instruction
- * a byte to the debugger. */
+/* Whether anything but payload differs. Payload is not looked at until it is committed, and copying
+ * it is one instruction a byte to the debugger. */
 static bool changed(const struct world *a, const struct world *b)
 {
         const struct stack_state *st = at((struct world *)(uintptr_t)a, a->state[0]);
@@ -636,7 +656,8 @@ static bool changed(const struct world *a, const struct world *b)
                memcmp((const char *)a + a->region[0], (const char *)b + b->region[0], ring) != 0;
 }
 
-static void dies_everywhere(void (*prepare)(struct view *), void (*act)(struct view *), enum after after)
+static void dies_everywhere(void (*prepare)(struct view *), void (*act)(struct view *),
+                            enum after after)
 {
         struct world *w = scene(), *copy, *last;
         struct view *v = view_of(w);
@@ -821,13 +842,15 @@ static void room_for_one_process_is_seen_by_another(void **state)
         munmap(w, w->bytes);
 }
 
-/* The peer has as many frames as it may, with the queue empty: whoever waits sleeps until one comes back. */
+/* The peer has as many frames as it may, with the queue empty: whoever waits sleeps until one
+ * comes back. */
 static void who_has_lent_all_it_may_sleeps_until_a_frame_returns(void **state)
 {
         struct world *w = world_make();
         struct view *v = view_of(w);
         struct stack *s = &v->s[0];
-        uint32_t id = frame_alloc(s->frames, FRAME_REGION_TX(CHAN), FRAME_SMALL, 0), num = frame_id_num(id);
+        uint32_t id = frame_alloc(s->frames, FRAME_REGION_TX(CHAN), FRAME_SMALL, 0),
+                 num = frame_id_num(id);
 
         told = 0;
         s->event = tells;
@@ -860,7 +883,7 @@ static void a_frame_for_one_process_is_freed_by_another(void **state)
                 last = id;
         stack_wait_frame(&waits->s[0], CHAN, FRAME_LARGE);
         assert_true(atomic_load(&waits->chan[0].mine->ctrl.want_room));
-        stack_want_returns(&looks->s[0], false);        /* a leader that wakes */
+        stack_want_returns(&looks->s[0], false); /* a leader that wakes */
         assert_true(atomic_load(&waits->chan[0].mine->ctrl.want_room));
         frame_drop(looks->s[0].frames, last);
         assert_int_equal(told, 1);

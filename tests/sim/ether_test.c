@@ -1,4 +1,5 @@
-/* Two stacks over an Ethernet: neighbours are found, lost and found again, and connections do not notice. */
+/* Two stacks over an Ethernet: neighbours are found, lost and found again, and connections do
+ * not notice. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +91,8 @@ static void bytes_arrive_over_a_bad_ethernet(void **state)
         }
 }
 
-/* The other host's card was replaced: it says so, as hosts do when an address comes up (RFC 5227 §2.3). */
+/* The other host's card was replaced: it says so, as hosts do when an address comes up (RFC
+ * 5227 §2.3). */
 static void new_card(struct pair *p)
 {
         struct netif *n = stack_netif(p->side[1].st, 0);
@@ -118,7 +120,8 @@ static void new_card_silently(struct pair *p)
         changed_at = p->now;
 }
 
-/* TCP's second timeout in a row makes ARP ask at once; with three polls of a second that is soon enough for a user. */
+/* TCP's second timeout in a row makes ARP ask at once; with three polls of a second that is soon
+ * enough for a user. */
 static void neighbour_is_asked_again_when_silent(void **state)
 {
         struct pair *p = pair_ether(1, lan);
@@ -134,7 +137,10 @@ static void nobody_answers(void **state)
 {
         struct pair *p = pair_ether(1, lan);
         struct stack *s = &p->side[0].s;
-        struct tcp_tuple t = {.laddr = pair_addr(0), .raddr = ip_addr_v4(0x0a000063), .lport = 40000, .rport = 80,
+        struct tcp_tuple t = {.laddr = pair_addr(0),
+                              .raddr = ip_addr_v4(0x0a000063),
+                              .lport = 40000,
+                              .rport = 80,
                               .chan = PAIR_CHAN};
         struct tcp_link link = stack_tcp_link(s, PAIR_CHAN);
         struct tcp_opts o;
@@ -147,7 +153,7 @@ static void nobody_answers(void **state)
         stack_flush(s, p->now);
         while (!(p->side[0].events & TCP_EV_CLOSED) && pair_step(p, p->now + 4 * NS_PER_S))
                 ;
-        assert_true(p->side[0].events & TCP_EV_CLOSED);         /* after three requests, a second apart */
+        assert_true(p->side[0].events & TCP_EV_CLOSED); /* after three requests, a second apart */
         assert_int_equal(tcp_take_error(tcp_conn_at(&s->tcp, (uint32_t)c)), EHOSTUNREACH);
         tcp_set_sock(&s->tcp, (uint32_t)c, 0);
         tcp_close(&s->tcp, tcp_conn_at(&s->tcp, (uint32_t)c), p->now);
@@ -157,12 +163,16 @@ static void nobody_answers(void **state)
         pair_free(p);
 }
 
-/* RFC 1122 §3.3.1.1: what is not on our network goes to the gateway; without one it goes nowhere. */
+/* RFC 1122 §3.3.1.1: what is not on our network goes to the gateway; without one it
+ * goes nowhere. */
 static void without_a_gateway_there_is_no_way_out(void **state)
 {
         struct pair *p = pair_ether(1, lan);
         struct stack *s = &p->side[0].s;
-        struct tcp_tuple t = {.laddr = pair_addr(0), .raddr = ip_addr_v4(0xc0000201), .lport = 40000, .rport = 80,
+        struct tcp_tuple t = {.laddr = pair_addr(0),
+                              .raddr = ip_addr_v4(0xc0000201),
+                              .lport = 40000,
+                              .rport = 80,
                               .chan = PAIR_CHAN};
         struct tcp_link link = stack_tcp_link(s, PAIR_CHAN);
         struct tcp_opts o;
@@ -200,8 +210,8 @@ static void captures_are_of_ip(void **state)
         pair_free(p);
 }
 
-/* Who waits for the stack's lock has read his clock before others who were in there meanwhile: what he sends is not dated
- * before what they sent, or the other side would drop it (RFC 7323 §5.3). */
+/* Who waits for the stack's lock has read his clock before others who were in there meanwhile: what
+ * he sends is not dated before what they sent, or the other side would drop it (RFC 7323 §5.3). */
 static void a_caller_that_waited_for_the_lock_sends_nothing_old(void **state)
 {
         struct pair *p = pair_ether(1, lan);

@@ -1,6 +1,6 @@
 /*
- * Groups and broadcasts between two stacks on an Ethernet, side 1 with sockets that listen: who gets a copy, what stays in
- * the stack, what IGMP says, and that a death changes none of it.
+ * Groups and broadcasts between two stacks on an Ethernet, side 1 with sockets that listen: who
+ * gets a copy, what stays in the stack, what IGMP says, and that a death changes none of it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include "tests/sim/pair.h"
 
-#define GROUP 0xef010203u               /* 239.1.2.3 */
+#define GROUP 0xef010203u /* 239.1.2.3 */
 #define PORT  5000
 
 static const struct sim_params lan[2] = {{.mtu = 1500, .delay = 20 * NS_PER_US, .csum = true},
@@ -17,8 +17,8 @@ static const struct sim_params lan[2] = {{.mtu = 1500, .delay = 20 * NS_PER_US, 
 
 struct scene {
         struct pair *p;
-        uint32_t pcb[8], sock[8];       /* of side 1 */
-        uint32_t sender;                /* pcb of side 0 */
+        uint32_t pcb[8], sock[8]; /* of side 1 */
+        uint32_t sender;          /* pcb of side 0 */
 };
 
 static void pass(struct scene *s, nstime time)
@@ -41,7 +41,8 @@ static uint32_t open_socket(struct scene *s, int side, uint16_t port, ip_addr bo
         pcb = udp_open(&st->udp, &o);
         assert_int_equal(udp_bind(&st->udp, pcb, bound, port), 0);
         *sock = pool_alloc(&st->st->socks);
-        *stack_sock(st, *sock) = (struct sock_rec){.refs = 1, .role = SOCK_ROLE_UDP, .conn = pcb, .group_ttl = 1};
+        *stack_sock(st, *sock) =
+                (struct sock_rec){.refs = 1, .role = SOCK_ROLE_UDP, .conn = pcb, .group_ttl = 1};
         udp_set_sock(&st->udp, pcb, *sock);
         return pcb;
 }
@@ -67,11 +68,16 @@ static void join(struct scene *s, unsigned i)
 static void send_from(struct scene *s, int side, uint32_t pcb, uint32_t dst, uint8_t ttl, bool loop)
 {
         struct stack *st = &s->p->side[side].s;
-        struct udp_tuple to = {.laddr = pair_addr(side), .raddr = ip_addr_v4(dst), .rport = PORT, .chan = PAIR_CHAN};
+        struct udp_tuple to = {.laddr = pair_addr(side),
+                               .raddr = ip_addr_v4(dst),
+                               .rport = PORT,
+                               .chan = PAIR_CHAN};
         struct stack_payload pay = {.inl = (const uint8_t *)"hello", .len = 5};
         struct udp_out out;
 
-        assert_int_equal(udp_output_prepare(&st->udp, pcb, &to, 5, true, stack_payload_sum(st, &pay), &out), 0);
+        assert_int_equal(
+                udp_output_prepare(&st->udp, pcb, &to, 5, true, stack_payload_sum(st, &pay), &out),
+                0);
         out.ttl = ttl;
         assert_int_equal(stack_send_many(st, PAIR_CHAN, &out, &pay, loop), 0);
         pass(s, NS_PER_MS);

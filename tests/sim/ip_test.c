@@ -1,4 +1,5 @@
-/* Two stacks on a link of 1500 bytes: datagrams in pieces, errors about them, and paths that carry less. RFC 791, 1122, 1191. */
+/* Two stacks on a link of 1500 bytes: datagrams in pieces, errors about them, and paths that carry
+ * less. RFC 791, 1122, 1191. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -67,11 +68,14 @@ static int sends(struct scene *s, uint32_t len, enum pmtu_mode mode)
         udp_get_opts(&st->udp, s->pcb[0], &o);
         o.pmtu_mode = (uint8_t)mode;
         udp_set_opts(&st->udp, s->pcb[0], &o);
-        pay.data = (struct buf){frame_alloc(st->frames, FRAME_REGION_TX(PAIR_CHAN), FRAME_LARGE, 0), 0, len};
+        pay.data = (struct buf){frame_alloc(st->frames, FRAME_REGION_TX(PAIR_CHAN), FRAME_LARGE, 0),
+                                0, len};
         assert_int_not_equal(pay.data.id, 0);
         memcpy(frame_addr(st->frames, pay.data.id), s->data, len);
         st->now = s->p->now;
-        assert_int_equal(udp_output_prepare(&st->udp, s->pcb[0], &to, len, true, csum_partial(s->data, len, 0), &out), 0);
+        assert_int_equal(udp_output_prepare(&st->udp, s->pcb[0], &to, len, true,
+                                            csum_partial(s->data, len, 0), &out),
+                         0);
         err = stack_send_udp(st, PAIR_CHAN, &out, &pay);
         if (err != 0)
                 frame_drop(st->frames, pay.data.id);
@@ -99,7 +103,8 @@ static void arrived(struct scene *s, uint32_t len)
 #define counted(s, i, what) ((s)->p->side[i].st->cnt.n[COUNT_##what])
 #define dropped(s, i, why)  ((s)->p->side[i].st->cnt.drop[DROP_##why])
 
-/* RFC 1122 §3.3.3, §3.3.2: what does not fit goes in pieces and is put together, up to the longest there is. */
+/* RFC 1122 §3.3.3, §3.3.2: what does not fit goes in pieces and is put together, up to the longest
+ * there is. */
 static void long_datagrams_arrive_whole(void **state)
 {
         static const uint32_t len[] = {1472, 1473, 2960, 8192, 20000, UDP_MAX_PAYLOAD};
@@ -130,15 +135,18 @@ static int sends_copied(struct scene *s, uint32_t len, enum pmtu_mode mode)
         udp_set_opts(&st->udp, s->pcb[0], &o);
         memcpy(at + STACK_UDP_ROOM, s->data, len);
         st->now = s->p->now;
-        assert_int_equal(udp_output_prepare(&st->udp, s->pcb[0], &to, len, true, stack_payload_sum(st, &pay), &out), 0);
+        assert_int_equal(udp_output_prepare(&st->udp, s->pcb[0], &to, len, true,
+                                            stack_payload_sum(st, &pay), &out),
+                         0);
         err = stack_send_udp(st, PAIR_CHAN, &out, &pay);
-        memset(at, 0xee, sizeof at);    /* it is the sender's again */
+        memset(at, 0xee, sizeof at); /* it is the sender's again */
         while (pair_step(s->p, s->p->now + 50 * NS_PER_MS))
                 ;
         return err;
 }
 
-/* Where a channel copies, a datagram needs no frame, and its headers go in front of it; unless it has to be cut. */
+/* Where a channel copies, a datagram needs no frame, and its headers go in front of it; unless it
+ * has to be cut. */
 static void what_is_copied_needs_no_frame(void **state)
 {
         static const uint32_t len[] = {0, 1, 300, 1471, 1472};
@@ -164,7 +172,8 @@ static void what_must_not_be_cut_is_refused(void **state)
         arrived(s, 1472);
 }
 
-/* RFC 1122 §3.3.2: a piece is lost; a minute later the sender is told, if the first one was there. */
+/* RFC 1122 §3.3.2: a piece is lost; a minute later the sender is told, if the first one
+ * was there. */
 static void what_never_became_whole_is_told(void **state)
 {
         struct scene *s = *state;
@@ -183,7 +192,8 @@ static void what_never_became_whole_is_told(void **state)
         assert_in_range(counted(s, 0, ICMP_IN) - before, 1, dropped(s, 1, IP_FRAG_TIMEOUT));
 }
 
-/* RFC 1191: an error that quotes a datagram of ours makes the path narrow, for all that goes there. */
+/* RFC 1191: an error that quotes a datagram of ours makes the path narrow, for all that
+ * goes there. */
 static void a_path_that_was_learnt_holds_for_udp(void **state)
 {
         struct scene *s = *state;
@@ -221,7 +231,8 @@ static void a_path_that_was_learnt_holds_for_tcp(void **state)
                 ;
 }
 
-/* A process dies while datagrams are under way: their frames are free, and the next are put together. */
+/* A process dies while datagrams are under way: their frames are free, and the next are
+ * put together. */
 static void a_death_forgets_datagrams_under_way(void **state)
 {
         struct scene *s = *state;
@@ -232,7 +243,8 @@ static void a_death_forgets_datagrams_under_way(void **state)
         for (int i = 0; i < 10; i++)
                 sends(s, 8000, PMTU_WANT);
         stack_recover(&s->p->side[1].s, s->p->now);
-        reass_check(&(struct reass){&s->p->side[1].s.ip->reass, s->p->side[1].s.frames, &s->p->side[1].st->cnt});
+        reass_check(&(struct reass){&s->p->side[1].s.ip->reass, s->p->side[1].s.frames,
+                                    &s->p->side[1].st->cnt});
         lossy.loss = 0;
         sim_set_params(s->p->sim, 0, &lossy);
         opens(s, 1); /* the one that it had was nobody's socket */
@@ -243,7 +255,8 @@ static void a_death_forgets_datagrams_under_way(void **state)
 static uint8_t answer[2000];
 static size_t answer_len;
 
-static void note_answer(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
+static void note_answer(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes,
+                        size_t len)
 {
         if (side != 1 || what != SIM_SENT || len > sizeof answer)
                 return;
@@ -285,7 +298,8 @@ static void an_echo_brings_its_options_back(void **state)
         assert_int_equal(csum_finish(csum_partial(answer + 32, 16, 0)).raw, 0);
 }
 
-/* RFC 1122 §3.2.2, RFC 1812 §4.3.2.3: an error quotes as much as fits 576 bytes, be the datagram short or long. */
+/* RFC 1122 §3.2.2, RFC 1812 §4.3.2.3: an error quotes as much as fits 576 bytes, be the datagram
+ * short or long. */
 static void an_error_quotes_what_it_is_about(void **state)
 {
         struct scene *s = *state;
@@ -298,7 +312,7 @@ static void an_error_quotes_what_it_is_about(void **state)
                 struct ip_pkt pkt, about;
 
                 answer_len = 0;
-                s->p->now += NS_PER_S;          /* the rate limit */
+                s->p->now += NS_PER_S; /* the rate limit */
                 assert_int_equal(sends(s, lens[i], PMTU_WANT), 0);
                 while (pair_step(s->p, s->p->now + 50 * NS_PER_MS))
                         ;

@@ -17,7 +17,8 @@ static const uint32_t addr[2] = {0x0a000001, 0x0a000002};
 
 static void *zeroed(size_t n)
 {
-        void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
 
         if (p == MAP_FAILED)
                 abort();
@@ -52,9 +53,13 @@ static struct stack_limits small_limits(const struct pair_size *z)
 }
 
 /* `mtu` 0: the channel is to another stack of this host, else it is an interface. */
-static void side_init(struct pair_side *d, const struct pair_size *z, uint64_t seed, int i, uint32_t mtu)
+static void side_init(struct pair_side *d, const struct pair_size *z, uint64_t seed, int i,
+                      uint32_t mtu)
 {
-        struct netif_config cfg = {.name = "sim0", .addr = addr[i], .prefix = 24, .mtu = mtu,
+        struct netif_config cfg = {.name = "sim0",
+                                   .addr = addr[i],
+                                   .prefix = 24,
+                                   .mtu = mtu,
                                    .mac = {2, 0, 0, 0, 0, (uint8_t)(i + 1)}};
 
         struct stack_limits l = small_limits(z);
@@ -111,8 +116,11 @@ static void join_by_memory(struct pair *p)
                 d->shm.bell = &p->side[!i].bell;
                 d->shm.leader_fd = d->shm.keeper_fd = -1;
                 shm_chan_init(&d->shm, &d->st->chan[PAIR_CHAN].shm, &d->st->cnt);
-                stack_set_addrs(d->st, (const ip_addr[]){ip_addr_v4(addr[0]), ip_addr_v4(addr[1])}, 2);  /* one host */
-                stack_chan_mapped(&d->s, PAIR_CHAN, &d->shm.base, d->region->frames, d->shm.peer->frames);
+                /* One host. */
+                stack_set_addrs(d->st, (const ip_addr[]){ip_addr_v4(addr[0]), ip_addr_v4(addr[1])},
+                                2);
+                stack_chan_mapped(&d->s, PAIR_CHAN, &d->shm.base, d->region->frames,
+                                  d->shm.peer->frames);
         }
 }
 
@@ -272,7 +280,8 @@ static void say_counters(const struct counters *c)
 {
         for (int k = 0; k < COUNT_COUNT; k++)
                 if (c->n[k] != 0)
-                        fprintf(stderr, " %s %llu", count_name((enum count)k), (unsigned long long)c->n[k]);
+                        fprintf(stderr, " %s %llu", count_name((enum count)k),
+                                (unsigned long long)c->n[k]);
         for (int k = 1; k < DROP_COUNT; k++)
                 if (c->drop[k] != 0)
                         fprintf(stderr, " dropped:%s %llu", drop_name((enum drop)k),
@@ -310,7 +319,8 @@ unsigned pair_leaks(struct pair *p)
                 n += leak(i, "receive records", s->tcp.sh->rxsegs.used);
                 n += leak(i, "loans of the link", p->sim != NULL ? sim_loans(p->sim, i) : 0);
                 for (int c = 0; c < FRAME_CLASSES; c++) {
-                        n += leak(i, "private frames", s->frames->region[FRAME_REGION_PRIVATE].pool->used[c]);
+                        n += leak(i, "private frames",
+                                  s->frames->region[FRAME_REGION_PRIVATE].pool->used[c]);
                         n += leak(i, "transmit frames",
                                   s->frames->region[FRAME_REGION_TX(PAIR_CHAN)].pool->used[c]);
                 }
@@ -326,10 +336,12 @@ void pair_connect(struct pair *p, uint16_t port, uint32_t *client, uint32_t *ser
         pair_connect_opts(p, port, &o, client, server);
 }
 
-void pair_connect_opts(struct pair *p, uint16_t port, const struct tcp_opts *o, uint32_t *client, uint32_t *server)
+void pair_connect_opts(struct pair *p, uint16_t port, const struct tcp_opts *o, uint32_t *client,
+                       uint32_t *server)
 {
         ip_addr a = ip_addr_v4(addr[0]), b = ip_addr_v4(addr[1]);
-        struct tcp_tuple t = {.laddr = a, .raddr = b, .lport = 40000, .rport = port, .chan = PAIR_CHAN};
+        struct tcp_tuple t = {
+                .laddr = a, .raddr = b, .lport = 40000, .rport = port, .chan = PAIR_CHAN};
         struct tcp_link link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
         int l, c;
 

@@ -1,7 +1,7 @@
 /*
- * Two stacks in one process, joined by a shared-memory channel or by the simulated link: what the stack's
- * tests run on. Time is pair.now; nothing happens but by pair_step() and pair_wait(). Two stacks that never
- * come to rest at one moment are a bug, and abort().
+ * Two stacks in one process, joined by a shared-memory channel or by the simulated link: what the
+ * stack's tests run on. Time is pair.now; nothing happens but by pair_step() and pair_wait(). Two
+ * stacks that never come to rest at one moment are a bug, and abort().
  */
 #ifndef TESTS_SIM_PAIR_H
 #define TESTS_SIM_PAIR_H
@@ -48,23 +48,25 @@ struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2]);
 struct pair *pair_unjoined(uint64_t seed, const struct pair_size *size);
 void pair_free(struct pair *p);
 
-/* Over the simulated link as an Ethernet: each side has an interface, neighbours are found by ARP. dir[].mtu is that of
- * IP. */
+/* Over the simulated link as an Ethernet: each side has an interface, neighbours are found by ARP.
+ * dir[].mtu is that of IP. */
 struct pair *pair_ether(uint64_t seed, const struct sim_params dir[2]);
 
 /* Runs both stacks until neither has anything to do at this moment. */
 void pair_settle(struct pair *p);
-/* The same with two applications that wait for their sockets: `writes` on side 0 and `reads` on side 1 do what they can, and say whether
- * that was anything, before delayed acknowledgements leave. */
+/* The same with two applications that wait for their sockets: `writes` on side 0 and `reads`
+ * on side 1 do what they can, and say whether that was anything, before delayed
+ * acknowledgements leave. */
 void pair_turns(struct pair *p, bool (*writes)(void *arg), bool (*reads)(void *arg), void *arg);
-/* Moves the clock to the next thing that happens, but not beyond `until`, and settles. False: nothing before
- * `until`. */
+/* Moves the clock to the next thing that happens, but not beyond `until`, and settles. False:
+ * nothing before `until`. */
 bool pair_step(struct pair *p, nstime until);
 /* The same, but the clock reaches `until` when nothing happens before. */
 void pair_wait(struct pair *p, nstime until);
 /* Counters of both sides, on stderr. */
 void pair_say(struct pair *p);
-/* Bytes, records and frames that are still held somewhere: 0 when all is over. Says on stderr what they are.
+/* Bytes, records and frames that are still held somewhere: 0 when all is over. Says on stderr what
+ * they are.
  */
 unsigned pair_leaks(struct pair *p);
 /* Checks every connection of both sides. */
@@ -72,7 +74,8 @@ void pair_check(struct pair *p);
 
 /* A connection from side 0 to a listener on side 1: indices on both sides. */
 void pair_connect(struct pair *p, uint16_t port, uint32_t *client, uint32_t *server);
-void pair_connect_opts(struct pair *p, uint16_t port, const struct tcp_opts *opts, uint32_t *client, uint32_t *server);
+void pair_connect_opts(struct pair *p, uint16_t port, const struct tcp_opts *opts, uint32_t *client,
+                       uint32_t *server);
 
 static inline struct tcp_conn *pair_conn(struct pair *p, int side, uint32_t conn)
 {

@@ -49,7 +49,8 @@ static void make_trouble(struct prng_fast *r, struct sim_params *q, unsigned wha
         if (what & BURSTS) {
                 q->burst_start = 0.005;
                 q->burst_end =
-                        0.5 + below(r, 40) / 100.0; /* of a burst as long as all retries TCP gives up */
+                        /* Of a burst as long as all retries TCP gives up. */
+                        0.5 + below(r, 40) / 100.0;
                 q->burst_loss = one_in(r, 2) ? 0.5 : 0;
         }
         q->jitter = what & JITTER ? below(r, 20) * NS_PER_MS : 0;
@@ -75,7 +76,8 @@ static void make_link(struct plan *p, struct prng_fast *r)
                 p->dir[1] = p->dir[0];
         else if (one_in(r, 2))
                 p->dir[1].mtu =
-                        mtu; /* else: paths whose ends do not agree, which the MSS option must solve */
+                        /* else: paths whose ends do not agree, which the MSS option must solve. */
+                        mtu;
         for (int i = 0; i < 2; i++)
                 if (p->dir[i].queue_bytes != 0)
                         p->dir[i].queue_bytes += 3 * p->dir[i].mtu;
@@ -106,9 +108,10 @@ static void make_size(struct plan *p, struct prng_fast *r)
         p->size = pair_size_default;
         if (!one_in(r, 6))
                 return;
-        p->size.tx = (struct frame_geom){{[FRAME_SMALL] = 24 + below(r, 100), [FRAME_LARGE] = below(r, 8)}};
-        p->size.rx =
-                (struct frame_geom){{[FRAME_SMALL] = 64 + below(r, 300), [FRAME_LARGE] = 2 + below(r, 8)}};
+        p->size.tx = (struct frame_geom){
+                {[FRAME_SMALL] = 24 + below(r, 100), [FRAME_LARGE] = below(r, 8)}};
+        p->size.rx = (struct frame_geom){
+                {[FRAME_SMALL] = 64 + below(r, 300), [FRAME_LARGE] = 2 + below(r, 8)}};
         p->size.segs = 256 + below(r, 512);
 }
 
@@ -161,7 +164,8 @@ static void make_leaver(struct prng_fast *r, struct talk_plan *t)
 static void make_talk(struct plan *p, struct prng_fast *r, struct talk_plan *t, uint32_t most)
 {
         *t = (struct talk_plan){.from = one_in(r, 4),
-                                .start = p->ntalks > 1 && one_in(r, 2) ? below(r, 3000) * NS_PER_MS : 0,
+                                .start = p->ntalks > 1 && one_in(r, 2) ? below(r, 3000) * NS_PER_MS
+                                                                       : 0,
                                 .crossed = one_in(r, 16)};
         for (int i = 0; i < 2; i++) {
                 make_options(r, &t->opts[i]);
@@ -209,10 +213,10 @@ static nstime wire_time(const struct sim_params *q, uint64_t bytes)
 }
 
 /*
- * Deliberately generous, yet finite: each segment may need a round trip and its timeout for itself, with some
- * to spare for loss and its back-off (without SACK and timestamps a timeout stays long until a segment gets
- * through at once: RFC 6298 §5.7); silly windows make small segments; and applications sleep. What stalls,
- * stalls for ever.
+ * Deliberately generous, yet finite: each segment may need a round trip and its timeout for itself,
+ * with some to spare for loss and its back-off (without SACK and timestamps a timeout stays long
+ * until a segment gets through at once: RFC 6298 §5.7); silly windows make small segments; and
+ * applications sleep. What stalls, stalls for ever.
  */
 static void set_limit(struct plan *p)
 {

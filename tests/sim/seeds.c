@@ -3,9 +3,9 @@
  *
  *      sim_seeds [--first N] [--count N] [--seed N] [--pcap FILE] [--verbose]
  *
- * Seeds run in a child, because what is wrong aborts; the parent says which seed it was, runs it again to
- * write its packets to a capture file, and goes on with the next. Every 25th seed runs twice and must leave
- * the same trace.
+ * Seeds run in a child, because what is wrong aborts; the parent says which seed it was, runs it
+ * again to write its packets to a capture file, and goes on with the next. Every 25th seed runs
+ * twice and must leave the same trace.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -32,8 +32,9 @@ static void run_seed(uint64_t seed, const char *pcap)
 
         plan_make(&plan, seed);
         if (verbose)
-                fprintf(stderr, "seed %llu: %s, %u connections%s%s\n", (unsigned long long)seed, plan.kind,
-                        plan.ntalks, plan.recovers ? ", recovers" : "", plan.dies ? ", dies" : "");
+                fprintf(stderr, "seed %llu: %s, %u connections%s%s\n", (unsigned long long)seed,
+                        plan.kind, plan.ntalks, plan.recovers ? ", recovers" : "",
+                        plan.dies ? ", dies" : "");
         trace = apps_run(&plan, pcap);
         if (seed % AGAIN == 0 && apps_run(&plan, NULL) != trace) {
                 fprintf(stderr, "seed %llu: not the same trace twice\n", (unsigned long long)seed);
@@ -104,7 +105,8 @@ int main(int argc, char **argv)
         uint64_t seed;
 
         if (!parse(argc, argv)) {
-                fprintf(stderr, "usage: %s [--first N] [--count N] [--seed N] [--pcap FILE] [--verbose]\n",
+                fprintf(stderr,
+                        "usage: %s [--first N] [--count N] [--seed N] [--pcap FILE] [--verbose]\n",
                         program);
                 return 2;
         }
@@ -116,7 +118,8 @@ int main(int argc, char **argv)
         at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (at == MAP_FAILED)
                 return 2;
-        printf("seeds %llu to %llu\n", (unsigned long long)first, (unsigned long long)(first + seeds - 1));
+        printf("seeds %llu to %llu\n", (unsigned long long)first,
+               (unsigned long long)(first + seeds - 1));
         for (seed = first; seed < first + seeds && bad < MOST_BAD; seed = *at + 1) {
                 if (child_ends_well(seed, first + seeds, NULL))
                         break;

@@ -1,4 +1,5 @@
-/* TCP segments on a link, with IP's header and their checksum: RFC 9293 §3.1, 3.7.1, 3.9.2, 3.10.7.4. */
+/* TCP segments on a link, with IP's header and their checksum: RFC 9293 §3.1, 3.7.1,
+ * 3.9.2, 3.10.7.4. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -32,11 +33,14 @@ static uint32_t segment_sum(const uint8_t *p, const struct ip_pkt *pkt)
         memcpy(pseudo, p + 12, 8);
         pseudo[10] = (uint8_t)(len >> 8);
         pseudo[11] = (uint8_t)len;
-        return csum_finish(csum_partial(p + pkt->hdr_len, len, csum_partial(pseudo, sizeof pseudo, 0))).raw;
+        return csum_finish(
+                       csum_partial(p + pkt->hdr_len, len, csum_partial(pseudo, sizeof pseudo, 0)))
+                .raw;
 }
 
 /* MUST-2: whatever leaves has a sum that is right over all of it and the pseudo-header. */
-static void note_sent(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
+static void note_sent(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes,
+                      size_t len)
 {
         struct sent *s = &((struct world *)arg)->sent[side];
         struct ip_pkt pkt;
@@ -140,7 +144,8 @@ static void a_wrong_checksum_is_dropped(void **state)
         struct tcp_conn *tc;
 
         assert_int_equal(pair_write(w->p, 0, w->client, data, sizeof data), sizeof data);
-        assert_int_equal(w->sent[0].len, sizeof packet);        /* what is with the peer in a millisecond */
+        /* What is with the peer in a millisecond. */
+        assert_int_equal(w->sent[0].len, sizeof packet);
         memcpy(packet, w->sent[0].bytes, sizeof packet);
         passes(w);
         assert_int_equal(pair_read(w->p, 1, w->server, data, sizeof data), sizeof data);
@@ -161,7 +166,8 @@ static void a_wrong_checksum_is_dropped(void **state)
         assert_int_equal(w->p->side[1].st->cnt.drop[DROP_TCP_OLD_DUPLICATE], 1);
 }
 
-/* MUST-58, -59: what has come together is all looked at before any of it is acknowledged, and then by one. */
+/* MUST-58, -59: what has come together is all looked at before any of it is acknowledged, and then
+ * by one. */
 static void what_came_together_is_acknowledged_together(void **state)
 {
         static uint8_t data[8 * 1448];

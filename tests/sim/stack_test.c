@@ -1,4 +1,5 @@
-/* Two whole stacks: single scenarios. What a bad link and odd applications do to them is in seeds.c. */
+/* Two whole stacks: single scenarios. What a bad link and odd applications do to them is
+ * in seeds.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +9,8 @@
 
 #include "tests/sim/pair.h"
 
-/* Byte i of a direction's stream: cheap, and different at every distance that a bug is likely to shift by. */
+/* Byte i of a direction's stream: cheap, and different at every distance that a bug is likely to
+ * shift by. */
 static uint8_t stream_byte(int side, size_t i)
 {
         return (uint8_t)(i * 167 + i / 251 + (i >> 16) * 13 + (size_t)side * 91);
@@ -80,8 +82,9 @@ static void transfer(struct pair *p, uint64_t seed, size_t total)
                         pair_wait(p, p->now + NS_PER_S);
                 if (p->now - start > 3600 * NS_PER_S) {
                         pair_say(p);
-                        fail_msg("seed %llu: stalled at %zu/%zu and %zu/%zu", (unsigned long long)seed,
-                                 f[1].got, f[0].total, f[0].got, f[1].total);
+                        fail_msg("seed %llu: stalled at %zu/%zu and %zu/%zu",
+                                 (unsigned long long)seed, f[1].got, f[0].total, f[0].got,
+                                 f[1].total);
                 }
         }
         assert_int_equal(f[1].got, f[0].total);
@@ -118,7 +121,8 @@ static void urgent_byte_is_read_out_of_line(void **state)
 
         pair_connect(p, 80, &client, &server);
         assert_int_equal(pair_write(p, 0, client, (const uint8_t *)"ab", 2), 2);
-        assert_int_equal(tcp_send_reserve(&p->side[0].s.tcp, pair_conn(p, 0, client), 1, span, 2), 1);
+        assert_int_equal(tcp_send_reserve(&p->side[0].s.tcp, pair_conn(p, 0, client), 1, span, 2),
+                         1);
         span[0].ptr[0] = '!';
         tcp_send_commit(&p->side[0].s.tcp, pair_conn(p, 0, client), 1, false, true, p->now);
         stack_flush(&p->side[0].s, p->now);
@@ -127,16 +131,18 @@ static void urgent_byte_is_read_out_of_line(void **state)
                 ;
         assert_true(p->side[1].events & TCP_EV_URGENT);
         assert_int_equal(tcp_recv_urgent(&p->side[1].s.tcp, pair_conn(p, 1, server), false), '!');
-        assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2); /* a read stops at the mark */
+        /* A read stops at the mark. */
+        assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2);
         assert_memory_equal(got, "ab", 2);
         assert_true(tcp_at_mark(pair_conn(p, 1, server), 0));
         assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2);
         assert_memory_equal(got, "cd", 2);
-        assert_int_equal(pair_conn(p, 1, server)->slow, 0);     /* it is over */
+        assert_int_equal(pair_conn(p, 1, server)->slow, 0); /* it is over */
         pair_free(p);
 }
 
-/* The keeper says that the peer is gone: its connections end at once, and what it had on loan is free again.
+/* The keeper says that the peer is gone: its connections end at once, and what it had on loan is
+ * free again.
  */
 static void a_channel_that_goes_down_resets_its_connections(void **state)
 {
@@ -183,7 +189,8 @@ static void send_datagram(struct pair *p, uint32_t pcb, uint16_t port)
         assert_int_equal(stack_send_udp(st, PAIR_CHAN, &out, &pay), 0);
 }
 
-/* A process sends and ends: what it sent has been sent, though nobody has looked yet when the channel goes. */
+/* A process sends and ends: what it sent has been sent, though nobody has looked yet when the
+ * channel goes. */
 static void what_was_sent_before_a_channel_went_arrives(void **state)
 {
         struct pair *p = pair_shm(1);
@@ -207,8 +214,8 @@ static void what_was_sent_before_a_channel_went_arrives(void **state)
         pair_free(p);
 }
 
-/* All send records belong to one connection when another closes: its FIN leaves as soon as they are free
- * again. */
+/* All send records belong to one connection when another closes: its FIN leaves as soon as they are
+ * free again. */
 static void a_fin_waits_for_a_record(void **state)
 {
         struct sim_params wire[2] = {{.mtu = 576, .delay = NS_PER_MS, .csum = true},
@@ -237,7 +244,8 @@ static void a_fin_waits_for_a_record(void **state)
         pair_free(p);
 }
 
-/* A window is closed and was probed with a byte that did not fit: the other direction goes on all the same.
+/* A window is closed and was probed with a byte that did not fit: the other direction goes on all
+ * the same.
  */
 static void a_closed_window_stops_one_direction_only(void **state)
 {
@@ -274,12 +282,13 @@ static void a_closed_window_stops_one_direction_only(void **state)
         pair_free(p);
 }
 
-#define MANY 40                         /* more than a stack remembers ACKs for */
+#define MANY 40 /* more than a stack remembers ACKs for */
 
 /* However many connections have something to acknowledge: nothing waits for a timer. */
 static void all_acks_go_at_the_end_of_a_turn(void **state)
 {
-        struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_US, .csum = true}, {.mtu = 1500, .delay = NS_PER_US, .csum = true}};
+        struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_US, .csum = true},
+                                     {.mtu = 1500, .delay = NS_PER_US, .csum = true}};
         struct pair *p = pair_sim(1, wire);
         struct tcp_tuple to = {pair_addr(0), pair_addr(1), 40000, 80, PAIR_CHAN};
         struct tcp_link link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
@@ -310,7 +319,8 @@ static void all_acks_go_at_the_end_of_a_turn(void **state)
         while (stack_run(&p->side[0].s, p->now))
                 ;
         for (uint32_t i = 0; i < MANY; i++)
-                assert_int_equal(pair_conn(p, 0, client[i])->snd_una, pair_conn(p, 0, client[i])->snd_nxt);
+                assert_int_equal(pair_conn(p, 0, client[i])->snd_una,
+                                 pair_conn(p, 0, client[i])->snd_nxt);
         pair_free(p);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Two whole stacks, each with a queue pair of its own, from one RDMA device of a machine to the other (tests/vm/vm): segments
- * in the channel's frames, as sent and as received, in real time.
+ * Two whole stacks, each with a queue pair of its own, from one RDMA device of a machine to the
+ * other (tests/vm/vm): segments in the channel's frames, as sent and as received, in real time.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define TRANSFER (4u << 20)
 #define PIECE    65536u
-#define PATIENCE (60 * NS_PER_S)        /* without a byte */
+#define PATIENCE (60 * NS_PER_S) /* without a byte */
 #define BUFFERS  512u
 
 struct world {
@@ -113,7 +113,11 @@ static void run(struct world *w)
 static void connect_both(struct world *w)
 {
         struct tcp *client = &w->p->side[0].s.tcp, *server = &w->p->side[1].s.tcp;
-        struct tcp_tuple t = {.laddr = pair_addr(0), .raddr = pair_addr(1), .lport = 40000, .rport = 80, .chan = PAIR_CHAN};
+        struct tcp_tuple t = {.laddr = pair_addr(0),
+                              .raddr = pair_addr(1),
+                              .lport = 40000,
+                              .rport = 80,
+                              .chan = PAIR_CHAN};
         struct tcp_link link = stack_tcp_link(&w->p->side[0].s, PAIR_CHAN);
         nstime end = now() + PATIENCE;
         struct tcp_opts o;

@@ -1,6 +1,7 @@
 /*
- * What a watch tells (tcp/tcp_watch.c), from many seeds: a writer whose marks are moved at random, a reader that reads when it likes, a
- * link that loses, deaths in the writer's stack. The oracle keeps books of its own and looks after each thing that happened:
+ * What a watch tells (tcp/tcp_watch.c), from many seeds: a writer whose marks are moved at random,
+ * a reader that reads when it likes, a link that loses, deaths in the writer's stack. The oracle
+ * keeps books of its own and looks after each thing that happened:
  *
  *   - a mark is told as long as it is reached, and at no other time;
  *   - what is above a mark, shut, or full has been counted each time that it changed: an odd count
@@ -23,13 +24,13 @@
 
 #define WRITER   0
 #define READER   1
-#define TURNS    400u                   /* in which both do as they like; then all arrives */
+#define TURNS    400u /* in which both do as they like; then all arrives */
 #define PATIENCE 100000u
 
 struct book {
         uint32_t marks, lost, limit;
         struct tcp_watch_counts counts;
-        uint64_t timeouts;              /* of the stack, which has one connection */
+        uint64_t timeouts; /* of the stack, which has one connection */
 };
 
 struct talk {
@@ -39,8 +40,8 @@ struct talk {
         uint32_t conn[2];
         uint64_t total, written, read;
         struct tcp_marks marks;
-        uint32_t unread_above;          /* of the reader's watch */
-        uint64_t timeouts;              /* of the stack, when it was watched first */
+        uint32_t unread_above; /* of the reader's watch */
+        uint64_t timeouts;     /* of the stack, when it was watched first */
         struct book was;
 };
 
@@ -60,9 +61,11 @@ static _Noreturn void wrong(struct talk *k, const char *what)
 {
         const struct tcp_conn *tc = conn(k, WRITER);
 
-        fprintf(stderr, "seed %llu at %lld: %s; una %u nxt %u end %u wnd %u srtt %lld limit %u holds %x\n",
-                (unsigned long long)k->seed, (long long)k->p->now, what, tc->snd_una - tc->iss, tc->snd_nxt - tc->iss,
-                tc->snd_end - tc->iss, tc->snd_wnd, (long long)tc->srtt, tc->limit, tc->watch.holds);
+        fprintf(stderr,
+                "seed %llu at %lld: %s; una %u nxt %u end %u wnd %u srtt %lld limit %u holds %x\n",
+                (unsigned long long)k->seed, (long long)k->p->now, what, tc->snd_una - tc->iss,
+                tc->snd_nxt - tc->iss, tc->snd_end - tc->iss, tc->snd_wnd, (long long)tc->srtt,
+                tc->limit, tc->watch.holds);
         abort();
 }
 
@@ -95,7 +98,8 @@ static void check_counts(struct talk *k, const struct book *b)
                 wrong(k, "timeouts, not as many as were told");
         if (tc->lost > was->lost && b->counts.losses == was->counts.losses)
                 wrong(k, "a loss that was not told");
-        if (tc->limit != was->limit && k->marks.limits >> tc->limit & 1 && b->counts.limit == was->counts.limit)
+        if (tc->limit != was->limit && k->marks.limits >> tc->limit & 1 &&
+            b->counts.limit == was->counts.limit)
                 wrong(k, "a limit that was not told");
 }
 
@@ -112,7 +116,8 @@ static void check_marks(struct talk *k, const struct book *b, bool wrote)
 
         if (now->acked - was->acked != !!(reached & TCP_WATCH_ACKED))
                 wrong(k, "bytes that are acknowledged, not told once");
-        if (wrote ? reached & TCP_WATCH_UNSENT && now->unsent == was->unsent : now->unsent - was->unsent != !!(reached & TCP_WATCH_UNSENT))
+        if (wrote ? reached & TCP_WATCH_UNSENT && now->unsent == was->unsent
+                  : now->unsent - was->unsent != !!(reached & TCP_WATCH_UNSENT))
                 wrong(k, "bytes that are sent, not told once");
 }
 
@@ -121,7 +126,10 @@ static void looks(struct talk *k, bool wrote)
 {
         struct pair_side *side = &k->p->side[WRITER];
         const struct tcp_conn *tc = conn(k, WRITER);
-        struct book b = {.marks = tcp_watch_marks(tc), .lost = tc->lost, .limit = tc->limit, .timeouts = side->st->cnt.n[COUNT_TCP_RTO]};
+        struct book b = {.marks = tcp_watch_marks(tc),
+                         .lost = tc->lost,
+                         .limit = tc->limit,
+                         .timeouts = side->st->cnt.n[COUNT_TCP_RTO]};
         bool news;
 
         tcp_watch_counts(tc, &b.counts);
@@ -129,7 +137,8 @@ static void looks(struct talk *k, bool wrote)
                 wrong(k, "a mark that is told and not reached, or the other way round");
         check_counts(k, &b);
         check_marks(k, &b, wrote);
-        news = sum(&b.counts) != sum(&k->was.counts) || b.counts.acked != k->was.counts.acked || b.counts.unsent != k->was.counts.unsent;
+        news = sum(&b.counts) != sum(&k->was.counts) || b.counts.acked != k->was.counts.acked ||
+               b.counts.unsent != k->was.counts.unsent;
         if (news && !(side->events & TCP_EV_FLOW))
                 wrong(k, "news that were not raised");
         if (!news && side->events & TCP_EV_FLOW)
@@ -182,11 +191,13 @@ static void moves_marks(struct talk *k)
 {
         struct stack *s = &k->p->side[WRITER].s;
 
-        k->marks.acked = below(k, 4) == 0 ? 0 : k->written - MIN(k->written, below(k, 20000)) + below(k, 20000);
+        k->marks.acked = below(k, 4) == 0
+                                 ? 0
+                                 : k->written - MIN(k->written, below(k, 20000)) + below(k, 20000);
         k->marks.unsent_below = below(k, 3) == 0 ? 0 : 1 + below(k, 30000);
         k->marks.rtt = 1 + (nstime)below(k, 60) * NS_PER_MS;
         k->marks.limits = below(k, 1u << TCP_LIMITS);
-        k->was.marks = 0;               /* what is so already is told at once */
+        k->was.marks = 0; /* what is so already is told at once */
         tcp_watch_set(&s->tcp, conn(k, WRITER), &k->marks);
         stack_flush(s, k->p->now);
         looks(k, true);
@@ -234,7 +245,10 @@ static void goes_to_its_end(struct talk *k)
 
 static struct pair *makes_pair(struct talk *k)
 {
-        struct sim_params dir = {.mtu = 1500, .delay = (nstime)below(k, 20) * NS_PER_MS, .csum = true}, both[2];
+        struct sim_params dir = {.mtu = 1500,
+                                 .delay = (nstime)below(k, 20) * NS_PER_MS,
+                                 .csum = true},
+                          both[2];
 
         if (below(k, 4) == 0)
                 return pair_shm(k->seed);
@@ -284,7 +298,8 @@ static void talk(uint64_t seed)
         goes_to_its_end(&k);
         c = &k.was.counts;
         for (int i = 0; i < 6; i++)
-                told_of[i] += (const uint32_t[]){c->losses, c->timeouts, c->rtt, c->shut, c->niq, c->limit}[i] != 0;
+                told_of[i] += (const uint32_t[]){c->losses, c->timeouts, c->rtt,
+                                                 c->shut,   c->niq,      c->limit}[i] != 0;
         for (int i = 0; i < 2; i++)
                 tcp_close(&k.p->side[i].s.tcp, conn(&k, i), k.p->now);
         pair_settle(k.p);
@@ -304,7 +319,7 @@ static void each_thing_is_told_once(void **state)
         for (uint64_t seed = first; seed < first + seeds; seed++)
                 talk(seed);
         for (int i = 0; i < 6 && seeds >= 100; i++)
-                if (i != 4)             /* a queue is full where a link is slow */
+                if (i != 4) /* a queue is full where a link is slow */
                         assert_true(told_of[i] > 0);
 }
 

@@ -1,6 +1,7 @@
 /*
- * What a small window is worth where the wire is slower than its hosts: the fibre of U-Net's paper, whose TCP needed no more than
- * 8 KB there, with the messages of RDMA devices. In virtual time; stacks take none.
+ * What a small window is worth where the wire is slower than its hosts: the fibre of U-Net's paper,
+ * whose TCP needed no more than 8 KB there, with the messages of RDMA devices. In virtual time;
+ * stacks take none.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,12 +81,13 @@ static unsigned rate_with(uint32_t window)
         o.sndbuf = 2 * window;
         pair_connect_opts(f.p, 80, &o, &f.conn[0], &f.conn[1]);
         turns(&f);
-        runs_until(&f, f.p->now + MEASURED);            /* slow start is over */
+        runs_until(&f, f.p->now + MEASURED); /* slow start is over */
         before = f.got;
         start = f.p->now;
         runs_until(&f, start + MEASURED);
         pair_free(f.p);
-        print_message("window %u: %llu Mb/s\n", window, (unsigned long long)((f.got - before) * 8000 / (uint64_t)MEASURED));
+        print_message("window %u: %llu Mb/s\n", window,
+                      (unsigned long long)((f.got - before) * 8000 / (uint64_t)MEASURED));
         return (unsigned)((f.got - before) * 8000 / (uint64_t)MEASURED);
 }
 
@@ -101,7 +103,8 @@ static void eight_kilobytes_are_enough(void **state)
                 assert_in_range(rate_with(kb << 10) * 10, 9 * best, 10 * best + 10);
 }
 
-/* A reader that takes what comes has a window for all that is under way, here 2.5 MB: both stacks find their rings empty again. */
+/* A reader that takes what comes has a window for all that is under way, here 2.5 MB: both stacks
+ * find their rings empty again. */
 static void a_long_way_has_a_large_window(void **state)
 {
         static const struct sim_params way[2] = {

@@ -1,4 +1,5 @@
-/* Every call of <unet/sock.h> on a connection, between two processes and between two threads of one. */
+/* Every call of <unet/sock.h> on a connection, between two processes and between two threads
+ * of one. */
 #include "tests/sock/sides.h"
 
 #include <arpa/inet.h>
@@ -12,7 +13,8 @@
 
 static void forms_client(struct side *s)
 {
-        struct iovec iov[3] = {{(char[]){"one "}, 4}, {(char[]){"two "}, 4}, {(char[]){"three"}, 5}};
+        struct iovec iov[3] = {
+                {(char[]){"one "}, 4}, {(char[]){"two "}, 4}, {(char[]){"three"}, 5}};
         struct msghdr m = {.msg_iov = iov, .msg_iovlen = 3};
         struct mmsghdr mm[2] = {{.msg_hdr = m}, {.msg_hdr = m}};
         int c = side_connect(s);
@@ -39,13 +41,15 @@ static void forms_server(struct side *s)
 
         CHECK(unet_recv(c, buf, 5, 0) == 5 && memcmp(buf, "hello", 5) == 0);
         CHECK(unet_send(c, "HELLO", 5, 0) == 5);
-        CHECK(unet_recvfrom(c, buf, 5, MSG_WAITALL, (struct sockaddr *)&buf[8], &len) == 5 && len == 0);
+        CHECK(unet_recvfrom(c, buf, 5, MSG_WAITALL, (struct sockaddr *)&buf[8], &len) == 5 &&
+              len == 0);
         CHECK(memcmp(buf, "again", 5) == 0);
         CHECK(unet_recv(c, buf, 13, MSG_WAITALL | MSG_PEEK) == 13);
         CHECK(unet_readv(c, iov, 3) == 13);
         CHECK(memcmp(a, "one ", 4) == 0 && memcmp(b, "two ", 4) == 0 && memcmp(d, "three", 5) == 0);
         CHECK(unet_recvmsg(c, &m, MSG_WAITALL) == 13);
-        CHECK(unet_recvmmsg(c, mm, 2, MSG_WAITALL, NULL) == 2 && mm[0].msg_len == 13 && mm[1].msg_len == 13);
+        CHECK(unet_recvmmsg(c, mm, 2, MSG_WAITALL, NULL) == 2 && mm[0].msg_len == 13 &&
+              mm[1].msg_len == 13);
         CHECK(unet_shutdown(c, SHUT_WR) == 0);
         CHECK(unet_recv(c, buf, 1, 0) == 0);
         CHECK(unet_close(c) == 0);
@@ -274,7 +278,8 @@ static void feedback_client(struct side *s)
         hear(s);
         EVENTUALLY(unet_feedback(c, &f) == 0 && f.bytes_acked == 10);
         CHECK(strcmp(f.state, "ESTABLISHED") == 0 && strcmp(f.congestion, "cubic") == 0);
-        CHECK(f.bytes_sent - f.bytes_retrans == 10 && f.bytes_acked == 10 && f.in_flight == 0 && f.unsent == 0);
+        CHECK(f.bytes_sent - f.bytes_retrans == 10 && f.bytes_acked == 10 && f.in_flight == 0 &&
+              f.unsent == 0);
         CHECK(f.cwnd > 0 && f.snd_wnd > 0 && f.mss > 0 && f.segs_out > 0 && f.niq_room > 0);
         CHECK(f.limit < UNET_LIMITS && strlen(unet_limit_name(f.limit)) > 0);
         CHECK(unet_set_buffers(c, 300000, 100000) == 0);
@@ -324,8 +329,8 @@ static uint16_t connection_from(int l)
         return port;
 }
 
-/* A listener at one of the ports that the stack has leased for its connections: as in Linux none begins there. Its two ends would
- * be the same, where it goes to that listener. */
+/* A listener at one of the ports that the stack has leased for its connections: as in Linux none
+ * begins there. Its two ends would be the same, where it goes to that listener. */
 static void leased_side(struct side *s)
 {
         int first = tcp_listen_any(), l = -1;

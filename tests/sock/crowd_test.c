@@ -1,7 +1,8 @@
 /*
- * Threads that share sockets and agree on nothing: each makes any call on any of a few numbers, while others bind, connect,
- * listen on, ask, set, close and replace the same ones. Every call is a result or an error, the process lives, and its sockets
- * still work afterwards; under TSan nobody reads what somebody else writes without an order between the two.
+ * Threads that share sockets and agree on nothing: each makes any call on any of a few numbers,
+ * while others bind, connect, listen on, ask, set, close and replace the same ones. Every call is a
+ * result or an error, the process lives, and its sockets still work afterwards; under TSan nobody
+ * reads what somebody else writes without an order between the two.
  */
 #include "tests/sock/sides.h"
 
@@ -18,11 +19,11 @@
 
 #define THREADS 4
 #define SHARED  6
-#define CALLS   (8000u / SLOWER)        /* of each thread */
+#define CALLS   (8000u / SLOWER) /* of each thread */
 
 struct crowd {
         _Atomic int sock[SHARED];
-        _Atomic uint16_t port[SHARED];  /* that one of them was bound to, lately */
+        _Atomic uint16_t port[SHARED]; /* that one of them was bound to, lately */
         struct unet_pollset *set;
         uint64_t seed;
 };
@@ -117,14 +118,18 @@ static void receive_some(struct member *m)
         socklen_t len = sizeof sa;
         char b[9000], control[256];
         struct iovec iov = {b, rnd(&m->rng) % sizeof b};
-        struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        struct msghdr h = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof control};
 
         switch (rnd(&m->rng) % 4) {
         case 0:
                 unet_recvfrom(any_sock(m), b, sizeof b, MSG_DONTWAIT, (struct sockaddr *)&sa, &len);
                 break;
         case 1:
-                unet_recvmsg(any_sock(m), &h, MSG_DONTWAIT | (rnd(&m->rng) % 4 == 0 ? MSG_ERRQUEUE : 0));
+                unet_recvmsg(any_sock(m), &h,
+                             MSG_DONTWAIT | (rnd(&m->rng) % 4 == 0 ? MSG_ERRQUEUE : 0));
                 break;
         case 2:
                 unet_recv(any_sock(m), b, sizeof b, MSG_DONTWAIT | MSG_PEEK);
@@ -146,15 +151,36 @@ static void names(struct member *m)
 
 static const struct {
         int level, name;
-} options[] = {
-        {SOL_SOCKET, SO_RCVBUF},      {SOL_SOCKET, SO_SNDBUF},     {SOL_SOCKET, SO_REUSEADDR}, {SOL_SOCKET, SO_RCVLOWAT},
-        {SOL_SOCKET, SO_TIMESTAMP},   {SOL_SOCKET, SO_BROADCAST},  {SOL_SOCKET, SO_KEEPALIVE}, {SOL_SOCKET, SO_ERROR},
-        {IPPROTO_TCP, TCP_NODELAY},   {IPPROTO_TCP, TCP_CORK},     {IPPROTO_TCP, TCP_INFO},    {IPPROTO_TCP, TCP_MAXSEG},
-        {IPPROTO_IP, IP_TOS},         {IPPROTO_IP, IP_TTL},        {IPPROTO_IP, IP_PKTINFO},   {IPPROTO_IP, IP_RECVERR},
-        {IPPROTO_IP, IP_OPTIONS},     {IPPROTO_IP, IP_MULTICAST_IF}, {IPPROTO_IP, IP_MTU},     {IPPROTO_UDP, UDP_SEGMENT},
-        {SOL_SOCKET, SO_RCVTIMEO},    {SOL_SOCKET, SO_SNDTIMEO},   {SOL_SOCKET, SO_ACCEPTCONN}, {SOL_SOCKET, SO_PEERNAME},
-        {IPPROTO_TCP, TCP_FASTOPEN},  {IPPROTO_TCP, TCP_FASTOPEN_CONNECT}, {IPPROTO_TCP, TCP_WINDOW_CLAMP},
-        {IPPROTO_TCP, TCP_NOTSENT_LOWAT}, {SOL_SOCKET, SO_MAX_PACING_RATE}, {SOL_SOCKET, SO_LINGER}};
+} options[] = {{SOL_SOCKET, SO_RCVBUF},
+               {SOL_SOCKET, SO_SNDBUF},
+               {SOL_SOCKET, SO_REUSEADDR},
+               {SOL_SOCKET, SO_RCVLOWAT},
+               {SOL_SOCKET, SO_TIMESTAMP},
+               {SOL_SOCKET, SO_BROADCAST},
+               {SOL_SOCKET, SO_KEEPALIVE},
+               {SOL_SOCKET, SO_ERROR},
+               {IPPROTO_TCP, TCP_NODELAY},
+               {IPPROTO_TCP, TCP_CORK},
+               {IPPROTO_TCP, TCP_INFO},
+               {IPPROTO_TCP, TCP_MAXSEG},
+               {IPPROTO_IP, IP_TOS},
+               {IPPROTO_IP, IP_TTL},
+               {IPPROTO_IP, IP_PKTINFO},
+               {IPPROTO_IP, IP_RECVERR},
+               {IPPROTO_IP, IP_OPTIONS},
+               {IPPROTO_IP, IP_MULTICAST_IF},
+               {IPPROTO_IP, IP_MTU},
+               {IPPROTO_UDP, UDP_SEGMENT},
+               {SOL_SOCKET, SO_RCVTIMEO},
+               {SOL_SOCKET, SO_SNDTIMEO},
+               {SOL_SOCKET, SO_ACCEPTCONN},
+               {SOL_SOCKET, SO_PEERNAME},
+               {IPPROTO_TCP, TCP_FASTOPEN},
+               {IPPROTO_TCP, TCP_FASTOPEN_CONNECT},
+               {IPPROTO_TCP, TCP_WINDOW_CLAMP},
+               {IPPROTO_TCP, TCP_NOTSENT_LOWAT},
+               {SOL_SOCKET, SO_MAX_PACING_RATE},
+               {SOL_SOCKET, SO_LINGER}};
 
 static void set_options(struct member *m)
 {
@@ -165,7 +191,9 @@ static void set_options(struct member *m)
         if (options[i].name == SO_RCVTIMEO || options[i].name == SO_SNDTIMEO)
                 memcpy(value, &tv, sizeof tv);
         unet_setsockopt(any_sock(m), options[i].level, options[i].name, value,
-                        options[i].name == IP_OPTIONS ? 0 : options[i].name == SO_RCVTIMEO ? sizeof tv : sizeof(int));
+                        options[i].name == IP_OPTIONS    ? 0
+                        : options[i].name == SO_RCVTIMEO ? sizeof tv
+                                                         : sizeof(int));
 }
 
 static void get_options(struct member *m)
@@ -193,7 +221,8 @@ static void ask(struct member *m)
 
 static void steer(struct member *m)
 {
-        struct unet_window w = {.size = sizeof w, .mode = (uint32_t)(rnd(&m->rng) % 3), .bytes = 65536};
+        struct unet_window w = {
+                .size = sizeof w, .mode = (uint32_t)(rnd(&m->rng) % 3), .bytes = 65536};
         struct unet_flow f = {.size = sizeof f};
         struct unet_watch watch = {.size = sizeof watch, .unread_above = 1, .unsent_below = 4096};
         struct unet_happened h = {.size = sizeof h};
@@ -212,7 +241,8 @@ static void look(struct member *m)
         struct unet_pollfd v[3];
 
         for (int i = 0; i < 3; i++)
-                v[i] = (struct unet_pollfd){.sock = any_sock(m), .fd = -1, .events = POLLIN | POLLOUT};
+                v[i] = (struct unet_pollfd){
+                        .sock = any_sock(m), .fd = -1, .events = POLLIN | POLLOUT};
         unet_poll(v, 3, (int)(rnd(&m->rng) % 2));
 }
 
@@ -234,10 +264,10 @@ static void end(struct member *m)
 /* ---- the crowd ---- */
 
 static void (*const calls[])(struct member *) = {
-        replace,      bind_it,      bind_it,     listen_on,   listen_on,   connect_it,  connect_it,  connect_it,
-        accept_from,  accept_from,  send_some,   send_some,   send_some,   send_several, receive_some, receive_some,
-        receive_some, names,        set_options, set_options, get_options, ask,         look,        look_by_set,
-        steer,        end,
+        replace,      bind_it,      bind_it,      listen_on, listen_on,   connect_it,  connect_it,
+        connect_it,   accept_from,  accept_from,  send_some, send_some,   send_some,   send_several,
+        receive_some, receive_some, receive_some, names,     set_options, set_options, get_options,
+        ask,          look,         look_by_set,  steer,     end,
 };
 
 static void *mingle(void *arg)
@@ -256,7 +286,8 @@ static void still_works(void)
         char b[8];
 
         CHECK(s >= 0 && t >= 0);
-        CHECK(unet_send(s, "still", 6, 0) == 6 && unet_recv(t, b, 6, MSG_WAITALL) == 6 && memcmp(b, "still", 6) == 0);
+        CHECK(unet_send(s, "still", 6, 0) == 6 && unet_recv(t, b, 6, MSG_WAITALL) == 6 &&
+              memcmp(b, "still", 6) == 0);
         CHECK(unet_close(l) == 0 && unet_close(s) == 0 && unet_close(t) == 0);
 }
 
@@ -267,7 +298,8 @@ static void crowd(struct side *s)
         pthread_t t[THREADS];
 
         for (int i = 0; i < SHARED; i++)
-                c.sock[i] = unet_socket(AF_INET, (i & 1 ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK, 0);
+                c.sock[i] =
+                        unet_socket(AF_INET, (i & 1 ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK, 0);
         for (int i = 0; i < THREADS; i++) {
                 m[i] = (struct member){&c, c.seed * THREADS + (uint64_t)i + 1};
                 CHECK(pthread_create(&t[i], NULL, mingle, &m[i]) == 0);

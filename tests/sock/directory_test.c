@@ -1,4 +1,5 @@
-/* An address asked for while the directory is being written: the answer is that of the directory once it is whole. */
+/* An address asked for while the directory is being written: the answer is that of the directory
+ * once it is whole. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +72,8 @@ static void who_asks_for_an_interface_in_mid_write_gets_it(void **state)
         assert_non_null(dir);
         assert_false(ustack_ifaces(NULL, all));
         assert_false(ustack_ifaces(dir, all));
-        dir->iface[1] = (struct dir_iface){.name = "two", .peer = UNETD_IFACE | 1, .addr = 0x0a000001};
+        dir->iface[1] =
+                (struct dir_iface){.name = "two", .peer = UNETD_IFACE | 1, .addr = 0x0a000001};
         dir->nifaces = 2;
         assert_true(iface_in_mid_write(UNETD_IFACE | 1, &f));
         assert_string_equal(f.name, "two");

@@ -46,7 +46,7 @@ static void wrong(struct side *s)
         a = loopback(port_of(t));
         CHECK_ERR(unet_bind(v, (struct sockaddr *)&a, sizeof a), EADDRINUSE);
         CHECK(unet_close(t) == 0 && unet_bind(v, (struct sockaddr *)&a, sizeof a) == 0);
-        CHECK(unet_socket(AF_INET, SOCK_STREAM, 0) == t);       /* the lowest number */
+        CHECK(unet_socket(AF_INET, SOCK_STREAM, 0) == t); /* the lowest number */
 }
 
 static void calls_that_make_no_sense(void **state)
@@ -63,7 +63,8 @@ static void ports(struct side *s)
 
         CHECK(bind(k, (struct sockaddr *)&a, sizeof a) == 0 && listen(k, 1) == 0);
         CHECK_ERR(unet_bind(l, (struct sockaddr *)&a, sizeof a), EADDRINUSE);
-        CHECK_ERR(unet_connect(l, (struct sockaddr *)&a, sizeof a), ECONNREFUSED);  /* the kernel's */
+        /* The kernel's. */
+        CHECK_ERR(unet_connect(l, (struct sockaddr *)&a, sizeof a), ECONNREFUSED);
         close(k);
         CHECK(unet_bind(l, (struct sockaddr *)&a, sizeof a) == 0);
         k = socket(AF_INET, SOCK_STREAM, 0);
@@ -84,7 +85,8 @@ static void binds_are_held_in_the_kernels_port_space(void **state)
 static void refused(struct side *s)
 {
         int l = tcp_listen_at(own_port()), c = unet_socket(AF_INET, SOCK_STREAM, 0);
-        struct sockaddr_in a = loopback(port_of(l)), far = {.sin_family = AF_INET, .sin_port = htons(80)};
+        struct sockaddr_in a = loopback(port_of(l)),
+                           far = {.sin_family = AF_INET, .sin_port = htons(80)};
 
         far.sin_addr.s_addr = htonl(0xcb007101);
         CHECK(unet_close(l) == 0);
@@ -92,7 +94,7 @@ static void refused(struct side *s)
         CHECK_ERR(unet_connect(c, (struct sockaddr *)&far, sizeof far), ENETUNREACH);
         l = tcp_listen_any();
         a = loopback(port_of(l));
-        CHECK(unet_connect(c, (struct sockaddr *)&a, sizeof a) == 0);           /* tries again */
+        CHECK(unet_connect(c, (struct sockaddr *)&a, sizeof a) == 0); /* tries again */
         CHECK_ERR(unet_connect(c, (struct sockaddr *)&a, sizeof a), EISCONN);
         CHECK_ERR(unet_connect(l, (struct sockaddr *)&a, sizeof a), EISCONN);
 }
@@ -105,12 +107,14 @@ static void nobody_listens(void **state)
 /* The listener goes while the attempt is under way: the socket may be bound, and try again. */
 static void again_after_refusal(struct side *s)
 {
-        int l = tcp_listen_at(own_port()), c = unet_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), r;
+        int l = tcp_listen_at(own_port()), c = unet_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0),
+            r;
         struct sockaddr_in a = loopback(port_of(l)), b = loopback(0);
 
         CHECK(unet_connect(c, (struct sockaddr *)&a, sizeof a) == 0 || errno == EINPROGRESS);
         CHECK(unet_close(l) == 0);
-        EVENTUALLY((r = unet_connect(c, (struct sockaddr *)&a, sizeof a)) == 0 || errno != EALREADY);
+        EVENTUALLY((r = unet_connect(c, (struct sockaddr *)&a, sizeof a)) == 0 ||
+                   errno != EALREADY);
         CHECK(unet_set_nonblock(c, 0) == 0);
         if (r < 0)
                 CHECK(unet_bind(c, (struct sockaddr *)&b, sizeof b) == 0);
@@ -148,7 +152,7 @@ static void gone_b(struct side *s)
 
         hear(s);
         EVENTUALLY(unet_ioctl(c, 0x541B /* FIONREAD */, &n) == 0 && n == 6);
-        CHECK(unet_close(c) == 0);              /* with unread data: a reset */
+        CHECK(unet_close(c) == 0); /* with unread data: a reset */
         tell(s, 0);
 }
 
@@ -191,7 +195,7 @@ static void pipe_a(struct side *s)
         char buf[8];
 
         hear(s);
-        EVENTUALLY(unet_send(c, "x", 1, 0) < 0);        /* the first is answered by a reset */
+        EVENTUALLY(unet_send(c, "x", 1, 0) < 0); /* the first is answered by a reset */
         CHECK(errno == EPIPE || errno == ECONNRESET);
         CHECK_ERR(unet_send(c, "x", 1, 0), EPIPE);
         CHECK(unet_recv(c, buf, 1, 0) <= 0);

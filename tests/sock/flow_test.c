@@ -1,11 +1,13 @@
-/* <unet/flow.h>: the application's windows, between two processes and between two threads of one. */
+/* <unet/flow.h>: the application's windows, between two processes and between two threads
+ * of one. */
 #include "tests/sock/sides.h"
 
 #include "unet/flow.h"
 
 static struct unet_window window(uint32_t mode, uint32_t bytes, uint32_t most)
 {
-        return (struct unet_window){.size = sizeof(struct unet_window), .mode = mode, .bytes = bytes, .most = most};
+        return (struct unet_window){
+                .size = sizeof(struct unet_window), .mode = mode, .bytes = bytes, .most = most};
 }
 
 static struct unet_window window_of(int sock)
@@ -83,7 +85,8 @@ static void a_sender_sends_exactly_what_was_granted(void **state)
 
 static void holds_and_lets_go(struct side *s)
 {
-        struct unet_window credit = window(UNET_WINDOW_CREDIT, 1000, 100000), size = window(UNET_WINDOW_SIZE, 20000, 0),
+        struct unet_window credit = window(UNET_WINDOW_CREDIT, 1000, 100000),
+                           size = window(UNET_WINDOW_SIZE, 20000, 0),
                            own = window(UNET_WINDOW_AUTO, 0, 0);
         int c = accepts_with(s, &credit);
         static uint8_t got[STREAM];
@@ -102,7 +105,8 @@ static void holds_and_lets_go(struct side *s)
         CHECK(unet_recv(c, got, 21000, MSG_WAITALL) == 21000 && filled(got, 21000, 5, 101000));
         CHECK(unet_window_set(c, &own) == 0);
         CHECK(window_of(c).mode == UNET_WINDOW_AUTO);
-        CHECK(unet_recv(c, got, STREAM - 122000, MSG_WAITALL) == STREAM - 122000 && filled(got, STREAM - 122000, 5, 122000));
+        CHECK(unet_recv(c, got, STREAM - 122000, MSG_WAITALL) == STREAM - 122000 &&
+              filled(got, STREAM - 122000, 5, 122000));
         tell(s, 0);
         CHECK(unet_recv(c, got, 1, 0) == 0);
         CHECK(unet_close(c) == 0);
@@ -161,15 +165,16 @@ static void sends_within_a_limit(struct side *s)
         struct unet_feedback b;
         static uint8_t data[STREAM];
 
-        CHECK(unet_flow_get(c, &f) == 0 && f.send_window == 0 && f.rate == 0 && f.ack_delay == 0 && f.rto_max == 120000000000);
+        CHECK(unet_flow_get(c, &f) == 0 && f.send_window == 0 && f.rate == 0 && f.ack_delay == 0 &&
+              f.rto_max == 120000000000);
         f.send_window = LIMIT;
         f.rto_min = 30000000;
         f.rto_max = 2000000000;
         f.ack_delay = 3000000;
         CHECK(unet_flow_set(c, &f) == 0);
         f = (struct unet_flow){.size = sizeof f};
-        CHECK(unet_flow_get(c, &f) == 0 && f.send_window == LIMIT && f.rto_min == 30000000 && f.rto_max == 2000000000 &&
-              f.ack_delay == 3000000);
+        CHECK(unet_flow_get(c, &f) == 0 && f.send_window == LIMIT && f.rto_min == 30000000 &&
+              f.rto_max == 2000000000 && f.ack_delay == 3000000);
         fill(data, sizeof data, 5, 0);
         for (uint32_t at = 0; at < STREAM;) {
                 ssize_t n = unet_send(c, data + at, STREAM - at, MSG_DONTWAIT);
@@ -233,7 +238,8 @@ static void of_other_versions(int c)
         CHECK_ERR(unet_flow_set(c, &of.f), EINVAL);
         of.f.size--;
         of.later[3] = 0;
-        CHECK(unet_flow_get(c, &of.f) == 0 && of.f.size == sizeof of - 1 && of.f.send_window == 78 && of.f.mss == 1000);
+        CHECK(unet_flow_get(c, &of.f) == 0 && of.f.size == sizeof of - 1 &&
+              of.f.send_window == 78 && of.f.mss == 1000);
 }
 
 static void sets_options(struct side *s)
@@ -241,7 +247,8 @@ static void sets_options(struct side *s)
         int c = unet_socket(AF_INET, SOCK_STREAM, 0);
         struct unet_flow f = {.size = sizeof f}, bad;
 
-        CHECK(option(c, RTO_MAX_MS) == 120000 && option(c, RTO_MIN_US) == 200000 && option(c, DELACK_MAX_US) == 200000);
+        CHECK(option(c, RTO_MAX_MS) == 120000 && option(c, RTO_MIN_US) == 200000 &&
+              option(c, DELACK_MAX_US) == 200000);
         CHECK(set_option(c, RTO_MAX_MS, 5000) == 0 && option(c, RTO_MAX_MS) == 5000);
         CHECK(set_option(c, RTO_MIN_US, 8000) == 0 && option(c, RTO_MIN_US) == 8000);
         CHECK(set_option(c, DELACK_MAX_US, 4000) == 0 && option(c, DELACK_MAX_US) == 4000);
@@ -251,7 +258,8 @@ static void sets_options(struct side *s)
         CHECK_ERR(set_option(c, RTO_MIN_US, -1), EINVAL);
         CHECK_ERR(set_option(c, DELACK_MAX_US, 200001), EINVAL);
         CHECK_ERR(set_option(c, DELACK_MAX_US, 0), EINVAL);
-        CHECK(unet_flow_get(c, &f) == 0 && f.rto_max == 5000000000 && f.rto_min == 8000000 && f.ack_delay == 4000000);
+        CHECK(unet_flow_get(c, &f) == 0 && f.rto_max == 5000000000 && f.rto_min == 8000000 &&
+              f.ack_delay == 4000000);
         bad = f;
         bad.rto_min = 999999;
         CHECK_ERR(unet_flow_set(c, &bad), EINVAL);
@@ -305,14 +313,20 @@ static void errs(struct side *s)
 
 static void keeps_little_unsent(struct side *s)
 {
-        struct unet_flow f = {.size = sizeof f, .unsent_most = 5000, .mss = 600, .rate = 1000000000, .burst = 7000, .ack_every = 9000};
+        struct unet_flow f = {.size = sizeof f,
+                              .unsent_most = 5000,
+                              .mss = 600,
+                              .rate = 1000000000,
+                              .burst = 7000,
+                              .ack_every = 9000};
         static uint8_t data[20000];
         struct unet_feedback now;
         int c = side_connect(s);
 
         CHECK(unet_flow_set(c, &f) == 0);
         f = (struct unet_flow){.size = sizeof f};
-        CHECK(unet_flow_get(c, &f) == 0 && f.unsent_most == 5000 && f.mss == 600 && f.burst == 7000 && f.ack_every == 9000);
+        CHECK(unet_flow_get(c, &f) == 0 && f.unsent_most == 5000 && f.mss == 600 &&
+              f.burst == 7000 && f.ack_every == 9000);
         fill(data, sizeof data, 6, 0);
         CHECK(unet_send(c, data, sizeof data, MSG_DONTWAIT) == 5000);
         CHECK_ERR(unet_send(c, data, 1, MSG_DONTWAIT), EAGAIN);

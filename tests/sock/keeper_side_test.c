@@ -1,4 +1,5 @@
-/* What the keeper does with a stack (unetd/keeper/keeper_ops.h), from its first look on: stacks without processes, no unetd. */
+/* What the keeper does with a stack (unetd/keeper/keeper_ops.h), from its first look on: stacks
+ * without processes, no unetd. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,8 +72,8 @@ static void fly(struct scene *sc, uint64_t cookie, uint32_t flyer)
 {
         uint32_t sock = pool_alloc(&sc->s.st->socks);
 
-        *stack_sock(&sc->s, sock) =
-                (struct sock_rec){.cookie = cookie, .refs = 1ull << SOCK_REF_FLIGHT, .flights = 1, .flyer = flyer};
+        *stack_sock(&sc->s, sock) = (struct sock_rec){
+                .cookie = cookie, .refs = 1ull << SOCK_REF_FLIGHT, .flights = 1, .flyer = flyer};
 }
 
 static bool in_flight(void *view, uint64_t cookie)
@@ -139,8 +140,8 @@ static void what_a_keeper_that_is_gone_watched_ends(void **state)
         keeper->detach(second);
 }
 
-/* A process that is hardly ever out of its stack needs nobody who looks; what a look comes too late by, should it compute from now on, is a
- * tenth of that time at most. */
+/* A process that is hardly ever out of its stack needs nobody who looks; what a look comes too late
+ * by, should it compute from now on, is a tenth of that time at most. */
 static void looks_become_seldom_where_a_process_has_the_lock(void **state)
 {
         struct scene *sc = *state;
@@ -157,7 +158,7 @@ static void looks_become_seldom_where_a_process_has_the_lock(void **state)
         }
         assert_int_equal(keeper->tick(view, now, &active) - now, 48 * NS_PER_MS);
         rlock_unlock(&sc->s.st->lock);
-        keeper->tick(view, now, &active);                       /* which finds it quiet, and rests */
+        keeper->tick(view, now, &active); /* which finds it quiet, and rests */
         assert_int_equal(rlock_lock(&sc->s.st->lock), 0);
         assert_int_equal(keeper->tick(view, now + 1, &active) - (now + 1), 4 * NS_PER_MS);
         rlock_unlock(&sc->s.st->lock);
@@ -167,10 +168,14 @@ static void looks_become_seldom_where_a_process_has_the_lock(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_socket_that_left_before_the_first_look_is_under_way, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_listener_that_no_process_has_is_aloft, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_a_keeper_that_is_gone_watched_ends, setup, teardown),
-                cmocka_unit_test_setup_teardown(looks_become_seldom_where_a_process_has_the_lock, setup, teardown),
+                cmocka_unit_test_setup_teardown(
+                        a_socket_that_left_before_the_first_look_is_under_way, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_listener_that_no_process_has_is_aloft, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(what_a_keeper_that_is_gone_watched_ends, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(looks_become_seldom_where_a_process_has_the_lock,
+                                                setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
- * What dead processes leave is finished: everything that send() took arrives, whether the process exited or
- * was killed, and the peer sees the end. A thousand rounds of each (fewer under sanitizers, which cost ten times as much) leave
- * nothing behind in unetd and in the keeper.
+ * What dead processes leave is finished: everything that send() took arrives, whether the process
+ * exited or was killed, and the peer sees the end. A thousand rounds of each (fewer under
+ * sanitizers, which cost ten times as much) leave nothing behind in unetd and in the keeper.
  */
 #include "tests/sock/sides.h"
 
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BYTES (4u << 20)                /* more than buffers hold at once: the rest was not taken */
+#define BYTES (4u << 20) /* more than buffers hold at once: the rest was not taken */
 
 static uint8_t data[BYTES];
 
@@ -199,7 +199,7 @@ static void fork_a(struct side *s)
         CHECK(unet_send(c, "parent", 6, 0) == 6);
         pid = fork();
         if (pid == 0) {
-                hear(s);                /* the parent has gone: the connection is the child's alone */
+                hear(s); /* the parent has gone: the connection is the child's alone */
                 CHECK(unet_send(c, "orphan", 6, 0) == 6);
                 CHECK(unet_close(c) == 0);
                 _exit(0);
@@ -247,8 +247,9 @@ static void short_life(uint16_t port)
         _exit(0);
 }
 
-/* The queues of dead peers are looked at by a thread that holds no lock, while another one lets go of them.
- * */
+/* The queues of dead peers are looked at by a thread that holds no lock, while another one lets go
+ * of them.
+ */
 static void come_and_go(struct side *s)
 {
         int ports[2], l, status;
@@ -322,8 +323,8 @@ static struct size size_of(pid_t pid)
 static uint16_t server_port;
 static int server_pipe[2];
 
-/* One process that serves all rounds, and says how much it got. It looks into its stack now and then:
- * channels of dead peers are kept as long as a process may have them mapped. */
+/* One process that serves all rounds, and says how much it got. It looks into its stack now and
+ * then: channels of dead peers are kept as long as a process may have them mapped. */
 static void server(void)
 {
         int l = tcp_listen_any();
@@ -421,15 +422,16 @@ static void rounds(int from, int to)
 
 static void print_sizes(const char *who, const struct size *a, const struct size *b)
 {
-        print_message("%s: %d descriptors, %ld kB; then %d, %ld kB\n", who, a->fds, a->rss_kb, b->fds,
-                      b->rss_kb);
+        print_message("%s: %d descriptors, %ld kB; then %d, %ld kB\n", who, a->fds, a->rss_kb,
+                      b->fds, b->rss_kb);
 }
 
 /* Of each kind; a leak of one descriptor a round is seen after a few. */
 #define FIRST_ROUNDS (HOARDS ? 50 : 100)
 #define ALL_ROUNDS   (HOARDS ? 250 : 1000)
 
-/* Descriptors exactly, memory but for what an allocator may keep: after the first rounds and after all of them. */
+/* Descriptors exactly, memory but for what an allocator may keep: after the first rounds and after
+ * all of them. */
 static void a_thousand_rounds_leave_nothing_behind(void **state)
 {
         struct size d1 = {0, 0}, k1 = d1, d2 = d1, k2 = d1;

@@ -24,8 +24,8 @@ static bool all_is_quiet(void)
         bool quiet;
 
         ustack_lock(u);
-        quiet = (u->s.st->leader == 0 || u->s.st->leader_at == NSTIME_NEVER) && u->s.st->keeper_at == NSTIME_NEVER &&
-                !atomic_load(&u->s.st->ticking);
+        quiet = (u->s.st->leader == 0 || u->s.st->leader_at == NSTIME_NEVER) &&
+                u->s.st->keeper_at == NSTIME_NEVER && !atomic_load(&u->s.st->ticking);
         ustack_leave(u);
         return quiet;
 }

@@ -1,6 +1,7 @@
 /*
- * More connections of one stack than 16 bits number, and more to one address than a stack once had client ports: the last ones work as
- * the first, and a process that dies with all of them leaves nothing.
+ * More connections of one stack than 16 bits number, and more to one address than a stack once had
+ * client ports: the last ones work as the first, and a process that dies with all of them leaves
+ * nothing.
  */
 #include "tests/sock/sides.h"
 
@@ -10,9 +11,9 @@
 
 #include "unet/sock.h"
 
-#define PAIRS     40000                 /* both ends are this stack's: 80,000 connections */
-#define ADDRESSES 2                     /* of 127.0.0.0/8: each has as many connections as there are client ports */
-#define LOOKED_AT 97                    /* of so many one is used at the end */
+#define PAIRS     40000 /* both ends are this stack's: 80,000 connections */
+#define ADDRESSES 2     /* of 127.0.0.0/8: each has as many connections as there are client ports */
+#define LOOKED_AT 97    /* of so many one is used at the end */
 
 static void exchange(int a, int b)
 {
@@ -33,11 +34,13 @@ static void open_all(struct pairs *p, uint16_t port)
         int l = unet_socket(AF_INET, SOCK_STREAM, 0);
 
         to.sin_addr.s_addr = htonl(INADDR_ANY);
-        CHECK(l >= 0 && unet_bind(l, (struct sockaddr *)&to, sizeof to) == 0 && unet_listen(l, 16) == 0);
+        CHECK(l >= 0 && unet_bind(l, (struct sockaddr *)&to, sizeof to) == 0 &&
+              unet_listen(l, 16) == 0);
         for (int i = 0; i < PAIRS; i++) {
                 to.sin_addr.s_addr = htonl(INADDR_LOOPBACK + (uint32_t)(i % ADDRESSES));
                 p->near[i] = unet_socket(AF_INET, SOCK_STREAM, 0);
-                CHECK(p->near[i] >= 0 && unet_connect(p->near[i], (struct sockaddr *)&to, sizeof to) == 0);
+                CHECK(p->near[i] >= 0 &&
+                      unet_connect(p->near[i], (struct sockaddr *)&to, sizeof to) == 0);
                 p->far[i] = unet_accept(l, NULL, NULL);
                 CHECK(p->far[i] >= 0);
         }
@@ -68,7 +71,8 @@ static void dies_with_many(struct side *s)
         raise(SIGKILL);
 }
 
-/* The keeper holds the dead one's lock while it closes what that had: it was minutes, when each close looked at all others. */
+/* The keeper holds the dead one's lock while it closes what that had: it was minutes, when each
+ * close looked at all others. */
 static void binds_again(struct side *s)
 {
         struct sockaddr_in at = loopback((uint16_t)s->arg);

@@ -1,6 +1,7 @@
 /*
- * Calls that are wrong, with the kernel as the oracle: the same list of calls on sockets of ours and on the kernel's gives
- * the same results and errors, and never the end of the program. What the kernel has no word on stands below the list.
+ * Calls that are wrong, with the kernel as the oracle: the same list of calls on sockets of ours
+ * and on the kernel's gives the same results and errors, and never the end of the program. What the
+ * kernel has no word on stands below the list.
  */
 #include "tests/sock/sides.h"
 
@@ -21,7 +22,8 @@ static int kernel_ioctl(int sock, unsigned long request, int *arg)
         return ioctl(sock, request, arg);
 }
 
-static int kernel_recvmmsg(int sock, struct mmsghdr *m, unsigned n, int flags, const struct timespec *t)
+static int kernel_recvmmsg(int sock, struct mmsghdr *m, unsigned n, int flags,
+                           const struct timespec *t)
 {
         struct timespec left = t ? *t : (struct timespec){0};
 
@@ -65,12 +67,16 @@ static const struct api {
         int (*getsockopt)(int, int, int, void *, socklen_t *);
         int (*ioctl)(int, unsigned long, int *);
 } apis[] = {
-        {"ours", unet_socket, unet_close, unet_shutdown, unet_bind, unet_connect, unet_listen, unet_accept, unet_accept4,
-         unet_getsockname, unet_getpeername, unet_send, unet_recv, unet_sendto, unet_recvfrom, unet_sendmsg, unet_recvmsg,
-         unet_readv, unet_writev, unet_sendmmsg, unet_recvmmsg, unet_sendfile, unet_setsockopt, unet_getsockopt, unet_ioctl},
-        {"the kernel's", socket, close, shutdown, bind, connect, listen, accept, accept4, getsockname, getpeername, send,
-         recv, sendto, recvfrom, sendmsg, recvmsg, kernel_readv, kernel_writev, sendmmsg, kernel_recvmmsg, sendfile,
-         setsockopt, getsockopt, kernel_ioctl},
+        {"ours",           unet_socket,   unet_close,      unet_shutdown,   unet_bind,
+         unet_connect,     unet_listen,   unet_accept,     unet_accept4,    unet_getsockname,
+         unet_getpeername, unet_send,     unet_recv,       unet_sendto,     unet_recvfrom,
+         unet_sendmsg,     unet_recvmsg,  unet_readv,      unet_writev,     unet_sendmmsg,
+         unet_recvmmsg,    unet_sendfile, unet_setsockopt, unet_getsockopt, unet_ioctl},
+        {"the kernel's",  socket,   close,        shutdown,      bind,
+         connect,         listen,   accept,       accept4,       getsockname,
+         getpeername,     send,     recv,         sendto,        recvfrom,
+         sendmsg,         recvmsg,  kernel_readv, kernel_writev, sendmmsg,
+         kernel_recvmmsg, sendfile, setsockopt,   getsockopt,    kernel_ioctl},
 };
 
 #define ANSWERS 256
@@ -78,24 +84,25 @@ static const struct api {
 struct answers {
         int n;
         const char *call[ANSWERS];
-        long long value[ANSWERS];       /* as returned, or -errno */
+        long long value[ANSWERS]; /* as returned, or -errno */
 };
 
-#define ASK(call_)                                                                                  \
-        do {                                                                                        \
-                long long r_;                                                                       \
-                errno = 0;                                                                          \
-                r_ = (long long)(call_);                                                            \
-                CHECK(out->n < ANSWERS);                                                            \
-                out->call[out->n] = #call_;                                                         \
-                out->value[out->n++] = r_ == -1 ? -errno : r_;                                      \
+#define ASK(call_)                                             \
+        do {                                                   \
+                long long r_;                                  \
+                errno = 0;                                     \
+                r_ = (long long)(call_);                       \
+                CHECK(out->n < ANSWERS);                       \
+                out->call[out->n] = #call_;                    \
+                out->value[out->n++] = r_ == -1 ? -errno : r_; \
         } while (0)
 
 static void without_memory(const struct api *a, int s, const char *peer, struct answers *out)
 {
         struct iovec empty = {NULL, 0}, one = {(void *)(uintptr_t)peer, 1};
         struct msghdr no_iov = {.msg_iovlen = 1};
-        struct msghdr nothing = {.msg_iov = &empty, .msg_iovlen = 1}, many = {.msg_iov = &one, .msg_iovlen = IOV_MAX + 1};
+        struct msghdr nothing = {.msg_iov = &empty, .msg_iovlen = 1},
+                      many = {.msg_iov = &one, .msg_iovlen = IOV_MAX + 1};
         socklen_t len = sizeof(struct sockaddr_in);
         struct sockaddr_in sa;
 
@@ -196,7 +203,8 @@ static void odd_values(const struct api *a, int tcp, int udp, struct answers *ou
         ASK(a->send(udp, b, 1, MSG_OOB));
 }
 
-/* Where the kernel is busy, what was sent over its loopback may not have come when the call has ended. */
+/* Where the kernel is busy, what was sent over its loopback may not have come when the call
+ * has ended. */
 static void arrive(const struct api *a, int sock, int bytes)
 {
         int n;
@@ -264,12 +272,14 @@ static void connection(const struct api *a, int v[2])
         CHECK(v[1] >= 0 && a->close(l) == 0);
 }
 
-/* Somebody sends before connect() has told its outcome: that there is no room to write any more does not change it. */
+/* Somebody sends before connect() has told its outcome: that there is no room to write any more
+ * does not change it. */
 static void connect_after_sending(const struct api *a, struct answers *out)
 {
         struct sockaddr_in sa = loopback(0);
         socklen_t len = sizeof sa;
-        int l = a->socket(AF_INET, SOCK_STREAM, 0), s = a->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        int l = a->socket(AF_INET, SOCK_STREAM, 0),
+            s = a->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
         bool full = false, sent = false;
         char b[16384] = "";
 
@@ -313,8 +323,9 @@ static void same(struct side *s)
         for (int i = 0; i < got[0].n; i++) {
                 if (got[0].value[i] == got[1].value[i])
                         continue;
-                fprintf(stderr, "%d %s: ours %lld (%s), the kernel's %lld (%s)\n", i, got[0].call[i], got[0].value[i],
-                        strerror((int)-got[0].value[i]), got[1].value[i], strerror((int)-got[1].value[i]));
+                fprintf(stderr, "%d %s: ours %lld (%s), the kernel's %lld (%s)\n", i,
+                        got[0].call[i], got[0].value[i], strerror((int)-got[0].value[i]),
+                        got[1].value[i], strerror((int)-got[1].value[i]));
                 bad++;
         }
         CHECK(bad == 0);
@@ -366,7 +377,7 @@ static void own(struct side *s)
         CHECK_ERR(unet_get_buffers(t, NULL, &b), EFAULT);
         CHECK_ERR(unet_get_buffers(t, &a, NULL), EFAULT);
         CHECK(unet_set_buffers(t, UINT32_MAX, UINT32_MAX) == 0 || errno == EINVAL);
-        CHECK(strcmp(unet_limit_name((enum unet_limit)-1), "unknown") == 0);
+        CHECK(strcmp(unet_limit_name((enum unet_limit) - 1), "unknown") == 0);
         CHECK_ERR(unet_get_nonblock(-1), EBADF);
         CHECK_ERR(unet_set_nonblock(-1, 1), EBADF);
 }
@@ -376,11 +387,14 @@ static void calls_of_our_own_are_as_careful(void **state)
         assert_int_equal(play_alone(own, 0), 0);
 }
 
-/* More than the kernel moves in one call, and more than 32 bits hold: what fits is taken, and the rest is another call's. */
+/* More than the kernel moves in one call, and more than 32 bits hold: what fits is taken, and the
+ * rest is another call's. */
 static void huge(struct side *s)
 {
         size_t size = (size_t)5 << 30;
-        char *zeros = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), b[4096];
+        char *zeros = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                           0),
+             b[4096];
         struct iovec iov[2] = {{zeros, size}, {zeros, SIZE_MAX - 4096}};
         int v[2];
         ssize_t n;
@@ -389,7 +403,8 @@ static void huge(struct side *s)
         connection(&apis[0], v);
         CHECK((n = unet_send(v[0], zeros, size, MSG_DONTWAIT)) > 0 && n < INT_MAX);
         for (ssize_t left = n; left > 0; left -= n) {
-                n = unet_recv(v[1], b, (size_t)left < sizeof b ? (size_t)left : sizeof b, MSG_WAITALL);
+                n = unet_recv(v[1], b, (size_t)left < sizeof b ? (size_t)left : sizeof b,
+                              MSG_WAITALL);
                 CHECK(n > 0);
         }
         CHECK_ERR(unet_writev(v[0], iov, 2), EINVAL);

@@ -39,7 +39,8 @@ static void alone(void)
         assert_int_equal(sleeps_before_a_nap(), 100000);
 }
 
-/* A processor that was never seen to be shared, as where each end has one of its own: nobody naps there. */
+/* A processor that was never seen to be shared, as where each end has one of its own: nobody
+ * naps there. */
 static void who_shares_with_nobody_does_not_nap(void **state)
 {
         play(alone);
@@ -83,7 +84,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(who_shares_with_nobody_does_not_nap),
                 cmocka_unit_test(naps_go_on_while_they_are_of_use),
-                cmocka_unit_test(after_one_that_was_of_none_there_are_sleeps_twice_as_many_each_time),
+                cmocka_unit_test(
+                        after_one_that_was_of_none_there_are_sleeps_twice_as_many_each_time),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

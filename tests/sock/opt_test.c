@@ -1,7 +1,7 @@
 /*
- * Options, with the kernel as the oracle: the same calls on a socket of ours and on one of the kernel's,
- * before there is a connection, give the same results, errors, values and lengths. And what options do to
- * connections.
+ * Options, with the kernel as the oracle: the same calls on a socket of ours and on one of the
+ * kernel's, before there is a connection, give the same results, errors, values and lengths. And
+ * what options do to connections.
  */
 #include "tests/sock/sides.h"
 
@@ -43,7 +43,8 @@ static struct answer ask(int sock, bool ours, int level, int name, socklen_t len
 
 static void same_answer(struct pair p, int level, int name, socklen_t len, const char *what)
 {
-        struct answer a = ask(p.ours, true, level, name, len), b = ask(p.kernels, false, level, name, len);
+        struct answer a = ask(p.ours, true, level, name, len),
+                      b = ask(p.kernels, false, level, name, len);
 
         if (a.r == b.r && (a.r != 0 || (a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0)))
                 return;
@@ -62,7 +63,8 @@ static void same_set(struct pair p, int level, int name, const void *val, sockle
         memcpy(&v, val, len < 4 ? len : 4);
         if (a == b)
                 return;
-        fprintf(stderr, "%s: ours %s, kernel's %s\n", label(level, name, v, len), strerror(a), strerror(b));
+        fprintf(stderr, "%s: ours %s, kernel's %s\n", label(level, name, v, len), strerror(a),
+                strerror(b));
         _exit(1);
 }
 
@@ -84,8 +86,8 @@ static void pair_end(struct pair p)
 
 struct int_case {
         int domain, type, level, name;
-        bool set_only;                  /* what it gives depends on the machine's settings */
-        int values[12];                 /* up to a 12345 */
+        bool set_only;  /* what it gives depends on the machine's settings */
+        int values[12]; /* up to a 12345 */
 };
 
 #define END 12345
@@ -150,7 +152,8 @@ static void int_case(const struct int_case *c)
                 }
                 same_set(p, c->level, c->name, &c->values[i], sizeof(int));
                 for (unsigned k = 0; k < sizeof lens / sizeof lens[0] && !c->set_only; k++)
-                        same_answer(p, c->level, c->name, lens[k], label(c->level, c->name, c->values[i], 4));
+                        same_answer(p, c->level, c->name, lens[k],
+                                    label(c->level, c->name, c->values[i], 4));
         }
         pair_end(p);
 }
@@ -215,7 +218,7 @@ static void other_forms(struct side *s)
 
         times(p, SO_RCVTIMEO);
         times(p, SO_SNDTIMEO);
-        times(p, 66);                   /* SO_RCVTIMEO_NEW */
+        times(p, 66); /* SO_RCVTIMEO_NEW */
         times(p, 67);
         congestion(p);
         for (size_t i = 0; i < sizeof lingers / sizeof lingers[0]; i++) {
@@ -233,7 +236,8 @@ static void other_forms(struct side *s)
         }
         memory(p);
         same_set(p, IPPROTO_TCP, TCP_INFO, &lingers[0], 4);
-        CHECK_ERR(unet_getsockopt(p.ours, SOL_SOCKET, SO_TYPE, &p, &(socklen_t){(socklen_t)-1}), EINVAL);
+        CHECK_ERR(unet_getsockopt(p.ours, SOL_SOCKET, SO_TYPE, &p, &(socklen_t){(socklen_t)-1}),
+                  EINVAL);
         pair_end(p);
 }
 
@@ -259,7 +263,8 @@ static bool held_long_enough(int64_t since)
         return now_ms() - since >= 199;
 }
 
-enum { RCV_WND = 232, LINUX_INFO = 280 };        /* tcpi_rcv_wnd, which came with Linux 6.2, and all of TCP_INFO in 6.18 */
+/* tcpi_rcv_wnd, which came with Linux 6.2, and all of TCP_INFO in 6.18. */
+enum { RCV_WND = 232, LINUX_INFO = 280 };
 
 static void live_a(struct side *s)
 {
@@ -290,11 +295,16 @@ static void live_a(struct side *s)
         EVENTUALLY(unet_ioctl(c, SIOCOUTQ, &n) == 0 && n == 0);
         len = sizeof info;
         CHECK(unet_getsockopt(c, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
-        CHECK(info.tcpi_bytes_acked >= 9 && info.tcpi_bytes_sent - info.tcpi_bytes_retrans == 9 && info.tcpi_notsent_bytes == 0);
-        CHECK(get_int(c, SOL_SOCKET, SO_SNDBUF) > 65536 && get_int(c, SOL_SOCKET, SO_RCVBUF) > 65536);
+        CHECK(info.tcpi_bytes_acked >= 9 && info.tcpi_bytes_sent - info.tcpi_bytes_retrans == 9 &&
+              info.tcpi_notsent_bytes == 0);
+        CHECK(get_int(c, SOL_SOCKET, SO_SNDBUF) > 65536 &&
+              get_int(c, SOL_SOCKET, SO_RCVBUF) > 65536);
         CHECK_ERR(unet_setsockopt(c, IPPROTO_TCP, TCP_WINDOW_CLAMP, &(int){0}, sizeof one), EINVAL);
-        CHECK_ERR(unet_setsockopt(c, SOL_SOCKET, SO_TIMESTAMPING, &(int){SOF_TIMESTAMPING_TX_SOFTWARE}, 4), EOPNOTSUPP);
-        CHECK(unet_setsockopt(c, SOL_SOCKET, SO_TIMESTAMPING, &(int){SOF_TIMESTAMPING_RX_SOFTWARE}, 4) == 0);
+        CHECK_ERR(unet_setsockopt(c, SOL_SOCKET, SO_TIMESTAMPING,
+                                  &(int){SOF_TIMESTAMPING_TX_SOFTWARE}, 4),
+                  EOPNOTSUPP);
+        CHECK(unet_setsockopt(c, SOL_SOCKET, SO_TIMESTAMPING, &(int){SOF_TIMESTAMPING_RX_SOFTWARE},
+                              4) == 0);
         tell(s, 0);
 }
 
@@ -318,11 +328,13 @@ static void live_b(struct side *s)
         tell(s, port_of(l));
         c = unet_accept(l, NULL, NULL);
         CHECK(c >= 0);
-        CHECK(get_int(c, IPPROTO_TCP, TCP_NODELAY) == 1 && get_int(c, IPPROTO_TCP, TCP_KEEPIDLE) == 77);
+        CHECK(get_int(c, IPPROTO_TCP, TCP_NODELAY) == 1 &&
+              get_int(c, IPPROTO_TCP, TCP_KEEPIDLE) == 77);
         CHECK(get_int(c, SOL_SOCKET, SO_ACCEPTCONN) == 0);
         CHECK(unet_getsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &got, &len) == 0 && got.tv_sec == 20);
         corked = (int64_t)hear(s);
-        CHECK((unet_recv(c, buf, sizeof buf, MSG_DONTWAIT | MSG_PEEK) == -1 && errno == EAGAIN) || held_long_enough(corked));
+        CHECK((unet_recv(c, buf, sizeof buf, MSG_DONTWAIT | MSG_PEEK) == -1 && errno == EAGAIN) ||
+              held_long_enough(corked));
         len = sizeof info;
         CHECK(unet_getsockopt(l, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
         CHECK(info.tcpi_state == 10 && info.tcpi_unacked == 0 && info.tcpi_sacked == 5);
@@ -342,7 +354,8 @@ static bool has_dropped(int u, uint32_t m[SK_MEMINFO_VARS])
 {
         socklen_t len = SK_MEMINFO_VARS * sizeof *m;
 
-        CHECK(unet_getsockopt(u, SOL_SOCKET, SO_MEMINFO, m, &len) == 0 && len == SK_MEMINFO_VARS * sizeof *m);
+        CHECK(unet_getsockopt(u, SOL_SOCKET, SO_MEMINFO, m, &len) == 0 &&
+              len == SK_MEMINFO_VARS * sizeof *m);
         return m[SK_MEMINFO_DROPS] != 0;
 }
 
@@ -358,7 +371,9 @@ static void memory_of_datagrams(struct side *s)
         CHECK(unet_bind(u, (struct sockaddr *)&a, sizeof a) == 0);
         CHECK(unet_getsockname(u, (struct sockaddr *)&a, &len) == 0);
         CHECK(!has_dropped(u, m) && m[SK_MEMINFO_RMEM_ALLOC] == 0 && m[SK_MEMINFO_RCVBUF] == 8000);
-        EVENTUALLY(unet_sendto(u, buf, sizeof buf, 0, (struct sockaddr *)&a, sizeof a) == sizeof buf && has_dropped(u, m));
+        EVENTUALLY(unet_sendto(u, buf, sizeof buf, 0, (struct sockaddr *)&a, sizeof a) ==
+                           sizeof buf &&
+                   has_dropped(u, m));
         CHECK(m[SK_MEMINFO_RMEM_ALLOC] >= sizeof buf);
         while (unet_recv(u, buf, sizeof buf, MSG_DONTWAIT) > 0)
                 ;
@@ -370,7 +385,8 @@ static void datagrams_that_wait_and_are_dropped(void **state)
         assert_int_equal(play_alone(memory_of_datagrams, 0), 0);
 }
 
-/* As with the kernel, where what has arrived has been processed: nobody has to read or to wait first. */
+/* As with the kernel, where what has arrived has been processed: nobody has to read or to
+ * wait first. */
 static void news(struct side *s)
 {
         int l = unet_socket(AF_INET, SOCK_STREAM, 0), a = unet_socket(AF_INET, SOCK_STREAM, 0), b;
@@ -385,8 +401,10 @@ static void news(struct side *s)
         b = unet_accept(l, NULL, NULL);
         CHECK(b >= 0 && unet_send(a, "abc", 3, 0) == 3);
         len = sizeof info;
-        CHECK(unet_getsockopt(b, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && info.tcpi_bytes_received == 3);
-        CHECK(unet_setsockopt(a, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0 && unet_close(a) == 0);
+        CHECK(unet_getsockopt(b, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+              info.tcpi_bytes_received == 3);
+        CHECK(unet_setsockopt(a, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0 &&
+              unet_close(a) == 0);
         CHECK(get_int(b, SOL_SOCKET, SO_ERROR) == ECONNRESET);
 }
 

@@ -1,4 +1,5 @@
-/* When the reader of a stream of datagrams or of a train of segments pauses (sock/wait/usock_pace.h), and what ends it. */
+/* When the reader of a stream of datagrams or of a train of segments pauses
+ * (sock/wait/usock_pace.h), and what ends it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,10 +10,11 @@
 #include "netstack/stack_ip.h"
 #include "sock/wait/usock_pace.h"
 
-#define ENOUGH 8                        /* sleeps of a stream */
+#define ENOUGH 8 /* sleeps of a stream */
 #define BATCH  16
 #define SOON   (100 * NS_PER_US)
-#define LATER  (1300 * NS_PER_US)       /* as long as a batch of sixteen takes soft-RoCE under emulation */
+/* As long as a batch of sixteen takes soft-RoCE under emulation. */
+#define LATER (1300 * NS_PER_US)
 
 /* A stack over a device of which nothing is looked at. */
 static struct stack_state memory;

@@ -1,6 +1,7 @@
 /*
- * A channel's number is used again, for regions of other sizes: who looked at the old ones without the lock finds something that
- * can be read, at any moment, and little memory stays with what is over.
+ * A channel's number is used again, for regions of other sizes: who looked at the old ones without
+ * the lock finds something that can be read, at any moment, and little memory stays with what is
+ * over.
  */
 #include "tests/sock/sides.h"
 
@@ -10,17 +11,28 @@
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
 
-#define K 20u                           /* nobody has this one */
+#define K 20u /* nobody has this one */
 
 static struct unetd_chan channel(uint32_t frames)
 {
         struct frame_geom g = {{[FRAME_LARGE] = frames}};
-        struct unetd_chan c = {.tx_geom = g, .rx_geom = g, .peer_stack = 77, .mem = -1, .xsk = -1, .packet = -1, .ring = -1, .sender = -1,
-                               .book = -1, .peer_leader = -1, .peer_keeper = -1};
+        struct unetd_chan c = {.tx_geom = g,
+                               .rx_geom = g,
+                               .peer_stack = 77,
+                               .mem = -1,
+                               .xsk = -1,
+                               .packet = -1,
+                               .ring = -1,
+                               .sender = -1,
+                               .book = -1,
+                               .peer_leader = -1,
+                               .peer_keeper = -1};
         const struct {
                 int *fd;
                 size_t bytes;
-        } part[] = {{&c.tx, SHM_REGION_BYTES(g)}, {&c.rx, SHM_REGION_BYTES(g)}, {&c.peer_bell, BELL_BYTES}};
+        } part[] = {{&c.tx, SHM_REGION_BYTES(g)},
+                    {&c.rx, SHM_REGION_BYTES(g)},
+                    {&c.peer_bell, BELL_BYTES}};
 
         for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
                 *part[i].fd = memfd_create("part", MFD_CLOEXEC);
@@ -68,7 +80,8 @@ static void goes_on(struct side *s)
                 CHECK(u->chan[K].bell == bell);
                 can_be_read(first, first_bytes);
                 if (peer != NULL && bytes >= SHM_REGION_BYTES(fds.rx_geom))
-                        CHECK(u->chan[K].peer == peer && u->chan[K].mine == mine);      /* in their place */
+                        /* In their place. */
+                        CHECK(u->chan[K].peer == peer && u->chan[K].mine == mine);
         }
         ustack_chan_over(&u->s, K);
         can_be_read(u->chan[K].peer, u->chan[K].peer_bytes);

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_S 500                  /* a side that takes longer is stuck; ctest's own limit comes later */
+#define PATIENCE_S 500 /* a side that takes longer is stuck; ctest's own limit comes later */
 
 static struct {
         char domain[32];
@@ -39,7 +39,7 @@ static void run_unetd(int ready)
 
 int world_begin(void **state)
 {
-        static unsigned worlds;         /* a test may leave a unetd behind */
+        static unsigned worlds; /* a test may leave a unetd behind */
         int ready[2];
         char byte;
 
@@ -107,7 +107,8 @@ pid_t world_keeper(void)
 
 _Noreturn void check_failed(const char *file, int line, const char *what)
 {
-        fprintf(stderr, "%s:%d: CHECK(%s), errno %d (%s)\n", file, line, what, errno, strerror(errno));
+        fprintf(stderr, "%s:%d: CHECK(%s), errno %d (%s)\n", file, line, what, errno,
+                strerror(errno));
         fflush(NULL);
         _exit(1);
 }
@@ -166,7 +167,8 @@ static pid_t spawn_side(struct run r[2], int me)
         exit(0);
 }
 
-/* What the stacks and their daemons say of themselves when a side has failed, while the other one is still there. */
+/* What the stacks and their daemons say of themselves when a side has failed, while the other one
+ * is still there. */
 static void report_world(void)
 {
         static const char *const verbs[] = {"status", "ss"};
@@ -212,7 +214,7 @@ static int wait_either(const pid_t pid[2], int *status)
                         if (got == pid[i])
                                 return i;
                 assert_true(got > 0);
-                if (got == world.unetd)         /* the scenario has killed it */
+                if (got == world.unetd) /* the scenario has killed it */
                         world.unetd = 0;
         }
 }
@@ -303,7 +305,8 @@ int play_alone(side_fn a, uint64_t arg)
 
 struct sockaddr_in loopback(uint16_t port)
 {
-        return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port),
+        return (struct sockaddr_in){.sin_family = AF_INET,
+                                    .sin_port = htons(port),
                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 

@@ -349,7 +349,8 @@ static void sequence_b(struct side *s)
         }
 }
 
-/* More than there are client ports in a block, and (but for sanitizers) than records in TIME-WAIT: both are used again. */
+/* More than there are client ports in a block, and (but for sanitizers) than records in TIME-WAIT:
+ * both are used again. */
 static void twenty_thousand_connections_in_sequence(void **state)
 {
         play(TWO_PROCESSES, sequence_a, sequence_b, 0);

@@ -1,6 +1,7 @@
 /*
- * More threads asleep in one stack than there are bits for them (STACK_WAITERS): they sleep, and are woken by what they wait for
- * and by nothing else. Who is armed sleeps or is about to, and whoever wakes him disarms him: that is counted under the lock.
+ * More threads asleep in one stack than there are bits for them (STACK_WAITERS): they sleep, and
+ * are woken by what they wait for and by nothing else. Who is armed sleeps or is about to, and
+ * whoever wakes him disarms him: that is counted under the lock.
  */
 #include "tests/sock/sides.h"
 
@@ -29,7 +30,8 @@ static uint32_t places(struct stack_state *st, bool only_armed)
         uint32_t n = 0;
 
         for (uint32_t i = 0; i < STACK_WAITERS + st->sleepers.fresh; i++) {
-                const struct waiter_slot *ws = i == STACK_WAITERS ? NULL : stack_waiter(st, i);  /* 0 of a pool is nothing */
+                /* 0 of a pool is nothing. */
+                const struct waiter_slot *ws = i == STACK_WAITERS ? NULL : stack_waiter(st, i);
                 n += ws != NULL && ws->proc != 0 && (!only_armed || atomic_load(&ws->armed));
         }
         return n;
@@ -168,7 +170,8 @@ static uint32_t waited_for(struct stack *s)
         return 0;
 }
 
-/* As many events as threads, while none of those that were woken can look: each wakes one that sleeps, or nobody. */
+/* As many events as threads, while none of those that were woken can look: each wakes one that
+ * sleeps, or nobody. */
 static void one_for_each_event(void)
 {
         int err;
@@ -191,7 +194,7 @@ static void accepts(struct side *s)
         listener = tcp_listen_any();
         start(accept_one);
         one_for_each_event();
-        all_asleep();                           /* there was nothing for them */
+        all_asleep(); /* there was nothing for them */
         tell(s, port_of(listener));
         join_all();
         tell(s, 0);
@@ -236,7 +239,7 @@ static void takes(struct side *s)
         listener = unet_socket(AF_INET, SOCK_DGRAM, 0);
         CHECK(unet_bind(listener, (struct sockaddr *)&sa, sizeof sa) == 0);
         tell(s, port_of(listener));
-        take_one(NULL);                         /* there is a channel now */
+        take_one(NULL); /* there is a channel now */
         start(take_one);
         EVENTUALLY(all_armed(u));
         tell(s, 0);
@@ -301,7 +304,8 @@ static void a_shutdown_wakes_all(void **state)
 static void *poll_two(void *arg)
 {
         struct one *o = arg;
-        struct unet_pollfd v[2] = {{.sock = listener, .fd = -1, .events = POLLIN}, {.sock = o->sock, .fd = -1, .events = POLLIN}};
+        struct unet_pollfd v[2] = {{.sock = listener, .fd = -1, .events = POLLIN},
+                                   {.sock = o->sock, .fd = -1, .events = POLLIN}};
 
         CHECK(unet_poll(v, 2, -1) == 1 && v[0].revents == 0 && v[1].revents == POLLIN);
         CHECK(unet_recv(o->sock, &(char){0}, 1, 0) == 1);
@@ -331,7 +335,7 @@ static void polls(struct side *s)
         connect_all(s);
         start(recv_in_vain);
         join_all();
-        listener = tcp_listen_any();            /* nobody comes */
+        listener = tcp_listen_any(); /* nobody comes */
         start(poll_two);
         all_asleep();
         tell(s, 0);
@@ -414,7 +418,7 @@ static void dies_before_it_wakes(struct side *s)
         atomic_store(&st->proc[DEAD_SLOT].waking, 1);
         ustack_proc_gone(u, DEAD_SLOT, ustack_now());
         ustack_leave(u);
-        all_asleep();                   /* each was woken, and sleeps again */
+        all_asleep(); /* each was woken, and sleeps again */
         tell(s, 0);
         join_all();
         close_all();

@@ -11,9 +11,9 @@
 
 #define LONG   (2 * USOCK_LENT_SHARED)
 #define SHORT  (USOCK_LENT_SHARED / 2)
-#define ENOUGH 4                        /* spins that one offer ended */
-#define TURNS  64                       /* until nothing is offered any more */
-#define WAITS  64                       /* that end that */
+#define ENOUGH 4  /* spins that one offer ended */
+#define TURNS  64 /* until nothing is offered any more */
+#define WAITS  64 /* that end that */
 
 /* A stack without a channel; `news`: something is pending. */
 static struct stack_state memory;
@@ -40,10 +40,10 @@ static void a_few_spins_in_a_row_begin_them(void **state)
 {
         spins(ENOUGH - 1);
         assert_int_equal(turns(), USOCK_TURNS_NONE);
-        usock_turns_spun(2, LONG);      /* the first offer brought nothing */
+        usock_turns_spun(2, LONG); /* the first offer brought nothing */
         spins(ENOUGH - 1);
         assert_int_equal(turns(), USOCK_TURNS_NONE);
-        usock_turns_spun(1, SHORT);     /* nobody else wanted the processor */
+        usock_turns_spun(1, SHORT); /* nobody else wanted the processor */
         spins(ENOUGH - 1);
         assert_int_equal(turns(), USOCK_TURNS_NONE);
         spins(1);
@@ -61,7 +61,8 @@ static void an_answer_that_is_not_there_ends_them(void **state)
         assert_int_equal(turns(), USOCK_TURNS_OURS);
 }
 
-/* Ours again after an answer; two messages without one are no conversation, and believed to be one twice as late. */
+/* Ours again after an answer; two messages without one are no conversation, and believed to be one
+ * twice as late. */
 static void messages_without_answers_end_them(void **state)
 {
         spins(ENOUGH);
@@ -103,7 +104,8 @@ static void exchanges(int n)
         }
 }
 
-/* Then who waits is told to offer nothing; too often, and it is over, and begins twice as late the next time. */
+/* Then who waits is told to offer nothing; too often, and it is over, and begins twice as late the
+ * next time. */
 static void after_a_while_turns_are_left_to_the_kernel(void **s)
 {
         spins(ENOUGH);
@@ -128,7 +130,7 @@ static void after_a_while_turns_are_left_to_the_kernel(void **s)
 static void waits_in_a_row_spin(void **s)
 {
         spins(ENOUGH);
-        exchanges(2 * TURNS);           /* begun twice as late, by the scene before */
+        exchanges(2 * TURNS); /* begun twice as late, by the scene before */
         sends(false);
         assert_int_equal(usock_turns_waits(), USOCK_TURNS_NAP);
         usock_turns_heard();
@@ -144,7 +146,7 @@ static void waits_in_a_row_spin(void **s)
 static void waits_that_are_seldom_end_nothing(void **s)
 {
         spins(ENOUGH);
-        exchanges(2 * TURNS);           /* begun twice as late, by the scene before */
+        exchanges(2 * TURNS); /* begun twice as late, by the scene before */
         for (int i = 0; i < 4 * WAITS; i++) {
                 sends(false);
                 assert_int_equal(usock_turns_waits(), USOCK_TURNS_NAP);
@@ -170,7 +172,8 @@ int main(void)
                 cmocka_unit_test_setup(after_a_while_turns_are_left_to_the_kernel, begin),
                 cmocka_unit_test_setup(waits_in_a_row_spin, begin),
                 cmocka_unit_test_setup(waits_that_are_seldom_end_nothing, begin),
-                cmocka_unit_test_setup(messages_without_answers_end_them, begin),       /* the last: more is wanted from then on */
+                /* The last: more is wanted from then on. */
+                cmocka_unit_test_setup(messages_without_answers_end_them, begin),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Datagrams: whole or not at all, from one byte to 65507, to whoever has the port; and back-pressure. */
+/* Datagrams: whole or not at all, from one byte to 65507, to whoever has the port;
+ * and back-pressure. */
 #include "tests/sock/sides.h"
 
 #include <netinet/udp.h>
@@ -21,7 +22,8 @@ static int udp_any(void)
         return udp_at(0);
 }
 
-/* What comes is all kept, however late its reader: one that has no processor for longer than a millisecond holds nobody up. */
+/* What comes is all kept, however late its reader: one that has no processor for longer than a
+ * millisecond holds nobody up. */
 static int udp_roomy(void)
 {
         int u = udp_any();
@@ -47,7 +49,8 @@ static void echo_a(struct side *s)
         CHECK(unet_recvfrom(u, buf, sizeof buf, 0, (struct sockaddr *)&from, &len) == 3);
         CHECK(memcmp(buf, "one", 3) == 0 && from.sin_port == to.sin_port && len == sizeof from);
         CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);
-        CHECK(unet_getpeername(u, (struct sockaddr *)&from, &len) == 0 && from.sin_port == to.sin_port);
+        CHECK(unet_getpeername(u, (struct sockaddr *)&from, &len) == 0 &&
+              from.sin_port == to.sin_port);
         CHECK(unet_send(u, "", 0, 0) == 0);
         CHECK(unet_recv(u, buf, sizeof buf, 0) == 0);
         CHECK(unet_sendmmsg(u, mm, 2, 0) == 2 && mm[0].msg_len == 4 && mm[1].msg_len == 2);
@@ -74,7 +77,8 @@ static void echo_b(struct side *s)
                 n = unet_recvfrom(u, buf, sizeof buf, 0, (struct sockaddr *)&from, &len);
                 CHECK(n >= 0 && from.sin_family == AF_INET);
                 if (memcmp(buf, "bye", 3) != 0)
-                        CHECK(unet_sendto(u, buf, (size_t)n, 0, (struct sockaddr *)&from, len) == n);
+                        CHECK(unet_sendto(u, buf, (size_t)n, 0, (struct sockaddr *)&from, len) ==
+                              n);
         } while (memcmp(buf, "bye", 3) != 0);
         tell(s, 0);
 }
@@ -84,7 +88,8 @@ static void datagrams_there_and_back(void **state)
         play_both(echo_a, echo_b, 0);
 }
 
-/* Those before the one that cannot be sent arrive, though their sender makes no further call; and so do all of a longer batch. */
+/* Those before the one that cannot be sent arrive, though their sender makes no further call; and
+ * so do all of a longer batch. */
 static void batches_a(struct side *s)
 {
         static char huge[65508];
@@ -94,7 +99,10 @@ static void batches_a(struct side *s)
         struct mmsghdr mm[40];
 
         for (int i = 0; i < 40; i++)
-                mm[i] = (struct mmsghdr){.msg_hdr = {.msg_name = &to, .msg_namelen = sizeof to, .msg_iov = &one, .msg_iovlen = 1}};
+                mm[i] = (struct mmsghdr){.msg_hdr = {.msg_name = &to,
+                                                     .msg_namelen = sizeof to,
+                                                     .msg_iov = &one,
+                                                     .msg_iovlen = 1}};
         for (int n = 1; n < 40; n += 6) {
                 tell(s, (uint64_t)n);
                 CHECK(unet_sendmmsg(u, mm, (unsigned)n, 0) == n);
@@ -128,7 +136,7 @@ static void batches_arrive_whole_or_cut_short(void **state)
 
 /* ---- sizes ---- */
 
-static const size_t sizes[] = {0,    1,    14,   100,  171,  172,   173,   200,  512,
+static const size_t sizes[] = {0,    1,    14,   100,  171,  172,  173,   200,  512,
                                1472, 2047, 2048, 2049, 4096, 9000, 32768, 65507};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
@@ -215,7 +223,7 @@ static void a_fast_sender_is_held_up_and_loses_nothing(void **state)
 #define NUMBERED 30000u
 #define END      UINT32_MAX
 
-struct readers {                        /* shared by both processes */
+struct readers { /* shared by both processes */
         int u;
         uint64_t seed;
         _Atomic uint32_t done, good, bad, twice;
@@ -224,7 +232,7 @@ struct readers {                        /* shared by both processes */
 
 static size_t numbered_len(uint32_t i)
 {
-        return i % 7 == 0 ? 1400 : 4 + i % 300;        /* some in frames, some not */
+        return i % 7 == 0 ? 1400 : 4 + i % 300; /* some in frames, some not */
 }
 
 static void *read_numbered(void *arg)
@@ -265,7 +273,8 @@ static void two_threads_read(struct readers *r)
 
 static void readers_b(struct side *s)
 {
-        struct readers *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct readers *r =
+                mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         int status;
         pid_t pid;
 
@@ -297,7 +306,7 @@ static void readers_a(struct side *s)
                 memcpy(buf, &i, sizeof i);
                 CHECK(unet_send(u, buf, numbered_len(i), 0) == (ssize_t)numbered_len(i));
                 if (i % 1000 == 999)
-                        usleep(1000);   /* and so the readers sleep now and then */
+                        usleep(1000); /* and so the readers sleep now and then */
         }
         for (uint32_t i = 0; i < 4; i++)
                 CHECK(unet_send(u, &(uint32_t){END}, 4, 0) == 4);
@@ -309,8 +318,9 @@ static void of_many_readers_one_gets_each_datagram(void **state)
         play(TWO_PROCESSES, readers_a, readers_b, test_seed());
 }
 
-/* The receiver's process is not in the library at all: a non-blocking sender is told, and POLLOUT says when.
- * */
+/* The receiver's process is not in the library at all: a non-blocking sender is told, and POLLOUT
+ * says when.
+ */
 static void pressure_a(struct side *s)
 {
         struct sockaddr_in to = loopback((uint16_t)hear(s));
@@ -353,13 +363,13 @@ static void nobody_a(struct side *s)
         struct sockaddr_in none = loopback(0);
         int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
 
-        far.sin_addr.s_addr = htonl(0xcb007101);        /* 203.0.113.1, documentation */
+        far.sin_addr.s_addr = htonl(0xcb007101); /* 203.0.113.1, documentation */
         far.sin_port = htons(7);
         CHECK_ERR(unet_sendto(u, "x", 1, 0, (struct sockaddr *)&to, sizeof to), ECONNREFUSED);
         CHECK_ERR(unet_sendto(u, "x", 1, 0, (struct sockaddr *)&far, sizeof far), ENETUNREACH);
         CHECK_ERR(unet_connect(u, (struct sockaddr *)&far, sizeof far), ENETUNREACH);
         CHECK_ERR(unet_sendto(u, "x", 1, 0, (struct sockaddr *)&none, sizeof none), EINVAL);
-        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);         /* may come yet */
+        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0); /* may come yet */
         CHECK_ERR(unet_send(u, "x", 1, 0), ECONNREFUSED);
         tell(s, 0);
         hear(s);
@@ -395,7 +405,7 @@ static void ports_that_nobody_has_refuse(void **state)
 
 /* ---- datagrams that several calls make ---- */
 
-#define CORKED 40u                      /* all of them fit the receive buffer: none may be missing */
+#define CORKED 40u /* all of them fit the receive buffer: none may be missing */
 
 static const size_t corked_parts[] = {1, 700, 20000, 30};
 
@@ -423,7 +433,8 @@ static void corked_a(struct side *s)
                 for (unsigned k = 0; k < 4; k++) {
                         size_t part = corked_parts[k];
                         fill(buf, part, i, n);
-                        CHECK(unet_send(u, buf, part, !on && k < 3 ? MSG_MORE : 0) == (ssize_t)part);
+                        CHECK(unet_send(u, buf, part, !on && k < 3 ? MSG_MORE : 0) ==
+                              (ssize_t)part);
                         n += part;
                 }
                 on = 0;
@@ -452,8 +463,8 @@ static void corked_datagrams_arrive_whole(void **state)
         play_both(corked_a, corked_b, 0);
 }
 
-/* Where there is no room what is begun stays as it was, and the next attempt sends it whole. What is dropped at
- * the other end, whose reader may be slow, is dropped whole. */
+/* Where there is no room what is begun stays as it was, and the next attempt sends it whole. What
+ * is dropped at the other end, whose reader may be slow, is dropped whole. */
 #define PRESSED      (3000u / SLOWER)
 #define PRESSED_PART 15000u
 

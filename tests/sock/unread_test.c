@@ -1,6 +1,7 @@
 /*
- * Sockets that nobody reads. However much waits in them, of whatever size the pieces are, the others between the same two stacks go
- * on: a new connection comes about, and its bytes, large and small, are answered.
+ * Sockets that nobody reads. However much waits in them, of whatever size the pieces are, the
+ * others between the same two stacks go on: a new connection comes about, and its bytes, large and
+ * small, are answered.
  */
 #include "tests/sock/sides.h"
 
@@ -16,7 +17,8 @@ struct flood {
         const char *name;
         int type;
         int flows;
-        size_t piece, pieces;           /* each flow is given so many sends of so many bytes, as far as they are taken */
+        /* Each flow is given so many sends of so many bytes, as far as they are taken. */
+        size_t piece, pieces;
 };
 
 static const struct flood floods[] = {

@@ -1,4 +1,5 @@
-/* Copies from and to the application that sum what they copy (sock/attach/user.h): any length and place, and memory that is not there. */
+/* Copies from and to the application that sum what they copy (sock/attach/user.h): any length and
+ * place, and memory that is not there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +13,8 @@
 #include "base/checksum.h"
 #include "sock/attach/user.h"
 
-#define ROOM  65536u
-#define PAGE  4096u
+#define ROOM 65536u
+#define PAGE 4096u
 
 typedef bool copy_sum(void *to, const void *from, size_t n, uint32_t *sum);
 
@@ -31,7 +32,10 @@ static uint32_t number(uint32_t below)
 static void fill(uint8_t *p, size_t n, unsigned how)
 {
         for (size_t i = 0; i < n; i++)
-                p[i] = (uint8_t)(how == 0 ? 0xff : how == 1 ? 0 : how == 2 && number(8) != 0 ? 0xff : number(256));
+                p[i] = (uint8_t)(how == 0                     ? 0xff
+                                 : how == 1                   ? 0
+                                 : how == 2 && number(8) != 0 ? 0xff
+                                                              : number(256));
 }
 
 static void sums_and_copies(copy_sum *copy, uint8_t *from, uint8_t *to, size_t n, unsigned how)
@@ -73,7 +77,9 @@ static void recover(int sig, siginfo_t *info, void *context)
 static void memory_that_is_not_there_is_told_of(void **state)
 {
         struct sigaction act = {.sa_sigaction = recover, .sa_flags = SA_SIGINFO}, old;
-        uint8_t *bad = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *good = malloc(3 * PAGE);
+        uint8_t *bad = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                            0),
+                *good = malloc(3 * PAGE);
         uint32_t sum;
 
 #ifndef __x86_64__
@@ -86,9 +92,11 @@ static void memory_that_is_not_there_is_told_of(void **state)
         for (size_t n = 256; n < 2 * PAGE; n += 37)
                 for (size_t there = n < 700 ? 0 : n - 700; there <= n; there++) {
                         sum = 0;
-                        assert_int_equal(user_copy_in_sum(good, bad + 2 * PAGE - there, n, &sum), there == n);
+                        assert_int_equal(user_copy_in_sum(good, bad + 2 * PAGE - there, n, &sum),
+                                         there == n);
                         sum = 0;
-                        assert_int_equal(user_copy_out_sum(bad + 2 * PAGE - there, good, n, &sum), there == n);
+                        assert_int_equal(user_copy_out_sum(bad + 2 * PAGE - there, good, n, &sum),
+                                         there == n);
                 }
         assert_true(user_touch_range(bad + 2 * PAGE - 100, 100));
         assert_false(user_touch_range(bad + 2 * PAGE - 100, 101));

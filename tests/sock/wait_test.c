@@ -76,8 +76,9 @@ static void calls_without_blocking(void **state)
         play_both(nonblock_a_then_tell, nonblock_b, 0);
 }
 
-/* Who asks again and again without waiting acknowledges what came, as soon as there is nothing to be had: no delayed-ACK timer has
- * to do it. It is counted where the acknowledgement goes out, whatever the machine does meanwhile. */
+/* Who asks again and again without waiting acknowledges what came, as soon as there is nothing to
+ * be had: no delayed-ACK timer has to do it. It is counted where the acknowledgement goes out,
+ * whatever the machine does meanwhile. */
 static void sends_one_by_one(struct side *s)
 {
         int c = side_connect(s);
@@ -154,7 +155,8 @@ static void timeout_b(struct side *s)
         CHECK(unet_recv(c, buf, 2, MSG_WAITALL | MSG_PEEK) >= 1);
         CHECK(unet_recv(c, buf, 1, 0) == 1);
         sent = hear(s);
-        set_timeo(c, SO_RCVTIMEO, 0);   /* what is still with the other side comes when its keeper has a processor */
+        /* What is still with the other side comes when its keeper has a processor. */
+        set_timeo(c, SO_RCVTIMEO, 0);
         while (got < sent) {
                 ssize_t n = unet_recv(c, big, sizeof big, 0);
                 CHECK(n > 0);
@@ -237,7 +239,8 @@ static void poll_a(struct side *s)
         CHECK(unet_poll(p, 4, PATIENCE_MS) == 1 && p[0].revents == POLLIN && p[1].revents == 0);
         CHECK(write(pipes[1], "x", 1) == 1);
         sleep_ms(1);
-        CHECK(unet_poll(p, 4, PATIENCE_MS) == 2 && p[0].revents == POLLIN && p[1].revents == POLLIN);
+        CHECK(unet_poll(p, 4, PATIENCE_MS) == 2 && p[0].revents == POLLIN &&
+              p[1].revents == POLLIN);
         sleep_ms(1);
         p[3].sock = 12345;
         CHECK(unet_poll(p, 4, -1) == 3 && p[3].revents == POLLNVAL);
@@ -280,7 +283,8 @@ static void interrupted(struct side *s)
         sigset_t block, none;
 
         sigaction(SIGALRM, &sa, NULL);
-        ualarm(20000, 20000);           /* again and again: the first may come before a call has begun to wait */
+        /* Again and again: the first may come before a call has begun to wait. */
+        ualarm(20000, 20000);
         CHECK_ERR(unet_accept(l, NULL, NULL), EINTR);
         CHECK_ERR(unet_poll(&p, 1, -1), EINTR);
         ualarm(0, 0);
@@ -317,13 +321,14 @@ static void sets_a(struct side *s)
         CHECK_ERR(unet_pollset_wait(set, ev, 0, 0), EINVAL);
         CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
         tell(s, 4);
-        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 && ev[0].events == POLLIN && ev[0].data == 11);
-        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1);               /* level: again */
+        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 && ev[0].events == POLLIN &&
+              ev[0].data == 11);
+        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1); /* level: again */
         CHECK(unet_pollset_mod(set, c, POLLIN | UNET_EDGE, 12) == 0);
         CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 && ev[0].data == 12);
-        CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);                  /* edge: once */
+        CHECK(unet_pollset_wait(set, ev, 4, 10) == 0); /* edge: once */
         tell(s, 4);
-        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1);               /* more came: another edge */
+        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1); /* more came: another edge */
         CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
         CHECK(unet_recv(c, buf, 8, MSG_WAITALL) == 8);
         CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
@@ -331,12 +336,14 @@ static void sets_a(struct side *s)
         tell(s, 1);
         CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 && ev[0].data == 13);
         tell(s, 1);
-        CHECK(unet_pollset_wait(set, ev, 4, 30) == 0);                  /* one shot: fired */
+        CHECK(unet_pollset_wait(set, ev, 4, 30) == 0); /* one shot: fired */
         CHECK(unet_pollset_mod(set, c, POLLIN | POLLOUT | UNET_ONESHOT, 14) == 0);
-        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 && ev[0].events == (POLLIN | POLLOUT));
+        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 &&
+              ev[0].events == (POLLIN | POLLOUT));
         CHECK(unet_pollset_add_fd(set, pipes[0], POLLIN, 21) == 0);
         CHECK(write(pipes[1], "x", 1) == 1);
-        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 && ev[0].data == 21 && ev[0].events == POLLIN);
+        CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 && ev[0].data == 21 &&
+              ev[0].events == POLLIN);
         CHECK(unet_pollset_mod_fd(set, pipes[0], POLLIN | UNET_EDGE, 22) == 0);
         CHECK(unet_pollset_wait(set, ev, 4, PATIENCE_MS) == 1 && ev[0].data == 22);
         CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
@@ -345,7 +352,7 @@ static void sets_a(struct side *s)
         tell(s, 0);
         hear(s);
         EVENTUALLY(unet_pollset_wait(set, ev, 4, 100) == 1 && ev[0].events == (POLLIN | POLLRDHUP));
-        CHECK(unet_close(c) == 0);                                      /* and out of the set */
+        CHECK(unet_close(c) == 0); /* and out of the set */
         CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
         unet_pollset_destroy(set);
 }
@@ -381,7 +388,8 @@ static void crowd_a(struct side *s)
 
         for (int i = 0; i < MEMBERS; i++) {
                 c[i] = tcp_connect_to(port);
-                CHECK(unet_pollset_add(set, c[i], POLLIN | (i % 2 ? UNET_EDGE : 0), (uint64_t)i) == 0);
+                CHECK(unet_pollset_add(set, c[i], POLLIN | (i % 2 ? UNET_EDGE : 0), (uint64_t)i) ==
+                      0);
         }
         tell(s, 0);
         while (left > 0) {
@@ -457,7 +465,7 @@ static void late_a(struct side *s)
         CHECK(unet_pollset_mod(z.set, c, POLLIN, 3) == 0);
         CHECK(pthread_create(&t, NULL, sleep_in_set, &z) == 0);
         sleep_ms(20);
-        CHECK(unet_close(c) == 0);              /* the peer sees it although a thread sleeps in the set */
+        CHECK(unet_close(c) == 0); /* the peer sees it although a thread sleeps in the set */
         hear(s);
         CHECK(pipe(pipes) == 0 && write(pipes[1], "x", 1) == 1);
         CHECK(unet_pollset_add_fd(z.set, pipes[0], POLLIN, 4) == 0);
@@ -512,8 +520,8 @@ static void a_set_is_not_shared_by_fork(void **state)
         assert_int_equal(play_alone(forked_sets, 0), 0);
 }
 
-/* The other thread closes the socket: the sleeper's call ends when its own time is over, and nothing breaks. On a busy machine
- * it may not have begun. */
+/* The other thread closes the socket: the sleeper's call ends when its own time is over, and
+ * nothing breaks. On a busy machine it may not have begun. */
 static void *receive_briefly(void *arg)
 {
         char byte;
@@ -568,7 +576,8 @@ static void full_a(struct side *s)
         for (size_t k = 0; k < sizeof full_sizes / sizeof *full_sizes; k++)
                 for (int i = 0; i < DATAGRAMS; i++)
                         while (unet_send(c, big, full_sizes[k], 0) < 0)
-                                CHECK(errno == EAGAIN && unet_pollset_wait(set, &ev, 1, PATIENCE_MS) == 1);
+                                CHECK(errno == EAGAIN &&
+                                      unet_pollset_wait(set, &ev, 1, PATIENCE_MS) == 1);
         tell(s, 0);
         unet_pollset_destroy(set);
 }
@@ -581,7 +590,8 @@ static void full_b(struct side *s)
         socklen_t len = sizeof a;
         static char big[32768];
 
-        CHECK(unet_bind(c, (struct sockaddr *)&a, sizeof a) == 0 && unet_getsockname(c, (struct sockaddr *)&a, &len) == 0);
+        CHECK(unet_bind(c, (struct sockaddr *)&a, sizeof a) == 0 &&
+              unet_getsockname(c, (struct sockaddr *)&a, &len) == 0);
         tell(s, ntohs(a.sin_port));
         while (poll(&end, 1, 5) == 0)
                 while (unet_recv(c, big, sizeof big, 0) > 0)
@@ -618,7 +628,8 @@ static void *raises_events(void *arg)
         return NULL;
 }
 
-/* Who has heard news of a socket looks whether its edge has moved, and not again before there are more news. */
+/* Who has heard news of a socket looks whether its edge has moved, and not again before there are
+ * more news. */
 static void an_edge_has_moved_when_there_are_news_of_it(void **state)
 {
         int c = unet_socket(AF_INET, SOCK_DGRAM, 0), err;

@@ -82,14 +82,14 @@ static void hears_of_marks(struct side *s)
 
         CHECK(unet_send(c, data, 30000, 0) == 30000);
         set = set_of(c, UNET_EV_ACKED | UNET_EV_UNSENT);
-        CHECK(waited(set, 0) == 0);                     /* nobody watches yet */
+        CHECK(waited(set, 0) == 0); /* nobody watches yet */
         WATCH(c, .acked = 10000, .unsent_below = 5000);
         CHECK(waited(set, 0) == 0);
         asks(s, GRANT, 9999);
         CHECK(waited(set, 20) == 0);
         asks(s, GRANT, 1);
         CHECK(waited(set, PATIENCE_MS) == UNET_EV_ACKED);
-        CHECK(waited(set, 0) == UNET_EV_ACKED);         /* as long as it is so */
+        CHECK(waited(set, 0) == UNET_EV_ACKED); /* as long as it is so */
         CHECK(took(c).acked == 10000 && took(c).unsent == 20000);
         WATCH(c, .acked = 30000, .unsent_below = 5000);
         CHECK(waited(set, 0) == 0);
@@ -144,11 +144,12 @@ static void an_edge_is_told_once(void **state)
 static void hears_of_windows(struct side *s)
 {
         int c = side_connect(s);
-        struct unet_pollset *set = set_of(c, UNET_EV_SHUT | UNET_EV_LIMIT | UNET_EV_RTT | UNET_EV_LOSS);
+        struct unet_pollset *set =
+                set_of(c, UNET_EV_SHUT | UNET_EV_LIMIT | UNET_EV_RTT | UNET_EV_LOSS);
         struct unet_happened h;
 
         WATCH(c, .limits = 1u << UNET_LIMIT_RWND, .rtt = 3600ll * 1000000000);
-        CHECK(waited(set, 0) == UNET_EV_SHUT);          /* it is so already */
+        CHECK(waited(set, 0) == UNET_EV_SHUT); /* it is so already */
         h = took(c);
         CHECK(h.events == UNET_EV_SHUT && h.shut_turns == 1 && h.holds == UNET_EV_SHUT);
         CHECK(waited(set, 0) == 0 && took(c).events == 0);
@@ -181,7 +182,7 @@ static void child_hears_too(int c, struct side *s)
 {
         struct unet_pollset *set = set_of(c, UNET_EV_SHUT);
 
-        tell(s, READ);                                  /* nothing, and an answer */
+        tell(s, READ); /* nothing, and an answer */
         hear(s);
         CHECK(waited(set, PATIENCE_MS) == UNET_EV_SHUT);
         CHECK(took(c).shut_turns == 1);
@@ -204,7 +205,7 @@ static void forks(struct side *s)
                 _exit(0);
         }
         CHECK(waitpid(child, &status, 0) == child && status == 0);
-        CHECK(took(c).shut_turns == 1);                 /* of which the child took nothing */
+        CHECK(took(c).shut_turns == 1); /* of which the child took nothing */
         tell(s, 0);
         CHECK(unet_close(c) == 0);
 }
@@ -234,7 +235,7 @@ static void hears_of_unread(struct side *s)
         CHECK(waited(set, PATIENCE_MS) == UNET_EV_UNREAD);
         CHECK(unet_recv(c, buf, 5000, 0) == 5000);
         tell(s, 0);
-        EVENTUALLY(waited(set, PATIENCE_MS) & UNET_EV_UNREAD);  /* no more will come */
+        EVENTUALLY(waited(set, PATIENCE_MS) & UNET_EV_UNREAD); /* no more will come */
         CHECK(unet_recv(c, buf, 1, 0) == 0);
         unet_pollset_destroy(set);
         CHECK(unet_close(c) == 0);
@@ -307,7 +308,7 @@ static void no_wake_up_is_lost(void **state)
 struct loop {
         struct unet_pollset *set;
         int epfd, conn, pipe;
-        unsigned bytes;                 /* by the pipe */
+        unsigned bytes; /* by the pipe */
         bool over;
 };
 
@@ -355,7 +356,8 @@ static void sleeps_in_epoll(struct side *s)
         CHECK(epoll_ctl(l.epfd, EPOLL_CTL_ADD, fd, &in) == 0);
         l.conn = side_accept(s);
         l.pipe = fds[0];
-        CHECK(unet_pollset_add(l.set, l.conn, POLLIN, 2) == 0 && unet_pollset_add_fd(l.set, fds[0], POLLIN, 1) == 0);
+        CHECK(unet_pollset_add(l.set, l.conn, POLLIN, 2) == 0 &&
+              unet_pollset_add_fd(l.set, fds[0], POLLIN, 1) == 0);
         CHECK(write(fds[1], "abc", 3) == 3);
         loop_runs(&l);
         CHECK(l.bytes == 3);
@@ -385,7 +387,8 @@ static void a_set_is_served_by_a_loop_of_the_kernel(void **state)
         play_both(talks_to_a_loop, sleeps_in_epoll, test_seed());
 }
 
-/* Level-triggered, as a loop asks: readable while there is something, and not when a wait found nothing. */
+/* Level-triggered, as a loop asks: readable while there is something, and not when a wait
+ * found nothing. */
 static void is_readable_or_not(struct side *s)
 {
         struct unet_pollset *set = unet_pollset_create();
@@ -406,7 +409,7 @@ static void is_readable_or_not(struct side *s)
         while (unet_pollset_wait(set, &ev, 1, 0) != 0)
                 ;
         CHECK(poll(&p, 1, 0) == 0);
-        tell(s, 1);                                     /* the child's is another set's */
+        tell(s, 1); /* the child's is another set's */
         if (fork() == 0) {
                 CHECK(unet_pollset_fd(set) == p.fd);
                 while (unet_pollset_wait(set, &ev, 1, 0) != 0)

@@ -1,18 +1,19 @@
-/* SYNs that somebody answered before they came here (struct tcp_answers): what TCP makes of them, and what it says to who answers. */
+/* SYNs that somebody answered before they came here (struct tcp_answers): what TCP makes of them,
+ * and what it says to who answers. */
 #include "tests/tcp/scenarios.h"
 
-#define BACKLOG   4                     /* of the scene's listener */
+#define BACKLOG   4 /* of the scene's listener */
 #define HALF_OPEN 128u
 #define WND       40000
 
 /* Who answers. */
 static struct {
-        bool answered;                  /* the next SYN was */
+        bool answered; /* the next SYN was */
         struct tcp_answer how;
-        int counted;                    /* connections, as it was told of them */
+        int counted; /* connections, as it was told of them */
         unsigned lessons, forgotten, lost;
-        uint32_t room;                  /* with the last lesson */
-        struct tcp_seg lesson;          /* the last one */
+        uint32_t room;         /* with the last lesson */
+        struct tcp_seg lesson; /* the last one */
 } desk;
 
 static bool took(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a)
@@ -50,7 +51,8 @@ static void lost(void *arg, const struct tcp_conn *tc)
         desk.lost++;
 }
 
-static const struct tcp_answers answers = {.took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};
+static const struct tcp_answers answers = {
+        .took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};
 
 static int with_desk(void **state)
 {
@@ -70,19 +72,24 @@ static int desk_end(void **state)
         return r;
 }
 
-#define desk_scenario(test, how) {#test, test, with_desk, desk_end, (void *)(uintptr_t)(how)}
+#define desk_scenario(test, how)                                           \
+        {                                                                  \
+#test, test, with_desk, desk_end, (void *)(uintptr_t)(how) \
+        }
 
 static const struct scene_setup plain = {.wscale = 3, .sack = true, .ts = true};
 static const struct scene_setup no_ts = {.wscale = 3, .sack = true};
 static const struct scene_setup no_sack = {.wscale = 3, .ts = true};
 static const struct scene_setup no_wscale = {.sack = true, .ts = true};
-static const struct scene_setup lossless = {.wscale = 3, .sack = true, .ts = true, .lossless = true};
+static const struct scene_setup lossless = {
+        .wscale = 3, .sack = true, .ts = true, .lossless = true};
 
 /* The peer's SYN, which was answered `ago` ms ago. */
 static void answered(struct scene *s, uint32_t ago)
 {
         desk.answered = true;
-        desk.how = (struct tcp_answer){.at = s->now - ago * NS_PER_MS, .iss = SCENE_ISS, .wnd = WND, .wscale = 5};
+        desk.how = (struct tcp_answer){
+                .at = s->now - ago * NS_PER_MS, .iss = SCENE_ISS, .wnd = WND, .wscale = 5};
         peer_sends(s, .seq = 0, .flags = S);
         assert_false(desk.answered);
         expect_silence(s);
@@ -109,7 +116,8 @@ static void nothing_is_sent_but_all_is_as_if(void **state)
         take(s);
         assert_int_equal(s->tc->srtt, 40 * NS_PER_MS);
         assert_int_equal(s->tc->rcv_adv, SCENE_IRS + 1 + WND);
-        assert_true(s->tc->rcv_wscale == 5 && s->tc->snd_wscale == 3 && s->tc->ts_ok && s->tc->sack_ok);
+        assert_true(s->tc->rcv_wscale == 5 && s->tc->snd_wscale == 3 && s->tc->ts_ok &&
+                    s->tc->sack_ok);
         assert_int_equal(s->tc->segs_out, 1);
         app_writes(s, 100);
         expect_sent(s, .seq = 1, .len = 100, .ack = 1);
@@ -118,13 +126,15 @@ static void nothing_is_sent_but_all_is_as_if(void **state)
         forget_sent(s);
 }
 
-/* ACK and data are in the ring behind the SYN: all is taken at one time, which may be one before the answer's. */
+/* ACK and data are in the ring behind the SYN: all is taken at one time, which may be one before
+ * the answer's. */
 static void the_same_moment(void **state)
 {
         struct scene *s = *state;
 
         desk.answered = true;
-        desk.how = (struct tcp_answer){.at = s->now + 20 * NS_PER_US, .iss = SCENE_ISS, .wnd = WND, .wscale = 5};
+        desk.how = (struct tcp_answer){
+                .at = s->now + 20 * NS_PER_US, .iss = SCENE_ISS, .wnd = WND, .wscale = 5};
         peer_sends(s, .seq = 0, .flags = S);
         peer_sends(s, .seq = 1, .ack = 1, .len = 10);
         take(s);
@@ -141,7 +151,8 @@ static void opened(struct scene *s)
         s->tc->quick = 0;
 }
 
-/* The first read makes the window wider than a SYN-ACK can say. A peer that has most of that left does not wait for it. */
+/* The first read makes the window wider than a SYN-ACK can say. A peer that has most of that left
+ * does not wait for it. */
 static void what_answers_carries_the_first_window(void **state)
 {
         struct scene *s = *state;
@@ -176,7 +187,7 @@ static void the_first_window_does_not_wait_where_little_is_left(void **state)
         for (uint32_t i = 0; i < 10; i++)
                 peer_sends(s, .seq = 1 + 1000 * i, .ack = 1, .len = 1000);
         forget_sent(s);
-        s->tc->rcv_adv = s->tc->rcv_nxt + 20000;        /* as if no ACK since had said more */
+        s->tc->rcv_adv = s->tc->rcv_nxt + 20000; /* as if no ACK since had said more */
         app_reads(s, 10000);
         expect_sent(s, .seq = 1, .ack = 10001);
 }
@@ -192,7 +203,7 @@ static void it_is_repeated(void **state)
         advance_ms(s, 1);
         assert_int_equal(desk.lost, 1);
         expect_sent(s, .seq = 0, .flags = SA, .ack = 1);
-        peer_sends(s, .seq = 0, .flags = S);    /* so is the peer's, which nobody answered this time */
+        peer_sends(s, .seq = 0, .flags = S); /* so is the peer's, which nobody answered this time */
         expect_sent(s, .seq = 0, .flags = SA, .ack = 1);
         peer_sends(s, .seq = 1, .ack = 1);
         take(s);
@@ -221,13 +232,15 @@ static void what_was_said_holds(void **state)
         answered(s, 0);
         peer_sends(s, .seq = 1, .ack = 1);
         take(s);
-        assert_true(s->tc->rcv_wscale == 5 && s->tc->snd_wscale == 3 && s->tc->ts_ok && s->tc->sack_ok);
+        assert_true(s->tc->rcv_wscale == 5 && s->tc->snd_wscale == 3 && s->tc->ts_ok &&
+                    s->tc->sack_ok);
         assert_true(tcp_conn_at(&s->rig->t, s->conn)->flags & TCF_WSCALE);
         assert_int_equal(s->tc->rcv_adv, SCENE_IRS + 1 + WND);
         forget_sent(s);
 }
 
-/* A full queue has no say any more: as where the queue became full after the SYN-ACK, the ACK waits. */
+/* A full queue has no say any more: as where the queue became full after the SYN-ACK, the
+ * ACK waits. */
 static void a_full_queue_keeps_it_waiting(void **state)
 {
         struct scene *s = *state;
@@ -242,7 +255,8 @@ static void a_full_queue_keeps_it_waiting(void **state)
         peer_sends(s, .seq = 1, .ack = 1);
         assert_int_equal(desk.counted, BACKLOG + 2);
         for (unsigned i = 0; i <= BACKLOG; i++)
-                tcp_close(&s->rig->t, tcp_conn_at(&s->rig->t, tcp_accept(&s->rig->t, s->listener)), s->now);
+                tcp_close(&s->rig->t, tcp_conn_at(&s->rig->t, tcp_accept(&s->rig->t, s->listener)),
+                          s->now);
         assert_false(tcp_acceptable(&s->rig->t, s->listener));
         peer_sends(s, .seq = 1, .ack = 1);
         take(s);
@@ -283,11 +297,12 @@ static void a_connection_is_a_lesson(void **state)
         peer_sends(s, .seq = 0, .flags = S);
         expect_sent(s, .flags = SA, .ack = 1);
         said = s->last;
-        assert_int_equal(desk.lessons, 0);      /* it may be forged */
+        assert_int_equal(desk.lessons, 0); /* it may be forged */
         peer_sends(s, .seq = 1, .ack = said.seq + 1 - SCENE_ISS);
         assert_int_equal(desk.lessons, 1);
-        assert_true(desk.lesson.mss == said.mss && desk.lesson.wnd == said.wnd && desk.lesson.wscale == said.wscale &&
-                    desk.lesson.flags == SA && desk.lesson.sack_ok && desk.lesson.has_ts && desk.lesson.sport == said.sport);
+        assert_true(desk.lesson.mss == said.mss && desk.lesson.wnd == said.wnd &&
+                    desk.lesson.wscale == said.wscale && desk.lesson.flags == SA &&
+                    desk.lesson.sack_ok && desk.lesson.has_ts && desk.lesson.sport == said.sport);
         assert_int_equal(desk.forgotten, 0);
         take(s);
         app_closes(s);
@@ -331,7 +346,7 @@ static void a_flood_is_forgotten(void **state)
         assert_int_equal(desk.forgotten, 1);
         s->tuple.rport = 9999;
         peer_sends(s, .seq = 0, .flags = S);
-        expect_sent(s, .flags = SA, .ack = 1, .is_reply = true);        /* a cookie */
+        expect_sent(s, .flags = SA, .ack = 1, .is_reply = true); /* a cookie */
         peer_sends(s, .seq = 1, .ack = s->last.seq + 1 - SCENE_ISS);
         assert_int_equal(desk.lessons, 0);
         take(s);
@@ -372,7 +387,8 @@ static void those_that_share_a_port_teach_nothing(void **state)
         forget_sent(s);
 }
 
-/* After a death the tables are made anew, and every connection is counted then; what had ended is not. */
+/* After a death the tables are made anew, and every connection is counted then; what had ended
+ * is not. */
 static void a_death_counts_anew(void **state)
 {
         struct scene *s = *state;
@@ -408,10 +424,14 @@ int main(void)
                 desk_scenario(a_full_queue_keeps_it_waiting, &plain),
                 desk_scenario(without_a_record_the_peer_is_refused, &plain),
                 desk_scenario(a_connection_is_a_lesson, &plain),
-                {"others_are_none: no timestamps", others_are_none, with_desk, desk_end, (void *)(uintptr_t)&no_ts},
-                {"others_are_none: no SACK", others_are_none, with_desk, desk_end, (void *)(uintptr_t)&no_sack},
-                {"others_are_none: no scale", others_are_none, with_desk, desk_end, (void *)(uintptr_t)&no_wscale},
-                {"others_are_none: lossless", others_are_none, with_desk, desk_end, (void *)(uintptr_t)&lossless},
+                {"others_are_none: no timestamps", others_are_none, with_desk, desk_end,
+                 (void *)(uintptr_t)&no_ts},
+                {"others_are_none: no SACK", others_are_none, with_desk, desk_end,
+                 (void *)(uintptr_t)&no_sack},
+                {"others_are_none: no scale", others_are_none, with_desk, desk_end,
+                 (void *)(uintptr_t)&no_wscale},
+                {"others_are_none: lossless", others_are_none, with_desk, desk_end,
+                 (void *)(uintptr_t)&lossless},
                 desk_scenario(of_a_full_queue_nothing_is_learnt, &plain),
                 desk_scenario(a_flood_is_forgotten, &plain),
                 desk_scenario(listeners_that_come_and_go_are_forgotten, &plain),

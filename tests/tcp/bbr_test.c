@@ -1,13 +1,14 @@
 /*
- * BBR and what it stands on, step by step: rates of delivery, quanta, rounds, what losses and marks do. Whole paths are driven in
- * tests/sim/bbr_test.c.
+ * BBR and what it stands on, step by step: rates of delivery, quanta, rounds, what losses and marks
+ * do. Whole paths are driven in tests/sim/bbr_test.c.
  */
 #include "tests/tcp/scenarios.h"
 
 #include "ip/ip.h"
 #include "tcp/tcp_bbr.h"
 
-static const struct scene_setup sack = {.sack = true}, ts = {.sack = true, .ts = true}, nosack = {0}, lossless = {.lossless = true},
+static const struct scene_setup sack = {.sack = true}, ts = {.sack = true, .ts = true},
+                                nosack = {0}, lossless = {.lossless = true},
                                 ecn = {.sack = true, .ecn = TCP_ECN_ASK};
 
 #define RTT_MS 100
@@ -23,8 +24,8 @@ static int bbr(void **state)
         s->opts.cc = TCP_CC_BBR;
         app_sets(s);
         advance_ms(s, RTT_MS);
-        peer_sends(s, .seq = 0, .ack = 1, .flags = SA | (s->setup.ecn != 0 ? TCP_ECE : 0), .mss = (uint16_t)s->link.mss,
-                   .sack_ok = s->setup.sack);
+        peer_sends(s, .seq = 0, .ack = 1, .flags = SA | (s->setup.ecn != 0 ? TCP_ECE : 0),
+                   .mss = (uint16_t)s->link.mss, .sack_ok = s->setup.sack);
         forget_sent(s);
         assert_int_equal(s->tc->cwnd, 10000);
         return 0;
@@ -41,12 +42,14 @@ static void leave(struct scene *s, uint32_t seq, uint32_t n)
         for (uint32_t i = 0; i < n; i++) {
                 for (int ms = 0; s->head == s->tail && ms < 100; ms++)
                         advance_ms(s, 1);
-                expect_sent(s, .seq = seq + 1000 * i, .len = 1000, .ecn = s->setup.ecn != 0 ? IP_ECN_ECT0 : 0);
+                expect_sent(s, .seq = seq + 1000 * i, .len = 1000,
+                            .ecn = s->setup.ecn != 0 ? IP_ECN_ECT0 : 0);
         }
         expect_silence(s);
 }
 
-/* §5.6.2: 2.77 times the initial window a round trip, two segments at a time at least (§5.6.3): 277 kB/s. */
+/* §5.6.2: 2.77 times the initial window a round trip, two segments at a time at least (§5.6.3):
+ * 277 kB/s. */
 static void the_first_window_is_paced(void **state)
 {
         struct scene *s = *state;
@@ -60,13 +63,13 @@ static void the_first_window_is_paced(void **state)
         assert_int_equal(s->tc->limit, TCP_LIM_PACING);
         advance_ms(s, 7);
         expect_silence(s);
-        advance_ms(s, 1);                               /* 7.2 ms after the first */
+        advance_ms(s, 1); /* 7.2 ms after the first */
         expect_sent(s, .seq = 2001, .len = 1000);
         expect_sent(s, .seq = 3001, .len = 1000);
         expect_silence(s);
         advance_ms(s, 6);
         expect_silence(s);
-        advance_ms(s, 1);                               /* 14.4 ms after it: that the timer came late is made good */
+        advance_ms(s, 1); /* 14.4 ms after it: that the timer came late is made good */
         expect_sent(s, .seq = 4001, .len = 1000);
         expect_sent(s, .seq = 5001, .len = 1000);
 }
@@ -97,18 +100,19 @@ static void a_rate_is_of_what_left_last(void **state)
         app_writes(s, 8000);
         leave(s, 1, 2);
         advance_ms(s, 8);
-        leave(s, 2001, 2);                              /* they left 7.2 ms after the first two, seen after 8 */
+        leave(s, 2001, 2); /* they left 7.2 ms after the first two, seen after 8 */
         advance_ms(s, 92);
-        forget_sent(s);                                 /* the others went meanwhile */
-        peer_sends(s, .seq = 1, .ack = 2001);           /* 100 ms after the first: 2000 bytes in it */
+        forget_sent(s);                       /* the others went meanwhile */
+        peer_sends(s, .seq = 1, .ack = 2001); /* 100 ms after the first: 2000 bytes in it */
         assert_in_range(bbr_max_bw(of(s)), 19800, 20000);
         advance_ms(s, 8);
-        peer_sends(s, .seq = 1, .ack = 4001);           /* 4000 bytes in 108 ms */
+        peer_sends(s, .seq = 1, .ack = 4001); /* 4000 bytes in 108 ms */
         assert_in_range(bbr_max_bw(of(s)), 36900, 37100);
         assert_int_equal(of(s)->min_rtt, RTT_MS * NS_PER_MS);
 }
 
-/* A window that is not filled says little: what leaves after it is marked, and counts only if it is faster than all before. */
+/* A window that is not filled says little: what leaves after it is marked, and counts only if it is
+ * faster than all before. */
 static void what_the_program_limits_is_marked(void **state)
 {
         struct scene *s = *state;
@@ -121,7 +125,7 @@ static void what_the_program_limits_is_marked(void **state)
         bw = bbr_max_bw(of(s));
         assert_true(bw > 50000);
         app_writes(s, 1000);
-        assert_true(of(s)->rate.bubble);                /* there was nothing in flight */
+        assert_true(of(s)->rate.bubble); /* there was nothing in flight */
         leave(s, 10001, 1);
         assert_true(txseg_at(&s->rig->t, s->tc->snd_head)->marks & TXS_APP_LIMITED);
         advance_ms(s, RTT_MS);
@@ -130,7 +134,8 @@ static void what_the_program_limits_is_marked(void **state)
         assert_int_equal(of(s)->state, BBR_STARTUP);
 }
 
-/* A loss sends again what was lost and leaves the window to the model (§5.6.4.4): it grows by what arrives all the while. */
+/* A loss sends again what was lost and leaves the window to the model (§5.6.4.4): it grows by what
+ * arrives all the while. */
 static void recovery_leaves_the_window_alone(void **state)
 {
         struct scene *s = *state;
@@ -143,7 +148,7 @@ static void recovery_leaves_the_window_alone(void **state)
                 peer_sends(s, .seq = 1, .ack = 1001, .nsack = 1, .sack = {{2001, 1 + 1000 * i}});
         assert_int_equal(s->tc->ca_state, CA_RECOVERY);
         expect_sent(s, .seq = 1001, .len = 1000);
-        assert_int_equal(s->tc->cwnd, 15000);           /* Startup: and five segments were delivered */
+        assert_int_equal(s->tc->cwnd, 15000); /* Startup: and five segments were delivered */
         assert_int_equal(of(s)->rate.lost, 1000);
         peer_sends(s, .seq = 1, .ack = 10001);
         assert_int_equal(s->tc->ca_state, CA_OPEN);
@@ -158,12 +163,12 @@ static void a_timeout_is_one_segment_for_a_while(void **state)
 
         app_writes(s, 10000);
         leave(s, 1, 10);
-        advance_ms(s, 1200);                            /* a probe went, too */
+        advance_ms(s, 1200); /* a probe went, too */
         assert_int_equal(s->tc->ca_state, CA_LOSS);
         assert_int_equal(s->tc->cwnd, 1000);
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 1001);
-        assert_int_equal(s->tc->cwnd, 4000);            /* MinPipeCwnd */
+        assert_int_equal(s->tc->cwnd, 4000); /* MinPipeCwnd */
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 10001);
         assert_int_equal(s->tc->ca_state, CA_OPEN);
@@ -183,7 +188,7 @@ static void startup_goes_on_when_nothing_was_lost(void **state)
                 peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 1 + 1000 * i}});
         assert_int_equal(s->tc->ca_state, CA_RECOVERY);
         forget_sent(s);
-        of(s)->undo_state = BBR_STARTUP;                /* as many losses would have left it */
+        of(s)->undo_state = BBR_STARTUP; /* as many losses would have left it */
         of(s)->full_bw_reached = true;
         of(s)->inflight_longterm = 4000;
         of(s)->state = BBR_CRUISE;
@@ -217,7 +222,8 @@ static void a_mark_ends_startup(void **state)
         forget_sent(s);
 }
 
-/* TCP_CONGESTION at any time: what is in flight without notes gives no rate, what leaves from now on does. */
+/* TCP_CONGESTION at any time: what is in flight without notes gives no rate, what leaves from now
+ * on does. */
 static void it_is_chosen_and_left_at_any_time(void **state)
 {
         struct scene *s = *state;
@@ -246,7 +252,8 @@ static void it_is_chosen_and_left_at_any_time(void **state)
         assert_in_range(bbr_max_bw(of(s)), 19900, 20000);
 }
 
-/* In the middle of recovery as well: whose end is then the other's, and leaves it the window there is. */
+/* In the middle of recovery as well: whose end is then the other's, and leaves it the window
+ * there is. */
 static void left_in_recovery(void **state)
 {
         struct scene *s = *state;

@@ -1,4 +1,5 @@
-/* Congestion controls as functions of time: what the formulas of their RFCs say, not what the code does. */
+/* Congestion controls as functions of time: what the formulas of their RFCs say, not what the
+ * code does. */
 #include "tests/tcp/scenarios.h"
 
 #include <math.h>
@@ -59,7 +60,8 @@ static void newreno_follows_rfc_5681(void **state)
         assert_in_range(tc.cwnd, 18 * MSS, 22 * MSS);
 }
 
-/* RFC 9438 §4.2: back at W_max after K seconds; concave before, convex after; C = 0.4, beta = 0.7. */
+/* RFC 9438 §4.2: back at W_max after K seconds; concave before, convex after; C = 0.4, beta
+ * = 0.7. */
 static void cubic_follows_its_curve(void **state)
 {
         struct tcp_conn tc = conn(TCP_CC_CUBIC, 1000);
@@ -72,7 +74,8 @@ static void cubic_follows_its_curve(void **state)
         for (double t = 1; t < 2 * k; t += 1) {
                 double want = 0.4 * pow(t - k, 3) + 1000;
                 runs(&tc, &now, (nstime)(t * NS_PER_S) - (now - begin));
-                assert_in_range(tc.cwnd, (uint32_t)(want * 0.93) * MSS, (uint32_t)(want * 1.07) * MSS);
+                assert_in_range(tc.cwnd, (uint32_t)(want * 0.93) * MSS,
+                                (uint32_t)(want * 1.07) * MSS);
         }
 }
 
@@ -89,8 +92,8 @@ static void cubic_converges_fast(void **state)
         assert_true(tc.cwnd > 595 * MSS);
 }
 
-/* §4.3: with small windows and short round trips it grows as Reno with its factor would: 9/17 of a segment a round
- * trip up to the window before the loss, then one. */
+/* §4.3: with small windows and short round trips it grows as Reno with its factor would: 9/17 of a
+ * segment a round trip up to the window before the loss, then one. */
 static void cubic_is_not_slower_than_reno(void **state)
 {
         struct tcp_conn tc = conn(TCP_CC_CUBIC, 20);
@@ -99,8 +102,10 @@ static void cubic_is_not_slower_than_reno(void **state)
         tc.srtt = tc.min_rtt = 5 * NS_PER_MS;
         loses(&tc, now);
         assert_int_equal(tc.cwnd, 14 * MSS);
-        runs(&tc, &now, 21 * tc.srtt / 2);      /* eleven times a window; the window is W_est with each ACK, not later */
-        assert_in_range(tc.cwnd, 14 * MSS + 11 * MSS * 9 / 17 * 95 / 100, 14 * MSS + 11 * MSS * 9 / 17);
+        /* Eleven times a window; the window is W_est with each ACK, not later. */
+        runs(&tc, &now, 21 * tc.srtt / 2);
+        assert_in_range(tc.cwnd, 14 * MSS + 11 * MSS * 9 / 17 * 95 / 100,
+                        14 * MSS + 11 * MSS * 9 / 17);
         runs(&tc, &now, 100 * tc.srtt);
         assert_in_range(tc.cwnd, 115 * MSS, 121 * MSS);
 }
@@ -119,7 +124,8 @@ static void cubic_is_patient_up_to_the_window_before_the_loss(void **state)
         assert_in_range(tc.cwnd, 9800 + 8 * MSS * 9 / 17 * 9 / 10, 9800 + 8 * MSS * 9 / 17);
 }
 
-/* After a pause (RFC 5681 §4.1) or an undone timeout the window is below W_est: it comes back as in slow start, not in one burst. */
+/* After a pause (RFC 5681 §4.1) or an undone timeout the window is below W_est: it comes back as in
+ * slow start, not in one burst. */
 static void cubic_comes_back_to_renos_window_without_a_burst(void **state)
 {
         struct tcp_conn tc = conn(TCP_CC_CUBIC, 40);
@@ -148,7 +154,8 @@ static void cubic_grows_by_half_a_window_at_most(void **state)
         assert_in_range(tc.cwnd, 14 * MSS, 15 * MSS);
 }
 
-/* §4.2: t is not the time in which something else than the window limited; the curve goes on where it was. */
+/* §4.2: t is not the time in which something else than the window limited; the curve goes on where
+ * it was. */
 static void cubic_does_not_count_idle_time(void **state)
 {
         struct tcp_conn tc = conn(TCP_CC_CUBIC, 1000);
@@ -173,13 +180,15 @@ static void cubic_without_a_loss_begins_at_the_plateau(void **state)
         for (int i = 0; i < 5; i++) {
                 double t;
                 runs(&tc, &now, NS_PER_S);
-                t = (double)(now - NS_PER_S) / NS_PER_S; /* aimed at is the window of a round trip later */
+                /* Aimed at is the window of a round trip later. */
+                t = (double)(now - NS_PER_S) / NS_PER_S;
                 assert_in_range(tc.cwnd, (uint32_t)(0.4 * pow(t, 3) + 99) * MSS,
                                 (uint32_t)(0.4 * pow(t + 0.5, 3) + 106) * MSS);
         }
 }
 
-/* RFC 9406: slow start ends some rounds after the round trip began to grow, before anything is lost. */
+/* RFC 9406: slow start ends some rounds after the round trip began to grow, before anything
+ * is lost. */
 static void hystart_ends_slow_start_when_delay_grows(void **state)
 {
         struct tcp_conn tc = conn(TCP_CC_CUBIC, 20);
@@ -237,7 +246,8 @@ static void rto_follows_rfc_6298(void **state)
         assert_int_equal(tc.rto, 1225 * NS_PER_MS);
         for (int i = 0; i < 100; i++)
                 rtt_sample(&tc, 300 * NS_PER_MS);
-        assert_in_range(tc.rto, 500 * NS_PER_MS, 501 * NS_PER_MS);      /* however steady: a peer may delay an acknowledgement */
+        /* However steady: a peer may delay an acknowledgement. */
+        assert_in_range(tc.rto, 500 * NS_PER_MS, 501 * NS_PER_MS);
         for (int i = 0; i < 100; i++)
                 rtt_sample(&tc, NS_PER_MS / 2);
         assert_int_equal(tc.rto, 200 * NS_PER_MS);

@@ -1,5 +1,5 @@
-/* Closing: RFC 9293 §3.6, §3.10.4-5; half close, resets, TIME-WAIT; what poll and the errors say, as Linux
- * has it. */
+/* Closing: RFC 9293 §3.6, §3.10.4-5; half close, resets, TIME-WAIT; what poll and the errors say,
+ * as Linux has it. */
 #include "tests/tcp/scenarios.h"
 
 #define IN  (POLLIN | POLLRDNORM)
@@ -176,8 +176,8 @@ static void linger_zero_resets(void **state)
         assert_int_equal(s->rig->t.sh->conns.used, 0);
 }
 
-/* After close nobody reads: data that comes must not be acknowledged as if somebody would. The reset is where the peer takes it
- * (RFC 5961 §3.2), though it has not seen our FIN. */
+/* After close nobody reads: data that comes must not be acknowledged as if somebody would. The
+ * reset is where the peer takes it (RFC 5961 §3.2), though it has not seen our FIN. */
 static void data_after_close_is_reset(void **state)
 {
         struct scene *s = *state;
@@ -204,8 +204,8 @@ static void orphan_does_not_wait_for_the_peer_for_ever(void **state)
         expect_silence(s);
 }
 
-/* Nobody answers any more: an application is told after some 15 minutes (R2), an orphan has nobody to tell. Linux:
- * tcp_orphan_retries, 8. Where segments are lost an orphan is as patient as any. */
+/* Nobody answers any more: an application is told after some 15 minutes (R2), an orphan has nobody
+ * to tell. Linux: tcp_orphan_retries, 8. Where segments are lost an orphan is as patient as any. */
 static void orphan_without_answers_is_given_up_sooner(void **state)
 {
         struct scene *s = *state;
@@ -244,8 +244,8 @@ static void a_socket_without_answers_waits_longer(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIMEOUT], 0);
 }
 
-/* A peer that is there and never reads: RFC 9293 MUST-37 keeps a socket for ever, and an orphan until probes are two
- * minutes apart. */
+/* A peer that is there and never reads: RFC 9293 MUST-37 keeps a socket for ever, and an orphan
+ * until probes are two minutes apart. */
 static void orphan_before_a_closed_window_is_given_up(void **state)
 {
         struct scene *s = *state;
@@ -316,7 +316,8 @@ static void reset_after_fin_is_a_broken_pipe(void **state)
         assert_int_equal(tcp_take_error(s->tc), EPIPE);
 }
 
-/* Both have ended, and the peer has not acknowledged all of ours: it may not have it. What it said is still read to its end. */
+/* Both have ended, and the peer has not acknowledged all of ours: it may not have it. What it said
+ * is still read to its end. */
 static void reset_before_all_is_acknowledged_is_told(void **state)
 {
         struct scene *s = *state;
@@ -379,8 +380,8 @@ static void keepalive_asks_and_gives_up(void **state)
         assert_int_equal(tcp_take_error(s->tc), ETIMEDOUT);
 }
 
-/* RFC 9293 §3.9.2.2: soft errors are remembered, hard ones abort only while opening; RFC 5927: what is not in
- * flight was not sent by us. */
+/* RFC 9293 §3.9.2.2: soft errors are remembered, hard ones abort only while opening; RFC 5927: what
+ * is not in flight was not sent by us. */
 static void icmp_errors_are_advice(void **state)
 {
         struct scene *s = *state;
@@ -449,7 +450,7 @@ static void an_unreachable_host_ends_an_opening(void **state)
         struct scene *s = *state;
 
         tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS + 1, EHOSTUNREACH, true, 0, s->now);
-        expect_state(s, TCPS_SYN_SENT);         /* quotes nothing that was sent */
+        expect_state(s, TCPS_SYN_SENT); /* quotes nothing that was sent */
         tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS, ENETUNREACH, true, 0, s->now);
         expect_state(s, TCPS_CLOSED);
         assert_true(s->tc->events & TCP_EV_CLOSED);
@@ -457,7 +458,8 @@ static void an_unreachable_host_ends_an_opening(void **state)
         expect_silence(s);
 }
 
-/* RFC 6191 §2: an older timestamp is of an older SYN, whatever its number is; the same one says nothing, and the number decides. */
+/* RFC 6191 §2: an older timestamp is of an older SYN, whatever its number is; the same one says
+ * nothing, and the number decides. */
 static void timestamps_decide_about_time_wait(void **state)
 {
         struct scene *s = *state;
@@ -546,7 +548,8 @@ static void recovery_keeps_queues_and_resets_only_what_makes_no_sense(void **sta
         peer_sends(s, .seq = 701, .ack = 2501, .len = 300);
         peer_sends(s, .seq = 2001, .ack = 2501, .len = 1000);
         forget_sent(s);
-        rig_recover(s->rig, s->conn, s->now);   /* mended: what is beyond the gap is not kept, all else is */
+        /* mended: what is beyond the gap is not kept, all else is. */
+        rig_recover(s->rig, s->conn, s->now);
         rig_check(s->rig);
         expect_state(s, TCPS_ESTABLISHED);
         advance_ms(s, 1);
@@ -582,7 +585,7 @@ static void what_a_closed_peer_is_sent_is_refused(void **state)
         expect_state(s, TCPS_CLOSED);
         assert_int_equal(tcp_take_error(s->tc), EPIPE);
         expect_silence(s);
-        peer_sends(s, .seq = 2, .flags = R);    /* its reset, too late to matter */
+        peer_sends(s, .seq = 2, .flags = R); /* its reset, too late to matter */
         expect_silence(s);
 }
 
@@ -644,7 +647,8 @@ static void only_where_nothing_is_lost(void **state)
 
 int main(void)
 {
-        static const struct scene_setup keepalive = {.keepalive = true}, ts = {.ts = true}, lossless = {.lossless = true};
+        static const struct scene_setup keepalive = {.keepalive = true}, ts = {.ts = true},
+                                        lossless = {.lossless = true};
         const struct CMUnitTest tests[] = {
                 scenario(peer_closes_first, established, NULL),
                 scenario(we_close_first, established, NULL),
@@ -675,7 +679,8 @@ int main(void)
                 scenario(abort_resets, established, NULL),
                 scenario(what_a_closed_peer_is_sent_is_refused, established, &lossless),
                 scenario(a_peer_closes_after_its_end, close_wait, &lossless),
-                scenario(what_is_in_flight_to_a_peer_that_closes_is_refused, established, &lossless),
+                scenario(what_is_in_flight_to_a_peer_that_closes_is_refused, established,
+                         &lossless),
                 scenario(a_close_says_so, established, &lossless),
                 scenario(a_close_after_the_end_says_so, established, &lossless),
                 scenario(only_where_nothing_is_lost, established, NULL),
@@ -690,7 +695,8 @@ int main(void)
                 scenario(smaller_mtu_recuts_segments, established, NULL),
                 scenario(dead_channel_resets_without_a_segment, established, NULL),
                 scenario(peers_are_told_of_a_channel_that_goes, established, NULL),
-                scenario(recovery_keeps_queues_and_resets_only_what_makes_no_sense, established, NULL),
+                scenario(recovery_keeps_queues_and_resets_only_what_makes_no_sense, established,
+                         NULL),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,13 @@
-/* Loss and congestion as in RFC 5681, 6298, 6582, 6928 and 8985: what no other scenario has by the way. */
+/* Loss and congestion as in RFC 5681, 6298, 6582, 6928 and 8985: what no other scenario has by
+ * the way. */
 #include "tests/tcp/scenarios.h"
 
 #include "tcp/tcp_cc.h"
 
 static const struct scene_setup reno = {.reno = true}, sack = {.sack = true, .reno = true},
                                 timestamps = {.ts = true, .reno = true},
-                                wide = {.reno = true, .sndbuf = 1 << 20}, jumbo = {.reno = true, .mss = 8960};
+                                wide = {.reno = true, .sndbuf = 1 << 20},
+                                jumbo = {.reno = true, .mss = 8960};
 
 /* A round trip of 100 ms is known, so that nothing here is a timeout by the way. */
 static void far_away(struct scene *s)
@@ -54,7 +56,8 @@ static void what_is_no_duplicate_is_not_counted(void **state)
         forget_sent(s);
 }
 
-/* RFC 5681 §4.1: after more than an RTO without sending the window is that of the beginning; not after less. */
+/* RFC 5681 §4.1: after more than an RTO without sending the window is that of the beginning; not
+ * after less. */
 static void idleness_begins_anew(void **state)
 {
         struct scene *s = *state;
@@ -96,7 +99,8 @@ static void what_is_in_flight_is_halved(void **state)
         assert_int_equal(s->tc->cwnd, 4000);
 }
 
-/* RFC 5681 §4.3, RFC 6675 §5: a window that lost three segments is reduced once; the next, again. */
+/* RFC 5681 §4.3, RFC 6675 §5: a window that lost three segments is reduced once; the
+ * next, again. */
 static void a_window_pays_once(void **state)
 {
         struct scene *s = *state;
@@ -105,7 +109,8 @@ static void a_window_pays_once(void **state)
         app_writes(s, 10000);
         forget_sent(s);
         advance_ms(s, 100);
-        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 4001}}); /* 1, 4001 and 6001 are lost */
+        /* 1, 4001 and 6001 are lost. */
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 4001}});
         expect_sent(s, .seq = 1, .len = 1000);
         assert_int_equal(s->tc->ssthresh, 5000);
         assert_int_equal(s->tc->recover - s->tc->iss, 10001); /* HighData */
@@ -138,7 +143,8 @@ static void what_is_lost_goes_before_what_is_new(void **state)
         app_writes(s, 20000);
         forget_sent(s);
         advance_ms(s, 100);
-        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{2001, 9001}}); /* 1, 1001 are lost */
+        /* 1, 1001 are lost. */
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{2001, 9001}});
         expect_sent(s, .seq = 1, .len = 1000);
         expect_sent(s, .seq = 1001, .len = 1000);
         expect_sent(s, .seq = 10001, .len = 1000);
@@ -150,7 +156,8 @@ static void what_is_lost_goes_before_what_is_new(void **state)
         forget_sent(s);
 }
 
-/* RFC 6298 §3: every acknowledgement of something sent once is a sample, one in each round trip at least. */
+/* RFC 6298 §3: every acknowledgement of something sent once is a sample, one in each round trip
+ * at least. */
 static void each_round_trip_is_measured(void **state)
 {
         struct scene *s = *state;
@@ -186,8 +193,8 @@ static void only_what_acknowledges_is_a_sample(void **state)
         forget_sent(s);
 }
 
-/* RFC 8985 §6.2 step 2: an acknowledgement that comes sooner after a retransmission than any round trip took is
- * of the original, and says nothing of what was sent beside the retransmission. */
+/* RFC 8985 §6.2 step 2: an acknowledgement that comes sooner after a retransmission than any round
+ * trip took is of the original, and says nothing of what was sent beside the retransmission. */
 static void what_comes_too_soon_is_of_the_original(void **state)
 {
         struct scene *s = *state;
@@ -227,8 +234,8 @@ static void recovers_once(struct scene *s)
         assert_int_equal(s->tc->ca_state, CA_OPEN);
 }
 
-/* RFC 8985 §6.2 step 4: with each round trip that reports duplicates the reordering window grows by a quarter of
- * the least round trip; sixteen recoveries without one, and it is small again. */
+/* RFC 8985 §6.2 step 4: with each round trip that reports duplicates the reordering window grows by
+ * a quarter of the least round trip; sixteen recoveries without one, and it is small again. */
 static void duplicates_make_the_reordering_window_larger(void **state)
 {
         struct scene *s = *state;

@@ -1,8 +1,9 @@
-/* What the application sets while data flows: its receive window, and what it is told of who holds it up. */
+/* What the application sets while data flows: its receive window, and what it is told of who holds
+ * it up. */
 #include "tests/tcp/scenarios.h"
 
-static const struct scene_setup small = {.rcvbuf = 3000}, scaled = {.wscale = 7}, far = {.wscale = 7, .sndbuf = 8192},
-                                wide = {.wnd = 20000};
+static const struct scene_setup small = {.rcvbuf = 3000}, scaled = {.wscale = 7},
+                                far = {.wscale = 7, .sndbuf = 8192}, wide = {.wnd = 20000};
 
 static void sets_clamp(struct scene *s, uint32_t clamp)
 {
@@ -10,7 +11,8 @@ static void sets_clamp(struct scene *s, uint32_t clamp)
         app_sets(s);
 }
 
-/* The window never goes back on what was promised; what is read beyond the clamp promises nothing new. */
+/* The window never goes back on what was promised; what is read beyond the clamp promises
+ * nothing new. */
 static void a_clamp_can_be_raised_again(void **state)
 {
         struct scene *s = *state;
@@ -41,7 +43,8 @@ static void a_clamp_and_a_size_are_two_things(void **state)
         assert_int_equal(s->tc->rcv_limit, 10000);
 }
 
-/* A buffer that is full, and grows: who waits for the window hears of it at once, and not at its next probe. */
+/* A buffer that is full, and grows: who waits for the window hears of it at once, and not at its
+ * next probe. */
 static void a_larger_buffer_is_told_at_once(void **state)
 {
         struct scene *s = *state;
@@ -74,7 +77,8 @@ static void a_clamp_that_is_raised_is_told_at_once(void **state)
         expect_silence(s);
 }
 
-/* All is acknowledged, and the peer keeps the frames: no window and no buffer holds the sender up, but a reader. */
+/* All is acknowledged, and the peer keeps the frames: no window and no buffer holds the sender up,
+ * but a reader. */
 static void a_peer_that_does_not_read_is_told_as_that(void **state)
 {
         struct scene *s = *state;
@@ -85,7 +89,7 @@ static void a_peer_that_does_not_read_is_told_as_that(void **state)
         assert_true(s->tc->flags & TCF_SND_FULL);
         forget_sent(s);
         assert_int_equal(s->tc->limit, TCP_LIM_SNDBUF);
-        for (uint32_t n = 1; n <= frame_geom_total(p->geom); n++)       /* its receive queue has them */
+        for (uint32_t n = 1; n <= frame_geom_total(p->geom); n++) /* its receive queue has them */
                 if (frame_pool_rec(p, n)->refs != 0)
                         frame_lend(s->rig->t.frames, frame_id(s->tc->link.tx_region, n));
         peer_sends(s, .seq = 1, .ack = 8001, .wnd = 60000);
@@ -112,7 +116,7 @@ static void no_more_is_in_flight_than_the_application_wants(void **state)
         app_writes(s, 8000);
         expect_sent(s, .seq = 1, .len = 1000);
         expect_sent(s, .seq = 1001, .len = 1000);
-        expect_silence(s);                      /* 500 are less than half: not worth a segment */
+        expect_silence(s); /* 500 are less than half: not worth a segment */
         assert_int_equal(s->tc->limit, TCP_LIM_CLAMP);
         peer_sends(s, .seq = 1, .ack = 1001);
         expect_sent(s, .seq = 2001, .len = 1000);
@@ -132,7 +136,8 @@ static void no_more_is_in_flight_than_the_application_wants(void **state)
         expect_silence(s);
 }
 
-/* Less than a segment, set while more is in flight: nothing is taken back, and what follows fits in. */
+/* Less than a segment, set while more is in flight: nothing is taken back, and what follows
+ * fits in. */
 static void a_smaller_limit_takes_nothing_back(void **state)
 {
         struct scene *s = *state;
@@ -147,7 +152,7 @@ static void a_smaller_limit_takes_nothing_back(void **state)
         peer_sends(s, .seq = 1, .ack = 2001, .len = 100);
         turn_ends(s);
         advance_ms(s, 40);
-        expect_sent(s, .seq = 3001, .ack = 101);        /* at SND.NXT: the edge did not go back */
+        expect_sent(s, .seq = 3001, .ack = 101); /* at SND.NXT: the edge did not go back */
         peer_sends(s, .seq = 101, .ack = 3001);
         expect_sent(s, .seq = 3001, .ack = 101, .len = 600);
         peer_sends(s, .seq = 101, .ack = 3601);
@@ -175,7 +180,8 @@ static void the_smaller_of_both_windows_holds(void **state)
         peer_sends(s, .seq = 1, .ack = 4001);
 }
 
-/* The timeouts of a segment of which nothing is ever heard again, in milliseconds from the one before. */
+/* The timeouts of a segment of which nothing is ever heard again, in milliseconds from the
+ * one before. */
 static void expect_timeouts(struct scene *s, const uint32_t *ms, unsigned n)
 {
         for (unsigned i = 0; i < n; i++) {
@@ -195,8 +201,8 @@ static void a_timeout_keeps_to_its_bounds(void **state)
         s->opts.rto_max_ms = 1000;
         app_sets(s);
         app_writes(s, 1000);
-        peer_sends(s, .seq = 1, .ack = 1001);           /* at once: a round trip of nothing */
-        app_writes(s, 100);                             /* small enough for any path */
+        peer_sends(s, .seq = 1, .ack = 1001); /* at once: a round trip of nothing */
+        app_writes(s, 100);                   /* small enough for any path */
         forget_sent(s);
         assert_int_equal(s->tc->rto, 20 * NS_PER_MS);
         expect_timeouts(s, doubled, ARRAY_LEN(doubled));
@@ -270,7 +276,7 @@ static void no_more_is_unsent_than_the_application_wants(void **state)
         expect_sent(s, .seq = 1, .len = 1000);
         assert_true(s->tc->events & TCP_EV_WRITABLE);
         assert_int_equal(tcp_send_room(t, s->tc), 1000);
-        s->opts.unsent_most = 100;              /* less than there is: nothing is taken back */
+        s->opts.unsent_most = 100; /* less than there is: nothing is taken back */
         app_sets(s);
         assert_int_equal(tcp_send_room(t, s->tc), 0);
         s->opts.unsent_most = 0;

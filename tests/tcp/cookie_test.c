@@ -1,10 +1,10 @@
-/* SYN cookies (RFC 4987 §3.6): a listener under a flood of SYNs still takes those who mean it, and remembers nothing of the
- * others. */
+/* SYN cookies (RFC 4987 §3.6): a listener under a flood of SYNs still takes those who mean it, and
+ * remembers nothing of the others. */
 #include "tests/tcp/scenarios.h"
 
-#define HALF_OPEN 128u                  /* what the listener of the scene remembers: tcp_listen.c */
-#define BACKLOG   4                     /* of that listener */
-#define FRIEND    9999u                 /* port of a peer that means it */
+#define HALF_OPEN 128u  /* what the listener of the scene remembers: tcp_listen.c */
+#define BACKLOG   4     /* of that listener */
+#define FRIEND    9999u /* port of a peer that means it */
 
 static const struct scene_setup all_options = {.wscale = 3, .sack = true, .ts = true};
 static const struct scene_setup no_options = {.mss = 1452};
@@ -56,14 +56,15 @@ static void a_flooded_listener_takes_who_answers(void **state)
         ack = cookie(s);
         assert_true(s->last.has_ts && s->last.sack_ok && s->last.wscale == 7);
         tsval = s->last.tsval;
-        tcp_listener_at(&s->rig->t, s->listener)->opts.rcvbuf = 65536;  /* set meanwhile: what was said holds */
+        /* Set meanwhile: what was said holds. */
+        tcp_listener_at(&s->rig->t, s->listener)->opts.rcvbuf = 65536;
         assert_false(tcp_acceptable(&s->rig->t, s->listener));
         peer_sends(s, .seq = 1, .ack = ack, .has_ts = true, .tsval = s->tsval, .tsecr = tsval);
         take(s);
         assert_true(s->tc->ts_ok && s->tc->sack_ok);
         assert_int_equal(s->tc->snd_wscale, 3);
         assert_int_equal(s->tc->rcv_wscale, 7);
-        assert_int_equal(s->tc->snd_mss, 536 - 12);     /* of SCENE_MSS, by the table */
+        assert_int_equal(s->tc->snd_mss, 536 - 12); /* of SCENE_MSS, by the table */
         forget_sent(s);
 }
 
@@ -83,7 +84,7 @@ static void without_timestamps_no_option_is_offered(void **state)
         peer_sends(s, .seq = 1, .ack = ack);
         take(s);
         assert_false(s->tc->ts_ok || s->tc->sack_ok || s->tc->flags & TCF_WSCALE);
-        assert_int_equal(s->tc->snd_mss, 1440);         /* of 1452 */
+        assert_int_equal(s->tc->snd_mss, 1440); /* of 1452 */
         forget_sent(s);
 }
 
@@ -110,9 +111,9 @@ static void what_is_no_cookie_is_refused(void **state)
         ack = cookie(s);
         peer_sends(s, .seq = 1, .ack = ack + 1000);
         expect_sent(s, .seq = ack + 1000, .flags = R, .is_reply = true);
-        peer_sends(s, .seq = 2, .ack = ack);            /* its SYN had another number */
+        peer_sends(s, .seq = 2, .ack = ack); /* its SYN had another number */
         expect_sent(s, .seq = ack, .flags = R, .is_reply = true);
-        s->tuple.rport = FRIEND + 1;                    /* another's */
+        s->tuple.rport = FRIEND + 1; /* another's */
         peer_sends(s, .seq = 1, .ack = ack);
         expect_sent(s, .seq = ack, .flags = R, .is_reply = true);
         assert_int_equal(s->rig->cnt.drop[DROP_TCP_COOKIE], 3);
@@ -132,7 +133,7 @@ static void an_old_cookie_is_refused(void **state)
         ack = cookie(s);
         for (int second = 0; second <= 120; second++) {
                 advance_ms(s, 1000);
-                forget_sent(s);                         /* SYN-ACKs, again and again */
+                forget_sent(s); /* SYN-ACKs, again and again */
         }
         peer_sends(s, .seq = 1, .ack = ack);
         expect_sent(s, .seq = ack, .flags = R, .is_reply = true);
@@ -172,12 +173,13 @@ static void a_cookie_waits_while_the_queue_is_full(void **state)
         forget_sent(s);
 }
 
-/* Who is on this host cannot forge addresses; waiting costs him less than a connection without options. */
+/* Who is on this host cannot forge addresses; waiting costs him less than a connection
+ * without options. */
 static void nobody_on_this_host_gets_a_cookie(void **state)
 {
         struct scene *s = *state;
 
-        for (uint16_t i = 0; i <= BACKLOG; i++) {       /* those will have their places in the queue */
+        for (uint16_t i = 0; i <= BACKLOG; i++) { /* those will have their places in the queue */
                 s->tuple.rport = (uint16_t)(1000 + i);
                 peer_sends(s, .seq = 0, .flags = S);
                 expect_sent(s, .flags = SA, .ack = 1);

@@ -1,4 +1,5 @@
-/* DCTCP: tcp_dctcp.c and what tcp_ecn.c does for it, RFC 8257. Queues and fairness: tests/sim/dctcp_test.c. */
+/* DCTCP: tcp_dctcp.c and what tcp_ecn.c does for it, RFC 8257. Queues and fairness:
+ * tests/sim/dctcp_test.c. */
 #include "tests/tcp/scenarios.h"
 
 #include "ip/ip.h"
@@ -8,7 +9,8 @@
 #define ECT IP_ECN_ECT0
 #define CE  IP_ECN_CE
 
-static const struct scene_setup dctcp = {.dctcp = true, .ecn = TCP_ECN_ASK, .sack = true}, unasked = {.dctcp = true};
+static const struct scene_setup dctcp = {.dctcp = true, .ecn = TCP_ECN_ASK, .sack = true},
+                                unasked = {.dctcp = true};
 
 /* ---- agreeing ---- */
 
@@ -52,11 +54,13 @@ static void the_echo_is_of_the_bytes_that_were_marked(void **state)
         peer_sends(s, .seq = 1, .ack = 1, .len = 1000, .ecn = ECT);
         expect_silence(s);
         peer_sends(s, .seq = 1001, .ack = 1, .len = 1000, .ecn = CE);
-        expect_sent(s, .seq = 1, .ack = 1001, .ecn = ECT, .is_reply = true);            /* what came before was not */
+        /* What came before was not. */
+        expect_sent(s, .seq = 1, .ack = 1001, .ecn = ECT, .is_reply = true);
         expect_sent(s, .seq = 1, .ack = 2001, .flags = EA, .ecn = ECT);
         peer_sends(s, .seq = 2001, .ack = 1, .len = 1000, .ecn = CE);
         expect_silence(s);
-        peer_sends(s, .seq = 3001, .ack = 1, .len = 1000, .flags = WA, .ecn = ECT);     /* CWR says nothing here */
+        /* CWR says nothing here. */
+        peer_sends(s, .seq = 3001, .ack = 1, .len = 1000, .flags = WA, .ecn = ECT);
         expect_sent(s, .seq = 1, .ack = 3001, .flags = EA, .ecn = ECT, .is_reply = true);
         expect_sent(s, .seq = 1, .ack = 4001, .ecn = ECT);
 }
@@ -77,7 +81,8 @@ static void as_long_as_nothing_changes_acks_are_delayed(void **state)
 
 /* ---- sending: §3.3 ---- */
 
-/* A window of ten segments, of which the peer acknowledges one after the other, the first `marked` with ECE. */
+/* A window of ten segments, of which the peer acknowledges one after the other, the first `marked`
+ * with ECE. */
 static void window(struct scene *s, uint32_t *una, uint32_t marked)
 {
         uint32_t n = s->tc->cwnd / 1000;
@@ -100,12 +105,12 @@ static void the_window_shrinks_by_what_was_marked(void **state)
         window(s, &una, 1);
         assert_in_range(s->tc->cwnd, before / 2, before / 2 + 2000);
         assert_int_equal(s->tc->ssthresh, before / 2);
-        for (int i = 0; i < 80; i++)            /* nothing is marked for long: alpha goes to 0 */
+        for (int i = 0; i < 80; i++) /* nothing is marked for long: alpha goes to 0 */
                 window(s, &una, 0);
         before = s->tc->cwnd;
         window(s, &una, 1);
         assert_in_range(s->tc->cwnd, before - before / 16, before + 1000);
-        for (int i = 0; i < 80; i++)            /* and to 1 where all is */
+        for (int i = 0; i < 80; i++) /* and to 1 where all is */
                 window(s, &una, UINT32_MAX);
         assert_int_equal(s->tc->cwnd, 2000);
 }

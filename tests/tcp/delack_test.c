@@ -1,10 +1,12 @@
 /* When data in order is acknowledged: tcp_delack.c. RFC 9293 §3.8.6.3, 5681 §4.2. */
 #include "tests/tcp/scenarios.h"
 
-#define TRAIN 128u                      /* full-sized segments without a pause make one */
+#define TRAIN 128u /* full-sized segments without a pause make one */
 
-static const struct scene_setup growing = {.wscale = 7, .ts = true}, scaled = {.wscale = 7, .rcvbuf = 300000},
-                                stamped = {.wscale = 7, .rcvbuf = 300000, .ts = true}, narrow = {.rcvbuf = 20000},
+static const struct scene_setup growing = {.wscale = 7, .ts = true},
+                                scaled = {.wscale = 7, .rcvbuf = 300000},
+                                stamped = {.wscale = 7, .rcvbuf = 300000, .ts = true},
+                                narrow = {.rcvbuf = 20000},
                                 sacked = {.wscale = 7, .sack = true, .ts = true};
 
 /* ---- the rule ---- */
@@ -233,12 +235,14 @@ static void a_train_through_a_narrow_window_is_acked_by_a_quarter_of_it(void **s
         assert_int_not_equal(acked, 0);
 }
 
-/* 140,000 bytes a millisecond, read as they come, of a peer that hears of them four milliseconds later. */
+/* 140,000 bytes a millisecond, read as they come, of a peer that hears of them four
+ * milliseconds later. */
 static void a_way_of_four_ms(struct scene *s, uint32_t ms, bool caught_up)
 {
         while (ms-- != 0) {
                 for (uint32_t i = 0; i < 140; i++) {
-                        peer_sends(s, .seq = next_byte(s), .ack = 1, .len = 1000, .tsecr = conn_ts(s->tc, s->now) - 4);
+                        peer_sends(s, .seq = next_byte(s), .ack = 1, .len = 1000,
+                                   .tsecr = conn_ts(s->tc, s->now) - 4);
                         app_reads(s, 1000);
                 }
                 if (caught_up)
@@ -248,8 +252,9 @@ static void a_way_of_four_ms(struct scene *s, uint32_t ms, bool caught_up)
         }
 }
 
-/* Opened over an empty way, and then a queue grew on it: a buffer of data arrives in a round trip, not in one of the handshake's.
- * It was sized by the handshake's, and of what a peer could send a third went (bench/impair, clean). */
+/* Opened over an empty way, and then a queue grew on it: a buffer of data arrives in a round trip,
+ * not in one of the handshake's. It was sized by the handshake's, and of what a peer could send a
+ * third went (bench/impair, clean). */
 static void the_receive_buffer_follows_the_round_trip_of_the_data(void **state)
 {
         struct scene *s = *state;
@@ -260,8 +265,8 @@ static void the_receive_buffer_follows_the_round_trip_of_the_data(void **state)
         assert_int_equal(s->tc->rcv_limit, 4 * limit);
 }
 
-/* The queue may be our own, at the interface of a host that is slower than its peer: eight connections had 6 MB each then, all of
- * it unread, and a round trip of 18 ms. */
+/* The queue may be our own, at the interface of a host that is slower than its peer: eight
+ * connections had 6 MB each then, all of it unread, and a round trip of 18 ms. */
 static void the_receive_buffer_does_not_grow_for_a_reader_that_is_behind(void **state)
 {
         struct scene *s = *state;
@@ -277,9 +282,9 @@ static void the_receive_buffer_does_not_grow_for_a_reader_that_is_behind(void **
         assert_int_equal(s->tc->rcv_limit, 1100000);
 }
 
-/* What comes behind a gap is told at once three times, so that it is repaired; then for a twentieth of the round trip, here
- * the millisecond that is the most, or 44 segments; and at once when what was missing has come. As Linux since 4.18; RFC 5681 §4.2
- * has one for each. */
+/* What comes behind a gap is told at once three times, so that it is repaired; then for a twentieth
+ * of the round trip, here the millisecond that is the most, or 44 segments; and at once when what
+ * was missing has come. As Linux since 4.18; RFC 5681 §4.2 has one for each. */
 static void duplicates_beyond_the_third_share_an_ack(void **state)
 {
         struct scene *s = *state;
@@ -381,7 +386,8 @@ static void the_end_of_the_stream_is_acked_at_once(void **state)
         expect_sent(s, .seq = 1, .ack = at + 1);
 }
 
-/* A pause as long as a round trip: the sender may have waited for us, or has stopped and starts slowly. */
+/* A pause as long as a round trip: the sender may have waited for us, or has stopped and
+ * starts slowly. */
 static void a_pause_ends_the_train(void **state)
 {
         struct scene *s = *state;
@@ -453,7 +459,8 @@ int main(void)
         static const struct scene_setup lossless = {.lossless = true};
         const struct CMUnitTest tests[] = {
                 scenario(acks_are_delayed_but_not_for_long, established, NULL),
-                scenario(first_segments_are_acked_at_once_or_by_what_answers_them, established, NULL),
+                scenario(first_segments_are_acked_at_once_or_by_what_answers_them, established,
+                         NULL),
                 scenario(the_end_is_acked_at_once_or_by_what_answers_it, established, NULL),
                 scenario(the_end_is_acked_though_nobody_answers_it, established, NULL),
                 scenario(the_last_ack_goes_when_there_is_nothing_to_do, established, NULL),
@@ -462,17 +469,21 @@ int main(void)
                 scenario(lossless_link_acks_at_the_end_of_a_turn, established, &lossless),
                 scenario(data_of_ours_carries_the_ack, established, NULL),
                 scenario(a_train_is_acked_by_64_kilobytes, established_8_ms, &scaled),
-                scenario(a_train_through_a_narrow_window_is_acked_by_a_quarter_of_it, established_8_ms, &narrow),
-                scenario(the_receive_buffer_follows_the_round_trip_of_the_data, established_8_ms, &growing),
+                scenario(a_train_through_a_narrow_window_is_acked_by_a_quarter_of_it,
+                         established_8_ms, &narrow),
+                scenario(the_receive_buffer_follows_the_round_trip_of_the_data, established_8_ms,
+                         &growing),
                 scenario(duplicates_beyond_the_third_share_an_ack, established_8_ms, &sacked),
-                scenario(the_receive_buffer_does_not_grow_for_a_reader_that_is_behind, established_8_ms, &growing),
+                scenario(the_receive_buffer_does_not_grow_for_a_reader_that_is_behind,
+                         established_8_ms, &growing),
                 scenario(what_is_left_of_a_train_is_acked_soon, established_8_ms, &scaled),
                 scenario(a_push_ends_the_wait, established_8_ms, &scaled),
                 scenario(a_short_segment_ends_the_train, established_8_ms, &scaled),
                 scenario(a_gap_is_told_at_once_and_ends_the_train, established_8_ms, &scaled),
                 scenario(the_end_of_the_stream_is_acked_at_once, established_8_ms, &scaled),
                 scenario(a_pause_ends_the_train, established_8_ms, &scaled),
-                scenario(what_the_application_sends_carries_the_ack_of_a_train, established_8_ms, &scaled),
+                scenario(what_the_application_sends_carries_the_ack_of_a_train, established_8_ms,
+                         &scaled),
                 scenario(a_quick_receiver_knows_no_trains, established_8_ms, &scaled),
                 scenario(a_short_way_has_no_trains, established, &scaled),
                 scenario(a_train_through_queues_is_known_by_its_echoes, established, &stamped),

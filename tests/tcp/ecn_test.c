@@ -1,17 +1,20 @@
-/* Explicit congestion notification: tcp_ecn.c, RFC 3168 §6.1; and what Linux does where the RFC leaves it open. */
+/* Explicit congestion notification: tcp_ecn.c, RFC 3168 §6.1; and what Linux does where the RFC
+ * leaves it open. */
 #include "tests/tcp/scenarios.h"
 
 #include "ip/ip.h"
 
-#define E (TCP_ECE)
-#define W (TCP_CWR)
-#define EA (TCP_ECE | TCP_ACK)
-#define WA (TCP_CWR | TCP_ACK)
+#define E   (TCP_ECE)
+#define W   (TCP_CWR)
+#define EA  (TCP_ECE | TCP_ACK)
+#define WA  (TCP_CWR | TCP_ACK)
 #define ECT IP_ECN_ECT0
-#define CE IP_ECN_CE
+#define CE  IP_ECN_CE
 
-static const struct scene_setup asking = {.ecn = TCP_ECN_ASK}, sacking = {.ecn = TCP_ECN_ASK, .sack = true},
-                                stamped = {.sack = true, .ts = true, .wscale = 3}, lossless = {.lossless = true},
+static const struct scene_setup asking = {.ecn = TCP_ECN_ASK},
+                                sacking = {.ecn = TCP_ECN_ASK, .sack = true},
+                                stamped = {.sack = true, .ts = true, .wscale = 3},
+                                lossless = {.lossless = true},
                                 nothing_lost = {.lossless = true, .ecn = TCP_ECN_ASK};
 
 static uint64_t counter(const struct scene *s, enum count which)
@@ -87,7 +90,7 @@ static void by_default_nobody_asks(void **state)
 {
         struct scene *s = *state;
 
-        peer_sends(s, .flags = SA | E, .ack = 1);       /* and an answer to what was not asked is none */
+        peer_sends(s, .flags = SA | E, .ack = 1); /* and an answer to what was not asked is none */
         expect_sent(s, .seq = 1, .ack = 1);
         app_writes(s, 1000);
         expect_sent(s, .seq = 1, .len = 1000);
@@ -97,7 +100,7 @@ static void only_ece_is_the_answer(void **state)
 {
         struct scene *s = *state;
 
-        peer_sends(s, .flags = SA | E | W, .ack = 1);   /* some reflect what they do not know */
+        peer_sends(s, .flags = SA | E | W, .ack = 1); /* some reflect what they do not know */
         expect_sent(s, .seq = 1, .ack = 1);
         app_writes(s, 1000);
         expect_sent(s, .seq = 1, .len = 1000);
@@ -110,7 +113,7 @@ static void a_syn_sent_again_does_not_ask(void **state)
 
         advance_ms(s, 1000);
         expect_sent(s, .flags = S);
-        peer_sends(s, .flags = SA | E, .ack = 1);       /* of the first: too late */
+        peer_sends(s, .flags = SA | E, .ack = 1); /* of the first: too late */
         expect_sent(s, .seq = 1, .ack = 1);
         app_writes(s, 1000);
         expect_sent(s, .seq = 1, .len = 1000);
@@ -193,13 +196,13 @@ static void only_new_data_is_ect(void **state)
         expect_sent(s, .seq = 1, .len = 1000, .ecn = ECT);
         peer_sends(s, .seq = 1, .ack = 1, .len = 10);
         advance_ms(s, 40);
-        expect_sent(s, .seq = 1001, .ack = 11);                                 /* a pure ACK */
+        expect_sent(s, .seq = 1001, .ack = 11); /* a pure ACK */
         advance_ms(s, 1000);
-        expect_sent(s, .seq = 1, .len = 1000, .ack = 11);                       /* sent again */
+        expect_sent(s, .seq = 1, .len = 1000, .ack = 11); /* sent again */
         forget_sent(s);
         peer_sends(s, .seq = 11, .ack = 1001);
         app_shuts_send(s);
-        expect_sent(s, .seq = 1001, .flags = F);                                /* nothing that could be read */
+        expect_sent(s, .seq = 1001, .flags = F); /* nothing that could be read */
         peer_sends(s, .seq = 11, .ack = 1002);
 }
 
@@ -216,7 +219,7 @@ static void a_window_probe_is_not(void **state)
         assert_int_equal(s->sent[s->head].seg.len, 0);
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 1001, .wnd = 100);
-        advance_ms(s, 3000);            /* ... nor one with data, for a window that is small */
+        advance_ms(s, 3000); /* ... nor one with data, for a window that is small */
         assert_int_equal(s->sent[s->head].seg.ecn, 0);
         assert_int_equal(s->sent[s->head].seg.len, 100);
         forget_sent(s);
@@ -229,7 +232,8 @@ static void a_window_probe_is_not(void **state)
         forget_sent(s);
 }
 
-/* Ten segments in flight, of which all are acknowledged with ECE: one reduction, and CWR on the first new one. */
+/* Ten segments in flight, of which all are acknowledged with ECE: one reduction, and CWR on the
+ * first new one. */
 static void an_echo_makes_the_window_smaller_once(void **state)
 {
         struct scene *s = *state;
@@ -240,7 +244,7 @@ static void an_echo_makes_the_window_smaller_once(void **state)
         for (uint32_t i = 0; i < 10; i++)
                 expect_sent(s, .seq = 1 + 1000 * i, .len = 1000, .ecn = ECT);
         peer_sends(s, .seq = 1, .ack = 1001, .flags = EA);
-        assert_int_equal(s->tc->cwnd, 7000);                    /* beta of CUBIC */
+        assert_int_equal(s->tc->cwnd, 7000); /* beta of CUBIC */
         assert_int_equal(s->tc->ssthresh, 7000);
         expect_silence(s);
         for (uint32_t i = 2; i <= 3; i++) {
@@ -248,15 +252,15 @@ static void an_echo_makes_the_window_smaller_once(void **state)
                 assert_int_equal(s->tc->cwnd, 7000);
                 expect_silence(s);
         }
-        peer_sends(s, .seq = 1, .ack = 4001, .flags = EA);      /* six are left */
+        peer_sends(s, .seq = 1, .ack = 4001, .flags = EA); /* six are left */
         expect_sent(s, .seq = 10001, .len = 1000, .flags = WA, .ecn = ECT);
-        peer_sends(s, .seq = 1, .ack = 5001);                   /* it has seen that */
+        peer_sends(s, .seq = 1, .ack = 5001); /* it has seen that */
         expect_sent(s, .seq = 11001, .len = 1000, .ecn = ECT);
         assert_int_equal((int)counter(s, COUNT_TCP_ECN_CUT), 1);
-        peer_sends(s, .seq = 1, .ack = 10001, .flags = EA);     /* on its way when CWR was, too */
+        peer_sends(s, .seq = 1, .ack = 10001, .flags = EA); /* on its way when CWR was, too */
         assert_int_equal((int)counter(s, COUNT_TCP_ECN_CUT), 1);
         forget_sent(s);
-        peer_sends(s, .seq = 1, .ack = 11001, .flags = EA);     /* marked in the next round trip */
+        peer_sends(s, .seq = 1, .ack = 11001, .flags = EA); /* marked in the next round trip */
         assert_in_range(s->tc->cwnd, 4900, 5600);
         assert_int_equal((int)counter(s, COUNT_TCP_ECN_CUT), 2);
         peer_sends(s, .seq = 1, .ack = 15001, .flags = EA);
@@ -295,7 +299,7 @@ static void marks_and_losses_of_one_round_trip_count_once(void **state)
         loss(s, 1001, 2001, 6001, EA);
         assert_int_equal(s->tc->ca_state, CA_RECOVERY);
         assert_int_equal(s->tc->ssthresh, 7000);
-        expect_sent(s, .seq = 1001, .len = 1000);               /* sent again: not ECT, and no CWR */
+        expect_sent(s, .seq = 1001, .len = 1000); /* sent again: not ECT, and no CWR */
         peer_sends(s, .seq = 1, .ack = 10001);
         assert_int_equal(s->tc->cwnd, 7000);
         app_writes(s, 1000);
@@ -338,7 +342,7 @@ static void what_is_marked_is_echoed_until_cwr_comes(void **state)
         app_writes(s, 10);
         expect_sent(s, .seq = 1, .len = 10, .flags = EA, .ecn = ECT);
         peer_sends(s, .seq = 4001, .ack = 11, .len = 1000, .flags = WA, .ecn = ECT);
-        expect_sent(s, .seq = 11, .ack = 5001);                 /* at once, and no echo */
+        expect_sent(s, .seq = 11, .ack = 5001); /* at once, and no echo */
         peer_sends(s, .seq = 5001, .ack = 11, .len = 1000, .ecn = ECT);
         peer_sends(s, .seq = 6001, .ack = 11, .len = 1000, .ecn = ECT);
         expect_sent(s, .seq = 11, .ack = 7001);

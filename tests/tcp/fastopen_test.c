@@ -3,14 +3,17 @@
 #include "tcp/tcp_life.h"
 
 #define COOKIE_LEN 8u
-#define GOOD       .fastopen = 1 + COOKIE_LEN, .cookie = {given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7]}
-#define THEIRS     .fastopen = 5, .cookie = {0xab, 0xcd, 0x12, 0x34}   /* of the scripted server */
+#define GOOD                        \
+        .fastopen = 1 + COOKIE_LEN, \
+        .cookie = {given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7]}
+/* Of the scripted server. */
+#define THEIRS .fastopen = 5, .cookie = {0xab, 0xcd, 0x12, 0x34}
 
 static const struct scene_setup plain = {.sack = true};
 static const struct scene_setup all_options = {.wscale = 3, .sack = true, .ts = true};
 static const struct scene_setup by_credit = {.credit = 100, .most = 1000};
 
-static uint8_t given[COOKIE_LEN];       /* the cookie that the peer has */
+static uint8_t given[COOKIE_LEN]; /* the cookie that the peer has */
 
 /* ---- the server's side ---- */
 
@@ -101,7 +104,8 @@ static void a_cookie_is_given_to_who_asks(void **state)
         peer_sends(s, .flags = S, .fastopen = 1, .fastopen_old = true);
         expect_sent(s, .flags = SA, .ack = 1);
         assert_true(s->last.fastopen_old);
-        assert_memory_equal(s->last.cookie, given, sizeof given);      /* of the addresses, not of ports */
+        /* Of the addresses, not of ports. */
+        assert_memory_equal(s->last.cookie, given, sizeof given);
         advance_ms(s, 1000);
         expect_sent(s, .flags = SA, .ack = 1);
         assert_memory_equal(s->last.cookie, given, sizeof given);
@@ -222,7 +226,8 @@ static void a_listener_that_takes_none_says_nothing(void **state)
         forget_sent(s);
 }
 
-/* Linux's, of packetdrill's own scripts: net.ipv4.tcp_fastopen_key = a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4. */
+/* Linux's, of packetdrill's own scripts: net.ipv4.tcp_fastopen_key =
+ * a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4. */
 static void a_cookie_is_as_linux_makes_it(void **state)
 {
         static const uint8_t v4[] = {0x30, 0x21, 0xb9, 0xd8, 0x89, 0x01, 0x7e, 0xeb};
@@ -257,7 +262,8 @@ static void rotate(struct scene *s, uint8_t now, uint8_t before)
         listener_takes(s, 8);
 }
 
-/* §4.1.2: of two keys the older is good as long as it is there; who comes with that gets a new one. */
+/* §4.1.2: of two keys the older is good as long as it is there; who comes with that gets a
+ * new one. */
 static void a_key_is_rotated(void **state)
 {
         struct scene *s = *state;
@@ -321,9 +327,9 @@ static void no_more_are_open_than_may_be(void **state)
                 expect_sent(s, .flags = SA, .ack = i < 2 ? 11 : 1);
         }
         s->tuple.rport = 1000;
-        peer_sends(s, .seq = 11, .ack = 1);             /* one is confirmed: there is room */
+        peer_sends(s, .seq = 11, .ack = 1); /* one is confirmed: there is room */
         from_port(s, 1003);
-        peer_sends(s, .flags = S, .len = 10);           /* SYNs of others do not count */
+        peer_sends(s, .flags = S, .len = 10); /* SYNs of others do not count */
         expect_sent(s, .flags = SA, .ack = 1);
         for (uint16_t i = 1; i < 4; i++) {
                 s->tuple.rport = (uint16_t)(1000 + i);
@@ -338,7 +344,8 @@ static void no_more_are_open_than_may_be(void **state)
         forget_sent(s);
 }
 
-/* Those that were reset count for a minute: who replays cookies of others makes these reset what they never asked for. */
+/* Those that were reset count for a minute: who replays cookies of others makes these reset what
+ * they never asked for. */
 static void resets_take_places_for_a_minute(void **state)
 {
         struct scene *s = *state;
@@ -376,7 +383,8 @@ static void only_the_syn_ack_is_repeated_until_it_is_acknowledged(void **state)
         expect_sent(s, .flags = SA, .ack = 11);
         advance_ms(s, 2000);
         expect_sent(s, .flags = SA, .ack = 11);
-        peer_sends(s, .seq = 11, .ack = 1);             /* what came before the SYN-ACK was none of its connection's */
+        /* What came before the SYN-ACK was none of its connection's. */
+        peer_sends(s, .seq = 11, .ack = 1);
         expect_sent(s, .seq = 1, .ack = 11, .len = 1000);
         expect_sent(s, .seq = 1001, .ack = 11, .len = 500);
         peer_sends(s, .seq = 11, .ack = 1501);
@@ -386,7 +394,7 @@ static void the_syn_again_is_answered_again(void **state)
 {
         struct scene *s = *state;
 
-        peer_sends(s, .flags = S);                      /* repeated without data (§4.2.1) */
+        peer_sends(s, .flags = S); /* repeated without data (§4.2.1) */
         expect_sent(s, .flags = SA, .ack = 11);
         peer_sends(s, .flags = S, .len = 10, .fastopen = 1);
         expect_sent(s, .flags = SA, .ack = 11);
@@ -490,7 +498,7 @@ static void an_accepted_one_outlives_its_listener(void **state)
         int l;
 
         tcp_unlisten(&s->rig->t, s->listener);
-        l = tcp_listen(&s->rig->t, (ip_addr){{0, 0}}, 80, 4, &s->opts);         /* of the same index */
+        l = tcp_listen(&s->rig->t, (ip_addr){{0, 0}}, 80, 4, &s->opts); /* of the same index */
         assert_int_equal(l, s->listener);
         peer_sends(s, .seq = 11, .ack = 1);
         assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->fastopen_open, 0);
@@ -551,7 +559,8 @@ static void ends(struct scene *s)
         s->tuple.lport++;
 }
 
-/* A connection has asked for a cookie and is over; what follows answers as `in` says, with its MSS. */
+/* A connection has asked for a cookie and is over; what follows answers as `in` says, with
+ * its MSS. */
 static void learns(struct scene *s, const struct scene_in *in)
 {
         app_connects(s);
@@ -848,7 +857,8 @@ static void the_cache_is_bounded(void **state)
                 assert_true(i < 1999 || tcp_fastopen_waits(s->tc));
                 ends(s);
         }
-        assert_in_range(known, FASTOPEN_SETS * FASTOPEN_WAYS * 9 / 10, FASTOPEN_SETS * FASTOPEN_WAYS);
+        assert_in_range(known, FASTOPEN_SETS * FASTOPEN_WAYS * 9 / 10,
+                        FASTOPEN_SETS * FASTOPEN_WAYS);
 }
 
 static void without_cookies_data_goes_at_once(void **state)

@@ -71,9 +71,10 @@ static void options_are_read(void **state)
                 n = tcp_hdr_parse(p, 20 + b->len, &g);
                 if (n != (b->error ? -b->error : 20 + (int)b->len))
                         fail_msg("%s: %d", b->what, n);
-                if (n > 0 && (g.mss != b->mss || g.wscale != b->wscale || g.sack_ok != b->sack_ok ||
-                              g.has_ts != b->has_ts || g.nsack != b->nsack || g.fastopen != b->fastopen ||
-                              (b->fastopen != 0 && g.fastopen_old != b->fastopen_old)))
+                if (n > 0 &&
+                    (g.mss != b->mss || g.wscale != b->wscale || g.sack_ok != b->sack_ok ||
+                     g.has_ts != b->has_ts || g.nsack != b->nsack || g.fastopen != b->fastopen ||
+                     (b->fastopen != 0 && g.fastopen_old != b->fastopen_old)))
                         fail_msg("%s: read wrongly", b->what);
         }
 }
@@ -118,7 +119,7 @@ static void what_is_written_parses_back(void **state)
                         for (uint32_t i = 0; i < g.nsack; i++)
                                 g.sack[i] = (struct tcp_sack_block){i * 100, i * 100 + 50};
                 }
-                if (bits & 1 && bits & 64) {    /* the longest ones fit, too */
+                if (bits & 1 && bits & 64) { /* the longest ones fit, too */
                         g.fastopen = bits & 128 ? 1 + TCP_MAX_COOKIE : bits & 32 ? 7 : 1;
                         g.fastopen_old = bits & 256;
                         memset(g.cookie, 0xee, sizeof g.cookie);
@@ -129,8 +130,9 @@ static void what_is_written_parses_back(void **state)
                 assert_true(back.sport == g.sport && back.dport == g.dport && back.seq == g.seq &&
                             back.ack == g.ack && back.wnd == g.wnd && back.urg == g.urg &&
                             back.flags == g.flags);
-                assert_true(back.mss == g.mss && back.wscale == g.wscale && back.sack_ok == g.sack_ok &&
-                            back.has_ts == g.has_ts && back.tsval == g.tsval && back.tsecr == g.tsecr);
+                assert_true(back.mss == g.mss && back.wscale == g.wscale &&
+                            back.sack_ok == g.sack_ok && back.has_ts == g.has_ts &&
+                            back.tsval == g.tsval && back.tsecr == g.tsecr);
                 assert_int_equal(back.fastopen, g.fastopen);
                 if (g.fastopen != 0) {
                         assert_int_equal(back.fastopen_old, g.fastopen_old);
@@ -141,16 +143,19 @@ static void what_is_written_parses_back(void **state)
         }
 }
 
-/* Packet scripts, and those who tell systems apart by their SYN, know the order and the NOPs of Linux. */
+/* Packet scripts, and those who tell systems apart by their SYN, know the order and the NOPs
+ * of Linux. */
 static void options_of_a_syn_stand_as_in_linux(void **state)
 {
         static const struct {
                 bool sack_ok, has_ts;
                 uint8_t wscale, n, option[20];
         } expected[] = {
-                {true, true, 7, 20, {2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7}},
+                {true, true, 7, 20, {2, 4, 5, 180, 4, 2, 8, 10, 0, 0,
+                                     0, 1, 0, 0,   0, 2, 1, 3,  3, 7}},
                 {true, false, 7, 12, {2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7}},
-                {false, true, 7, 20, {2, 4, 5, 180, 1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7}},
+                {false, true, 7, 20, {2, 4, 5, 180, 1, 1, 8, 10, 0, 0,
+                                      0, 1, 0, 0,   0, 2, 1, 3,  3, 7}},
                 {true, false, TCP_NO_WSCALE, 8, {2, 4, 5, 180, 1, 1, 4, 2}},
                 {false, false, 7, 8, {2, 4, 5, 180, 1, 3, 3, 7}},
         };

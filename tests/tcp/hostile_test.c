@@ -1,8 +1,9 @@
 /* What a stranger may send who does not see the connection, or who is its peer and means harm. */
 #include "tests/tcp/scenarios.h"
 
-/* "Ghost acknowledgements" (Pan and Rossow 2023): what was never sent cannot be acknowledged, however large a window was
- * offered. RFC 5961 §5.2 alone lets one guess in 65536 of SEG.ACK pass here. */
+/* "Ghost acknowledgements" (Pan and Rossow 2023): what was never sent cannot be acknowledged,
+ * however large a window was offered. RFC 5961 §5.2 alone lets one guess in 65536 of SEG.ACK
+ * pass here. */
 static void what_was_never_sent_is_not_acknowledged(void **state)
 {
         struct scene *s = *state;
@@ -48,7 +49,8 @@ static void reset_ends_time_wait_at_its_edge(void **state)
         s->tc = NULL;
 }
 
-/* CVE-2018-5390: one byte here, one there. Each arrives in time that does not grow, so beyond many gaps nothing is looked for. */
+/* CVE-2018-5390: one byte here, one there. Each arrives in time that does not grow, so beyond many
+ * gaps nothing is looked for. */
 static void islands_are_not_searched_without_end(void **state)
 {
         struct scene *s = *state;
@@ -90,8 +92,8 @@ static void a_long_run_is_one_step(void **state)
         app_reads(s, 17000);
 }
 
-/* CVE-2019-11477 to 11479: who takes but 48 bytes a segment, and acknowledges so that the window grows, has not a hundred thousand
- * of them in flight, which every SACK walks through. */
+/* CVE-2019-11477 to 11479: who takes but 48 bytes a segment, and acknowledges so that the window
+ * grows, has not a hundred thousand of them in flight, which every SACK walks through. */
 static void tiny_segments_in_flight_are_not_many(void **state)
 {
         struct scene *s = *state;
@@ -113,7 +115,8 @@ static void tiny_segments_in_flight_are_not_many(void **state)
         forget_sent(s);
 }
 
-/* Against a bitmap: every block reported is one of received bytes with a gap on both sides, and the bytes are the right ones. */
+/* Against a bitmap: every block reported is one of received bytes with a gap on both sides, and the
+ * bytes are the right ones. */
 static void pieces_at_random_are_reported_and_read(void **state)
 {
         struct scene *s = *state;
@@ -143,7 +146,8 @@ static void pieces_at_random_are_reported_and_read(void **state)
                         continue;
                 out = &s->sent[s->tail - 1].seg;
                 for (unsigned k = out->nsack; k-- > 1;) { /* the first may be a D-SACK */
-                        uint32_t l = out->sack[k].left - s->tc->irs, r = out->sack[k].right - s->tc->irs;
+                        uint32_t l = out->sack[k].left - s->tc->irs,
+                                 r = out->sack[k].right - s->tc->irs;
                         assert_false(have[l - 1] || have[r]);
                         for (uint32_t i = l; i < r; i++)
                                 assert_true(have[i]);
@@ -161,7 +165,8 @@ static void pieces_at_random_are_reported_and_read(void **state)
 
 int main(void)
 {
-        static const struct scene_setup sack = {.sack = true}, tiny = {.sack = true, .mss = 48, .sndbuf = 1 << 20};
+        static const struct scene_setup sack = {.sack = true},
+                                        tiny = {.sack = true, .mss = 48, .sndbuf = 1 << 20};
         const struct CMUnitTest tests[] = {
                 scenario(what_was_never_sent_is_not_acknowledged, established, NULL),
                 scenario(acks_of_the_future_are_not_all_answered, established, NULL),

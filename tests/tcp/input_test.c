@@ -1,9 +1,9 @@
-/* Arrival of segments in synchronised states: RFC 9293 §3.10.7.4 step by step, 5961, 7323, reassembly and
- * SACK. */
+/* Arrival of segments in synchronised states: RFC 9293 §3.10.7.4 step by step, 5961, 7323,
+ * reassembly and SACK. */
 #include "tests/tcp/scenarios.h"
 
-static const struct scene_setup sack = {.sack = true}, ts = {.ts = true}, sack_ts = {.sack = true, .ts = true},
-                                small = {.rcvbuf = 3000};
+static const struct scene_setup sack = {.sack = true}, ts = {.ts = true},
+                                sack_ts = {.sack = true, .ts = true}, small = {.rcvbuf = 3000};
 
 static void data_in_order_is_read(void **state)
 {
@@ -31,7 +31,8 @@ static void unsummed_text_is_read(void **state)
         assert_int_equal(s->rig->cnt.drop[DROP_TCP_CHECKSUM], 0);
 }
 
-/* ... and when it is wrong nothing has happened: not to the stream, nor to what the header acknowledges and says of time. */
+/* ... and when it is wrong nothing has happened: not to the stream, nor to what the header
+ * acknowledges and says of time. */
 static void unsummed_text_that_is_wrong_changes_nothing(void **state)
 {
         struct scene *s = *state;
@@ -41,7 +42,8 @@ static void unsummed_text_that_is_wrong_changes_nothing(void **state)
         expect_sent(s, .seq = 1, .len = 1000, .ack = 1);
         advance_ms(s, 10);
         for (int i = 0; i < 2; i++)
-                peer_sends(s, .seq = 1, .ack = 1001, .len = 1000, .unsummed = true, .corrupt = true);
+                peer_sends(s, .seq = 1, .ack = 1001, .len = 1000, .unsummed = true,
+                           .corrupt = true);
         expect_silence(s);
         assert_int_equal(s->rig->cnt.drop[DROP_TCP_CHECKSUM], 2);
         assert_int_equal(tcp_recv_avail(s->tc), 0);
@@ -274,7 +276,8 @@ static void blocks_are_reported_most_recent_first(void **state)
         peer_sends(s, .seq = 2001, .ack = 1, .len = 100);
         expect_sent(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{2001, 2101}, {1001, 1101}});
         peer_sends(s, .seq = 3001, .ack = 1, .len = 100);
-        expect_sent(s, .seq = 1, .ack = 1, .nsack = 3, .sack = {{3001, 3101}, {2001, 2101}, {1001, 1101}});
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 3,
+                    .sack = {{3001, 3101}, {2001, 2101}, {1001, 1101}});
         peer_sends(s, .seq = 4001, .ack = 1, .len = 100);
         peer_sends(s, .seq = 5001, .ack = 1, .len = 100);
         forget_sent(s);
@@ -285,10 +288,12 @@ static void blocks_are_reported_most_recent_first(void **state)
         expect_sent(s, .seq = 1, .ack = 1, .nsack = 4,
                     .sack = {{4001, 5101}, {2001, 2201}, {3001, 3101}, {1001, 1101}});
         peer_sends(s, .seq = 1, .ack = 1, .len = 1000);
-        expect_sent(s, .seq = 1, .ack = 1101, .nsack = 3, .sack = {{4001, 5101}, {2001, 2201}, {3001, 3101}});
+        expect_sent(s, .seq = 1, .ack = 1101, .nsack = 3,
+                    .sack = {{4001, 5101}, {2001, 2201}, {3001, 3101}});
 }
 
-/* All that is missing of a segment is kept, whatever lies between, and the first of what was there is reported (RFC 2883 §4). */
+/* All that is missing of a segment is kept, whatever lies between, and the first of what was there
+ * is reported (RFC 2883 §4). */
 static void a_segment_that_bridges_gaps_is_taken_whole(void **state)
 {
         struct scene *s = *state;
@@ -303,7 +308,8 @@ static void a_segment_that_bridges_gaps_is_taken_whole(void **state)
         expect_sent(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{901, 1002}, {151, 701}});
         peer_sends(s, .seq = 651, .ack = 1, .len = 350, .flags = F);
         expect_sent(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{651, 701}, {151, 1002}});
-        peer_sends(s, .seq = 1, .ack = 1, .len = 250); /* in order, and part of it for the second time */
+        /* In order, and part of it for the second time. */
+        peer_sends(s, .seq = 1, .ack = 1, .len = 250);
         expect_sent(s, .seq = 1, .ack = 1002, .nsack = 1, .sack = {{151, 201}});
         app_reads(s, 1000);
         app_reads(s, 0);
@@ -448,7 +454,8 @@ static void other_overtaken_segments_are_refused(void **state)
         forget_sent(s);
 }
 
-/* RFC 7323 §3.2: what was agreed upon is in every segment but a RST. A SYN is challenged all the same. */
+/* RFC 7323 §3.2: what was agreed upon is in every segment but a RST. A SYN is challenged all
+ * the same. */
 static void segment_without_timestamp_is_dropped(void **state)
 {
         struct scene *s = *state;
@@ -466,8 +473,8 @@ static void segment_without_timestamp_is_dropped(void **state)
         expect_state(s, TCPS_CLOSED);
 }
 
-/* Who can guess a sequence number in the window but no acknowledgement must not set the clock: all that the peer sent after that
- * would be older. */
+/* Who can guess a sequence number in the window but no acknowledgement must not set the clock: all
+ * that the peer sent after that would be older. */
 static void timestamp_with_a_wrong_ack_is_not_believed(void **state)
 {
         struct scene *s = *state;

@@ -127,7 +127,8 @@ static void simultaneous_open_completes(void **state)
         forget_sent(s);
 }
 
-/* RFC 7323 §2.2: the SYN-ACK of a simultaneous open carries a window that is not scaled, as each SYN does. */
+/* RFC 7323 §2.2: the SYN-ACK of a simultaneous open carries a window that is not scaled, as each
+ * SYN does. */
 static void window_of_a_crossing_syn_ack_is_not_scaled(void **state)
 {
         struct scene *s = *state;
@@ -353,14 +354,16 @@ static void same_tuple_twice_is_in_use(void **state)
 {
         struct scene *s = *state;
 
-        assert_int_equal(tcp_connect(&s->rig->t, &s->tuple, &s->link, &s->opts, s->now), -EADDRINUSE);
+        assert_int_equal(tcp_connect(&s->rig->t, &s->tuple, &s->link, &s->opts, s->now),
+                         -EADDRINUSE);
 }
 
 static void second_listener_is_in_use(void **state)
 {
         struct scene *s = *state;
 
-        assert_int_equal(tcp_listen(&s->rig->t, (ip_addr){{0, 0}}, s->tuple.lport, 1, &s->opts), -EADDRINUSE);
+        assert_int_equal(tcp_listen(&s->rig->t, (ip_addr){{0, 0}}, s->tuple.lport, 1, &s->opts),
+                         -EADDRINUSE);
         assert_true(tcp_listen(&s->rig->t, s->tuple.laddr, s->tuple.lport, 1, &s->opts) > 0);
 }
 
@@ -400,14 +403,15 @@ static void deferred_accept_waits_for_data(void **state)
         app_reads(s, 10);
 }
 
-/* As Linux: to who has acknowledged the SYN-ACK it is not repeated, but once the time is over, so that he does it again. */
+/* As Linux: to who has acknowledged the SYN-ACK it is not repeated, but once the time is over, so
+ * that he does it again. */
 static void deferred_accept_repeats_its_syn_ack_at_the_end(void **state)
 {
         struct scene *s = *state;
 
         s->tc->opts.defer_accept_s = 5;
         peer_sends(s, .seq = 1, .ack = 1);
-        advance_ms(s, 6900);            /* the repetitions of 1 and 3 s */
+        advance_ms(s, 6900); /* the repetitions of 1 and 3 s */
         expect_silence(s);
         advance_ms(s, 200);
         expect_sent(s, .seq = 0, .ack = 1, .flags = SA);
@@ -451,7 +455,8 @@ static void multicast_and_broadcast_take_no_part(void **state)
         peer_sends(s, .seq = 0, .flags = S);
         expect_silence(s);
         assert_int_equal(s->rig->cnt.drop[DROP_TCP_BAD_ADDRESS], 2);
-        assert_int_equal(tcp_connect(&s->rig->t, &s->tuple, &s->link, &s->opts, s->now), -ENETUNREACH);
+        assert_int_equal(tcp_connect(&s->rig->t, &s->tuple, &s->link, &s->opts, s->now),
+                         -ENETUNREACH);
 }
 
 /* RFC 6528: another time, another tuple, another number; the clock part moves with 4 µs. */
@@ -482,7 +487,7 @@ static void each_destination_has_client_ports_of_its_own(void **state)
 
 /* ---- SYNs that were answered before they came here ---- */
 
-static struct tcp_answer answered;      /* the next SYN is, if `at` is not 0 */
+static struct tcp_answer answered; /* the next SYN is, if `at` is not 0 */
 static unsigned lost_answers;
 
 static bool took(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a)
@@ -510,9 +515,13 @@ static void forget(void *arg)
 
 static void syn_comes(struct scene *s, uint32_t seq, uint32_t answered_with)
 {
-        static const struct tcp_answers answers = {.took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};
+        static const struct tcp_answers answers = {
+                .took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};
 
-        answered = (struct tcp_answer){.at = answered_with != 0 ? s->now : 0, .iss = answered_with, .wnd = 5000, .wscale = 2};
+        answered = (struct tcp_answer){.at = answered_with != 0 ? s->now : 0,
+                                       .iss = answered_with,
+                                       .wnd = 5000,
+                                       .wscale = 2};
         s->rig->t.answers = &answers;
         peer_sends(s, .seq = seq, .flags = S);
 }
@@ -538,16 +547,18 @@ static void what_was_answered_is_not_answered_again(void **state)
         expect_silence(s);
         lost_answers = 0;
         assert_int_equal(tcp_conn_at(&s->rig->t, 1)->rcv_wscale, 2);
-        assert_int_equal(tcp_conn_at(&s->rig->t, 1)->rcv_adv - tcp_conn_at(&s->rig->t, 1)->rcv_nxt, 5000);
-        syn_comes(s, 0, 4711);          /* the same one in the same breath: its SYN-ACK may be lost */
+        assert_int_equal(tcp_conn_at(&s->rig->t, 1)->rcv_adv - tcp_conn_at(&s->rig->t, 1)->rcv_nxt,
+                         5000);
+        syn_comes(s, 0, 4711); /* the same one in the same breath: its SYN-ACK may be lost */
         expect_sent(s, .flags = SA, .ack = 1);
         assert_int_equal(s->last.seq, 4711);
         assert_int_equal(lost_answers, 1);
-        assert_int_equal(s->last.wscale, 2);    /* for the other SYN-ACK is not taken back */
+        assert_int_equal(s->last.wscale, 2); /* for the other SYN-ACK is not taken back */
         is_accepted_with(s, 0, 4711);
 }
 
-/* One was left to us, and lay unread while it was repeated, and that was answered. The peer has the number of the answer. */
+/* One was left to us, and lay unread while it was repeated, and that was answered. The peer has the
+ * number of the answer. */
 static void an_answer_to_a_repeated_syn_counts(void **state)
 {
         struct scene *s = *state;
@@ -593,7 +604,8 @@ int main(void)
                 scenario(listener_takes_no_syn_with_a_fin, listening, NULL),
                 scenario(backlog_is_kept, listening, NULL),
                 scenario(closing_the_listener_resets_what_waits, listening, NULL),
-                scenario(closing_the_listener_resets_what_is_half_open_inside, listening, &lossless),
+                scenario(closing_the_listener_resets_what_is_half_open_inside, listening,
+                         &lossless),
                 scenario(same_tuple_twice_is_in_use, syn_sent, NULL),
                 scenario(second_listener_is_in_use, listening, NULL),
                 scenario(repeated_syn_gets_the_syn_ack_again, syn_received, NULL),

@@ -48,10 +48,10 @@ struct pair *pair_new(const struct pair_link *net, const struct rig_size *size, 
         }
         rig_lend(p->rig[0], p->rig[1]);
         rig_lend(p->rig[1], p->rig[0]);
-        p->tuple[CLIENT] =
-                (struct tcp_tuple){ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 40000, 80, RIG_CHAN};
-        p->tuple[SERVER] =
-                (struct tcp_tuple){ip_addr_v4(0x0a000002), ip_addr_v4(0x0a000001), 80, 40000, RIG_CHAN};
+        p->tuple[CLIENT] = (struct tcp_tuple){ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 40000,
+                                              80, RIG_CHAN};
+        p->tuple[SERVER] = (struct tcp_tuple){ip_addr_v4(0x0a000002), ip_addr_v4(0x0a000001), 80,
+                                              40000, RIG_CHAN};
         return p;
 }
 
@@ -88,7 +88,8 @@ static void serialise(struct pair *p, int from, const struct tcp_seg *seg, struc
         k->bytes = malloc(TCP_MAX_HDR + seg->len);
         k->hlen = tcp_hdr_write(seg, k->bytes);
         k->len = seg->len;
-        k->ecn = seg->ecn != 0 && p->net.mark != 0 && pair_chance(p) < p->net.mark ? IP_ECN_CE : seg->ecn;
+        k->ecn = seg->ecn != 0 && p->net.mark != 0 && pair_chance(p) < p->net.mark ? IP_ECN_CE
+                                                                                   : seg->ecn;
         assert(k->hlen - TCP_MIN_HDR + k->len <= p->net.mss + (seg->flags & TCP_SYN ? 40u : 0u));
         if (seg->len != 0)
                 memcpy(k->bytes + k->hlen, rig_payload(p->rig[from], seg), seg->len);
@@ -101,7 +102,8 @@ static bool too_big(struct pair *p, int from, const struct tcp_seg *seg)
         uint32_t len = 20 + tcp_hdr_write(seg, hdr) + seg->len;
         bool limited = p->net.mtu != 0 && p->now >= p->net.mtu_from &&
                        (p->net.mtu_until == 0 || p->now < p->net.mtu_until);
-        struct packet k = {.to = from, .at = p->now + p->net.delay, .mtu = p->net.mtu, .icmp_seq = seg->seq};
+        struct packet k = {
+                .to = from, .at = p->now + p->net.delay, .mtu = p->net.mtu, .icmp_seq = seg->seq};
 
         if (!limited || len <= p->net.mtu) {
                 p->largest = MAX(p->largest, len);
@@ -142,7 +144,8 @@ static void send_packet(struct pair *p, int from, const struct tcp_seg *seg)
                 fprintf(stderr, "%.6f %s %s%s%s%s seq %u len %u ack %u wnd %u sack %u\n",
                         (double)p->now / 1e9, from ? "S" : "C", seg->flags & TCP_SYN ? "S" : "",
                         seg->flags & TCP_FIN ? "F" : "", seg->flags & TCP_RST ? "R" : "",
-                        seg->flags & TCP_PSH ? "P" : "", seg->seq, seg->len, seg->ack, seg->wnd, seg->nsack);
+                        seg->flags & TCP_PSH ? "P" : "", seg->seq, seg->len, seg->ack, seg->wnd,
+                        seg->nsack);
         while (copies-- > 0 && !too_big(p, from, seg)) {
                 struct packet k = {.to = !from, .at = p->now + p->net.delay};
                 if (p->net.jitter)
@@ -174,8 +177,8 @@ static int next_packet(const struct pair *p)
         return best;
 }
 
-/* As the stack does for a provider with frames of its own: small payload in the descriptor, else in a private
- * frame. */
+/* As the stack does for a provider with frames of its own: small payload in the descriptor, else in
+ * a private frame. */
 static bool unpack(struct pair *p, struct packet *k, struct tcp_seg *seg)
 {
         struct frames *f = &p->rig[k->to]->frames;
@@ -190,8 +193,8 @@ static bool unpack(struct pair *p, struct packet *k, struct tcp_seg *seg)
                 return true;
         seg->inl = NULL;
         seg->data = (struct buf){
-                frame_alloc(f, FRAME_REGION_PRIVATE, k->len > 2048 ? FRAME_LARGE : FRAME_SMALL, 0), 0,
-                k->len};
+                frame_alloc(f, FRAME_REGION_PRIVATE, k->len > 2048 ? FRAME_LARGE : FRAME_SMALL, 0),
+                0, k->len};
         if (seg->data.id == 0)
                 return false;
         memcpy(frame_addr(f, seg->data.id), k->bytes + k->hlen, k->len);
@@ -235,8 +238,8 @@ static void go_on(struct pair *p, int s, struct tcp_conn *tc, struct tcp_seg *se
         struct rig *r = p->rig[s];
         uint8_t flags;
 
-        if (!p->net.runs || seg->len != tc->snd_mss || seg->seq + seg->len != tc->snd_nxt || seg->nsack != 0 || seg->ecn != 0 ||
-            (seg->flags & ~(TCP_ACK | TCP_PSH)) != 0)
+        if (!p->net.runs || seg->len != tc->snd_mss || seg->seq + seg->len != tc->snd_nxt ||
+            seg->nsack != 0 || seg->ecn != 0 || (seg->flags & ~(TCP_ACK | TCP_PSH)) != 0)
                 return;
         while (tcp_output_next(&r->t, tc, &seg->data, &flags, p->now)) {
                 rig_check(r);
@@ -331,7 +334,8 @@ static void app_write(struct pair *p, int s, struct tcp_conn *tc)
         struct pair_app *a = &p->app[s];
         struct rig *r = p->rig[s];
         struct span span[4];
-        uint64_t piece = 1 + pair_random(p) % a->max_write, want = MIN(a->to_write - a->written, piece);
+        uint64_t piece = 1 + pair_random(p) % a->max_write,
+                 want = MIN(a->to_write - a->written, piece);
         int got, done = 0;
 
         if (want == 0)
@@ -417,7 +421,8 @@ bool pair_run(struct pair *p, nstime limit)
 {
         int c;
 
-        p->first_listener = (uint32_t)tcp_listen(&p->rig[SERVER]->t, (ip_addr){{0, 0}}, 80, 4, &p->opts[SERVER]);
+        p->first_listener = (uint32_t)tcp_listen(&p->rig[SERVER]->t, (ip_addr){{0, 0}}, 80, 4,
+                                                 &p->opts[SERVER]);
         p->listener = p->first_listener;
         c = tcp_connect(&p->rig[CLIENT]->t, &p->tuple[CLIENT], &p->link, &p->opts[CLIENT], p->now);
         assert(c > 0);
@@ -442,7 +447,8 @@ bool pair_run_on(struct pair *p, nstime limit)
                 app_turn(p, 1);
                 if (p->break_at != 0 && p->app[SERVER].read >= p->break_at) {
                         if (p->beyond_mending)
-                                tcp_conn_at(&p->rig[SERVER]->t, p->conn[SERVER])->snd_nxt -= 1000000;
+                                tcp_conn_at(&p->rig[SERVER]->t, p->conn[SERVER])->snd_nxt -=
+                                        1000000;
                         rig_recover(p->rig[SERVER], p->conn[SERVER], p->now);
                         p->break_at = 0;
                 }
@@ -465,7 +471,8 @@ void pair_connect_more(struct pair *p, uint32_t conn[2])
         struct tcp_tuple tuple = p->tuple[CLIENT];
 
         if (p->listener == 0)
-                p->listener = (uint32_t)tcp_listen(server, (ip_addr){{0, 0}}, 80, 4, &p->opts[SERVER]);
+                p->listener =
+                        (uint32_t)tcp_listen(server, (ip_addr){{0, 0}}, 80, 4, &p->opts[SERVER]);
         tuple.lport = (uint16_t)(tuple.lport + p->rig[CLIENT]->t.sh->conns.used);
         conn[CLIENT] = (uint32_t)tcp_connect(client, &tuple, &p->link, &p->opts[CLIENT], p->now);
         tcp_set_sock(client, conn[CLIENT], 1);

@@ -1,5 +1,5 @@
-/* Two TCPs over a bad link: every byte arrives, nothing stalls, everything is freed. The seed is printed on
- * failure. */
+/* Two TCPs over a bad link: every byte arrives, nothing stalls, everything is freed. The seed is
+ * printed on failure. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,14 +25,16 @@ static void check_run(struct pair *p, uint64_t seed, const char *what, nstime li
         bool ok = pair_run(p, limit);
 
         if (!ok) {
-                print_error("%s: seed %llu: client wrote %llu of %llu read %llu err %d; server wrote %llu of "
+                print_error("%s: seed %llu: client wrote %llu of %llu read %llu err %d; server "
+                            "wrote %llu of "
                             "%llu "
                             "read %llu err %d\n",
                             what, (unsigned long long)seed, (unsigned long long)p->app[0].written,
-                            (unsigned long long)p->app[0].to_write, (unsigned long long)p->app[0].read,
-                            p->app[0].error, (unsigned long long)p->app[1].written,
-                            (unsigned long long)p->app[1].to_write, (unsigned long long)p->app[1].read,
-                            p->app[1].error);
+                            (unsigned long long)p->app[0].to_write,
+                            (unsigned long long)p->app[0].read, p->app[0].error,
+                            (unsigned long long)p->app[1].written,
+                            (unsigned long long)p->app[1].to_write,
+                            (unsigned long long)p->app[1].read, p->app[1].error);
                 fail();
         }
         assert_int_equal(p->app[0].read, p->app[1].to_write);
@@ -52,7 +54,8 @@ static void clean_link_moves_data_both_ways(void **state)
         pair_free(p);
 }
 
-/* Routers that mark instead of losing: who sends slows down, and nothing is sent twice. Then both. */
+/* Routers that mark instead of losing: who sends slows down, and nothing is sent twice.
+ * Then both. */
 static void a_link_that_marks(void **state)
 {
         struct pair_link net = {.delay = 5 * NS_PER_MS, .mss = 1460, .mark = 0.01};
@@ -69,7 +72,8 @@ static void a_link_that_marks(void **state)
                         const uint64_t *n = p->rig[s]->cnt.n;
                         if (p->net.drop != 0)
                                 continue;
-                        assert_in_range(n[COUNT_TCP_ECN_CUT], 1, p->rig[!s]->cnt.n[COUNT_TCP_ECN_MARKED]);
+                        assert_in_range(n[COUNT_TCP_ECN_CUT], 1,
+                                        p->rig[!s]->cnt.n[COUNT_TCP_ECN_MARKED]);
                         assert_int_equal(n[COUNT_TCP_RETRANS] + n[COUNT_TCP_RTO], 0);
                 }
                 pair_free(p);
@@ -90,7 +94,8 @@ static void lossless_link_lends_frames(void **state)
         pair_free(p);
 }
 
-/* Everything at random from the seed: the link, the buffers, how the applications write and read. */
+/* Everything at random from the seed: the link, the buffers, how the applications write
+ * and read. */
 static struct pair *bad_link(uint64_t seed)
 {
         struct pair_link net = {.mss = 1460};
@@ -120,7 +125,7 @@ static struct pair *bad_link(uint64_t seed)
                 if (p->app[s].max_write < 100)
                         p->app[s].to_write /= 10;
         }
-        if (seed % 4 == 0) {    /* data in the SYN */
+        if (seed % 4 == 0) { /* data in the SYN */
                 p->opts[0].fastopen = TCP_FASTOPEN_USE | TCP_FASTOPEN_BARE;
                 p->opts[1].fastopen = TCP_FASTOPEN_BARE | TCP_FASTOPEN_SERVE;
                 p->opts[1].fastopen_most = 5;
@@ -146,7 +151,8 @@ static void bad_links_deliver_every_byte(void **state)
         assert_true(n < 300 || fastopen >= n / 8);
 }
 
-/* What tcp_output_next() gives is what tcp_output() would have given then, bit for bit, and so is all that follows. */
+/* What tcp_output_next() gives is what tcp_output() would have given then, bit for bit, and so is
+ * all that follows. */
 static void runs_are_what_goes_one_by_one(void **state)
 {
         uint64_t next = 0;
@@ -174,8 +180,8 @@ static void runs_are_what_goes_one_by_one(void **state)
         assert_in_range(next, 1000, UINT64_MAX);
 }
 
-/* Few frames, few records, lent frames that come back late, deaths inside: nothing is lost and nothing
- * stalls. */
+/* Few frames, few records, lent frames that come back late, deaths inside: nothing is lost and
+ * nothing stalls. */
 static void scarce_memory_delivers_every_byte(void **state)
 {
         const char *first = getenv("PAIR_SEED"), *many = getenv("PAIR_SEEDS");
@@ -184,7 +190,8 @@ static void scarce_memory_delivers_every_byte(void **state)
                                                                           : 200;
 
         for (uint64_t seed = from; seed < from + n; seed++) {
-                struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true, .death = 0.01};
+                struct pair_link net = {
+                        .delay = NS_PER_US, .mss = 65495, .lossless = true, .death = 0.01};
                 struct rig_size size = rig_size_default;
                 uint64_t x = seed * 0x9e3779b97f4a7c15ull;
                 struct pair *p;
@@ -209,8 +216,8 @@ static void scarce_memory_delivers_every_byte(void **state)
         }
 }
 
-/* One connection is written until nothing more fits, and nobody reads it; the others share the same frames,
- * and go on. */
+/* One connection is written until nothing more fits, and nobody reads it; the others share the same
+ * frames, and go on. */
 static void unread_connection_does_not_starve_others(void **state)
 {
         struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true};
@@ -276,7 +283,8 @@ static void mended_connection_goes_on(void **state)
                 struct pair *p;
 
                 if (seed % 2)
-                        net = (struct pair_link){.delay = NS_PER_MS, .mss = 1460, .drop = 0.01, .dup = 0.01};
+                        net = (struct pair_link){
+                                .delay = NS_PER_MS, .mss = 1460, .drop = 0.01, .dup = 0.01};
                 p = pair_new(&net, &rig_size_default, seed);
                 p->app[0].to_write = p->app[1].to_write = 1000000;
                 p->app[0].max_write = 100000;
@@ -306,7 +314,8 @@ static void broken_connection_gives_lent_frames_back(void **state)
                 assert_true(p->app[0].error != 0 || p->app[1].error != 0);
                 for (int s = 0; s < 2; s++)
                         if (p->conn[s] != 0)
-                                tcp_close(&p->rig[s]->t, tcp_conn_at(&p->rig[s]->t, p->conn[s]), p->now);
+                                tcp_close(&p->rig[s]->t, tcp_conn_at(&p->rig[s]->t, p->conn[s]),
+                                          p->now);
                 pair_settle(p, 100 * NS_PER_S);
                 check_nothing_left(p);
                 pair_free(p);

@@ -1,5 +1,5 @@
-/* Two TCPs with a narrow link on the way between them: every byte arrives, whether its router tells or not. RFC 1191,
- * RFC 2923, RFC 4821. */
+/* Two TCPs with a narrow link on the way between them: every byte arrives, whether its router tells
+ * or not. RFC 1191, RFC 2923, RFC 4821. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -45,7 +45,8 @@ static void passes(struct pair *p, nstime limit)
 static void a_router_that_tells_costs_one_round_trip(void **state)
 {
         for (uint32_t mtu = 576; mtu <= 1492; mtu += 229) {
-                struct pair_link net = {.delay = 5 * NS_PER_MS, .mss = 1460, .mtu = mtu, .tells = true};
+                struct pair_link net = {
+                        .delay = 5 * NS_PER_MS, .mss = 1460, .mtu = mtu, .tells = true};
                 struct pair *p = pair_of(&net, mtu);
 
                 passes(p, 60 * NS_PER_S);
@@ -61,7 +62,10 @@ static void a_router_that_tells_costs_one_round_trip(void **state)
 /* In the middle: the claim is believed when the segment has timed out too. */
 static void a_path_that_becomes_narrow_costs_one_timeout(void **state)
 {
-        struct pair_link net = {.delay = 5 * NS_PER_MS, .mss = 1460, .mtu = 1000, .tells = true,
+        struct pair_link net = {.delay = 5 * NS_PER_MS,
+                                .mss = 1460,
+                                .mtu = 1000,
+                                .tells = true,
                                 .mtu_from = 1000 * NS_PER_S + 100 * NS_PER_MS};
         struct pair *p = pair_of(&net, 1);
 
@@ -92,8 +96,13 @@ static void a_router_that_does_not_tell_is_found_out(void **state)
 static void black_holes_with_loss_deliver_every_byte(void **state)
 {
         for (uint64_t seed = 1; seed <= 10; seed++) {
-                struct pair_link net = {.delay = 5 * NS_PER_MS, .jitter = NS_PER_MS, .mss = 1460, .drop = 0.01,
-                                        .reorder = 0.01, .dup = 0.01, .tells = seed % 2,
+                struct pair_link net = {.delay = 5 * NS_PER_MS,
+                                        .jitter = NS_PER_MS,
+                                        .mss = 1460,
+                                        .drop = 0.01,
+                                        .reorder = 0.01,
+                                        .dup = 0.01,
+                                        .tells = seed % 2,
                                         .mtu = 300 + (uint32_t)(seed * 122)};
                 struct pair *p = pair_of(&net, seed);
 
@@ -105,7 +114,9 @@ static void black_holes_with_loss_deliver_every_byte(void **state)
 /* An outage looks like a black hole; segments are as large as before soon after it. */
 static void after_an_outage_segments_are_large_again(void **state)
 {
-        struct pair_link net = {.delay = 20 * NS_PER_MS, .mss = 1460, .mtu = 1,
+        struct pair_link net = {.delay = 20 * NS_PER_MS,
+                                .mss = 1460,
+                                .mtu = 1,
                                 .mtu_from = 1000 * NS_PER_S + 100 * NS_PER_MS,
                                 .mtu_until = 1000 * NS_PER_S + 4 * NS_PER_S};
         struct pair *p = pair_of(&net, 1);

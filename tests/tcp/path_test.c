@@ -15,7 +15,8 @@ static void claims(struct scene *s, uint32_t seq, uint32_t mtu)
         advance_ms(s, 0);
 }
 
-/* RFC 1191 §6.5: what was too large is cut and sent again, and the window of congestion stays as it is. */
+/* RFC 1191 §6.5: what was too large is cut and sent again, and the window of congestion stays as
+ * it is. */
 static void a_claim_before_anything_got_through_is_believed(void **state)
 {
         struct scene *s = *state;
@@ -114,7 +115,8 @@ static void a_claim_against_progress_waits_for_a_timeout(void **state)
         peer_sends(s, .seq = 1, .ack = 5001);
 }
 
-/* A claim is forgotten with its segment, also where the numbers have come so far round that it looks as if it were ahead. */
+/* A claim is forgotten with its segment, also where the numbers have come so far round that it
+ * looks as if it were ahead. */
 static void an_old_claim_is_not_believed_when_numbers_come_round(void **state)
 {
         struct scene *s = *state;
@@ -135,7 +137,8 @@ static void an_old_claim_is_not_believed_when_numbers_come_round(void **state)
         peer_sends(s, .seq = 1, .ack = 5001);
 }
 
-/* An error without a size that helps ends nothing, even while opening; source quench does nothing (RFC 6633). */
+/* An error without a size that helps ends nothing, even while opening; source quench does nothing
+ * (RFC 6633). */
 static void too_long_without_a_size_is_no_reason_to_give_up(void **state)
 {
         struct scene *s = *state;
@@ -180,7 +183,8 @@ static void repeated_timeouts_make_segments_smaller(void **state)
         forget_sent(s);
 }
 
-/* All of an answer that is shorter than a segment may be: it is cut as well, by steps below its own length. */
+/* All of an answer that is shorter than a segment may be: it is cut as well, by steps below its
+ * own length. */
 static void a_last_segment_that_is_shorter_is_made_smaller_too(void **state)
 {
         struct scene *s = *state;
@@ -232,7 +236,8 @@ static void timeouts_of_small_segments_change_nothing(void **state)
         peer_sends(s, .seq = 1, .ack = 257);
 }
 
-/* RFC 1191 §6.3, RFC 4821 §7: ten minutes later one larger segment is tried, and when it is acknowledged, it is so. */
+/* RFC 1191 §6.3, RFC 4821 §7: ten minutes later one larger segment is tried, and when it is
+ * acknowledged, it is so. */
 static void a_larger_size_is_tried_after_ten_minutes(void **state)
 {
         struct scene *s = *state;
@@ -242,7 +247,8 @@ static void a_larger_size_is_tried_after_ten_minutes(void **state)
         claims(s, 1, 640);
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 1001);
-        for (uint32_t at = 1001; at < 20000; at += 600) { /* a window that holds a probe and what must follow it */
+        for (uint32_t at = 1001; at < 20000;
+             at += 600) { /* a window that holds a probe and what must follow it */
                 app_writes(s, 600);
                 expect_sent(s, .seq = at, .len = 600);
                 peer_sends(s, .seq = 1, .ack = at + 600);
@@ -279,8 +285,8 @@ int main(void)
                 IN(too_long_without_a_size_is_no_reason_to_give_up, syn_sent),
                 IN(repeated_timeouts_make_segments_smaller, established),
                 IN(a_last_segment_that_is_shorter_is_made_smaller_too, established),
-                {"large_segments_are_made_smaller_sooner", large_segments_are_made_smaller_sooner, established, scene_end,
-                 (void *)(uintptr_t)&ethernet},
+                {"large_segments_are_made_smaller_sooner", large_segments_are_made_smaller_sooner,
+                 established, scene_end, (void *)(uintptr_t)&ethernet},
                 IN(timeouts_of_small_segments_change_nothing, established),
                 IN(a_larger_size_is_tried_after_ten_minutes, established),
         };

@@ -77,7 +77,7 @@ static void user_timeout_before_a_closed_window_is_kept_to(void **state)
 
         peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
         app_writes(s, 10);
-        advance_ms(s, 201);     /* the first probe begins what counts */
+        advance_ms(s, 201); /* the first probe begins what counts */
         forget_sent(s);
         advance_ms(s, 6998);
         expect_state(s, TCPS_ESTABLISHED);
@@ -258,7 +258,8 @@ static void duplicate_acks_let_new_segments_out(void **state)
         forget_sent(s);
 }
 
-/* RFC 8985: what was sent before something that arrived a while later is lost; only that is repeated. */
+/* RFC 8985: what was sent before something that arrived a while later is lost; only that
+ * is repeated. */
 static void sacked_segments_are_not_repeated(void **state)
 {
         struct scene *s = *state;
@@ -297,7 +298,8 @@ static void reordering_is_given_time(void **state)
         peer_sends(s, .seq = 1, .ack = 3001);
 }
 
-/* An ACK was lost, and the next one tells of two blocks, what arrived last first (RFC 2018 §4): none of it came late. */
+/* An ACK was lost, and the next one tells of two blocks, what arrived last first (RFC 2018 §4):
+ * none of it came late. */
 static void blocks_told_of_at_once_are_in_order(void **state)
 {
         struct scene *s = *state;
@@ -306,19 +308,22 @@ static void blocks_told_of_at_once_are_in_order(void **state)
         app_writes(s, 7000);
         forget_sent(s);
         advance_ms(s, 100);
-        peer_sends(s, .seq = 1, .ack = 1, .nsack = 3, .sack = {{5001, 6001}, {1001, 2001}, {3001, 4001}});
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 3,
+                   .sack = {{5001, 6001}, {1001, 2001}, {3001, 4001}});
         assert_int_equal(s->tc->sacked, 3000);
         assert_false(s->tc->flags & TCF_REORDER);
         forget_sent(s);
-        peer_sends(s, .seq = 1, .ack = 1, .nsack = 3, .sack = {{2001, 4001}, {1001, 4001}, {5001, 6001}});
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 3,
+                   .sack = {{2001, 4001}, {1001, 4001}, {5001, 6001}});
         assert_int_equal(s->tc->sacked, 4000);
         assert_true(s->tc->flags & TCF_REORDER);
         peer_sends(s, .seq = 1, .ack = 7001);
         forget_sent(s);
 }
 
-/* An ACK was lost, and the next one moves SND.UNA and tells of more above: what it moved over was not late. Reordered is what comes
- * below the highest that was SACKed before it (RFC 8985 §6.2 step 3: in ascending order). */
+/* An ACK was lost, and the next one moves SND.UNA and tells of more above: what it moved over was
+ * not late. Reordered is what comes below the highest that was SACKed before it (RFC 8985 §6.2 step
+ * 3: in ascending order). */
 static void what_an_ack_moves_over_came_before_what_it_tells_of(void **state)
 {
         struct scene *s = *state;
@@ -330,7 +335,8 @@ static void what_an_ack_moves_over_came_before_what_it_tells_of(void **state)
         peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 4001}});
         expect_sent(s, .seq = 1, .len = 1000);
         advance_ms(s, 100);
-        peer_sends(s, .seq = 1, .ack = 6001, .nsack = 1, .sack = {{7001, 8001}}); /* 6001 is lost as well */
+        /* 6001 is lost as well. */
+        peer_sends(s, .seq = 1, .ack = 6001, .nsack = 1, .sack = {{7001, 8001}});
         assert_false(s->tc->flags & TCF_REORDER);
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 9001);
@@ -375,8 +381,8 @@ static void tail_loss_is_probed(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
 }
 
-/* More is sent: the retransmission timer runs on from the first (RFC 6298 §5.1), and the timer of the segments that may only
- * be late (RFC 8985 §6.2) is not put off by it either. */
+/* More is sent: the retransmission timer runs on from the first (RFC 6298 §5.1), and the timer of
+ * the segments that may only be late (RFC 8985 §6.2) is not put off by it either. */
 static void sending_more_postpones_no_repair(void **state)
 {
         struct scene *s = *state;
@@ -406,13 +412,14 @@ static void sending_more_postpones_no_repair(void **state)
         peer_sends(s, .seq = 1, .ack = 5001);
 }
 
-/* RFC 8985 §7.2: where the timeout would be first the probe takes its place; it follows a timeout later, and doubles from there. */
+/* RFC 8985 §7.2: where the timeout would be first the probe takes its place; it follows a timeout
+ * later, and doubles from there. */
 static void probe_takes_the_place_of_the_timeout(void **state)
 {
         struct scene *s = *state;
 
         s->tc->srtt = s->tc->min_rtt = 100 * NS_PER_MS;
-        s->tc->rto = 300 * NS_PER_MS;           /* two round trips and 200 ms are 400 */
+        s->tc->rto = 300 * NS_PER_MS; /* two round trips and 200 ms are 400 */
         app_writes(s, 1000);
         expect_sent(s, .seq = 1, .len = 1000);
         advance_ms(s, 299);
@@ -450,7 +457,8 @@ static void probe_in_place_of_the_timeout_stays(void **state)
         peer_sends(s, .seq = 1, .ack = 2001);
 }
 
-/* Linux's packet scripts: with IW10 nine segments grow the window to 18, each ACK by what it acknowledges. */
+/* Linux's packet scripts: with IW10 nine segments grow the window to 18, each ACK by what
+ * it acknowledges. */
 static void slow_start_counts_the_most_in_flight(void **state)
 {
         struct scene *s = *state;
@@ -466,7 +474,7 @@ static void slow_start_counts_the_most_in_flight(void **state)
         }
         peer_sends(s, .seq = 1, .ack = 9001);
         assert_int_equal(s->tc->cwnd, 18000);
-        app_writes(s, 1000);    /* a round trip of which little is used: nothing */
+        app_writes(s, 1000); /* a round trip of which little is used: nothing */
         expect_sent(s, .seq = 9001, .len = 1000);
         peer_sends(s, .seq = 1, .ack = 10001);
         assert_int_equal(s->tc->cwnd, 18000);
@@ -487,7 +495,8 @@ static void recovery_sends_more_only_when_repairs_arrive(void **state)
         expect_sent(s, .seq = 1, .len = 1000);
         expect_silence(s);
         advance_ms(s, 12);
-        peer_sends(s, .seq = 1, .ack = 4001, .nsack = 1, .sack = {{9001, 10001}}); /* 3001 was only late */
+        /* 3001 was only late. */
+        peer_sends(s, .seq = 1, .ack = 4001, .nsack = 1, .sack = {{9001, 10001}});
         expect_sent(s, .seq = 4001, .len = 1000);
         expect_sent(s, .seq = 5001, .len = 1000);
         expect_sent(s, .seq = 6001, .len = 1000);
@@ -511,7 +520,8 @@ static void tail_that_grew_is_probed(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
 }
 
-/* What recovery waits for does not come: the first segment once more, after two round trips, and the window as it was. */
+/* What recovery waits for does not come: the first segment once more, after two round trips, and
+ * the window as it was. */
 static void silence_in_recovery_is_probed_once(void **state)
 {
         struct scene *s = *state;
@@ -538,8 +548,9 @@ static void silence_in_recovery_is_probed_once(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
 }
 
-/* Where the link lets timeouts come early so do probes: the acknowledgement of all that was sent again and behind it is lost, and
- * the timeout, which would cost the window, does not come first. */
+/* Where the link lets timeouts come early so do probes: the acknowledgement of all that was
+ * sent again and behind it is lost, and the timeout, which would cost the window, does not
+ * come first. */
 static void silence_in_recovery_is_probed_before_an_early_timeout(void **state)
 {
         struct scene *s = *state;
@@ -610,14 +621,16 @@ static void recovery_is_paced_by_what_arrives(void **state)
                 sent += s->tail - s->head;
                 forget_sent(s);
         }
-        assert_int_equal(s->tc->prr.fs, 10000); /* at the third SACK 12 were out, two of them SACKed before (RFC 9937 §6.1) */
+        /* At the third SACK 12 were out, two of them SACKed before (RFC 9937 §6.1). */
+        assert_int_equal(s->tc->prr.fs, 10000);
         assert_int_equal(s->tc->ssthresh, 6000); /* limited transmit made the flight 12 segments */
         assert_true(sent >= 5 && sent <= 8);
         app_aborts(s);
         forget_sent(s);
 }
 
-/* RFC 2018 §8: after a timeout nothing that was only SACKed is believed, when the peer drops its head. */
+/* RFC 2018 §8: after a timeout nothing that was only SACKed is believed, when the peer drops
+ * its head. */
 static void reneging_is_survived(void **state)
 {
         struct scene *s = *state;
@@ -673,7 +686,8 @@ static void pacing_spreads_segments(void **state)
         peer_sends(s, .seq = 1, .ack = 3001);
 }
 
-/* A timer that comes late, as on a busy machine: what should have left meanwhile does, and the rate is kept. */
+/* A timer that comes late, as on a busy machine: what should have left meanwhile does, and the rate
+ * is kept. */
 static void pacing_makes_good_what_a_late_timer_missed(void **state)
 {
         struct scene *s = *state;
@@ -684,12 +698,13 @@ static void pacing_makes_good_what_a_late_timer_missed(void **state)
         app_writes(s, 60000);
         expect_sent(s, .seq = 1, .len = 1000);
         expect_silence(s);
-        s->now += 10 * NS_PER_MS;               /* ten segments' time */
+        s->now += 10 * NS_PER_MS; /* ten segments' time */
         advance_ms(s, 0);
         for (uint32_t at = 1001; at < 11001; at += 1000)
                 expect_sent(s, .seq = at, .len = 1000);
         expect_silence(s);
-        s->now += 100 * NS_PER_MS;              /* so much is not made good: CATCH_UP, and the one that was waited for */
+        /* So much is not made good: CATCH_UP, and the one that was waited for. */
+        s->now += 100 * NS_PER_MS;
         advance_ms(s, 0);
         for (uint32_t at = 11001; at < 32001; at += 1000)
                 expect_sent(s, .seq = at, .len = 1000);
@@ -721,7 +736,8 @@ static void a_burst_is_as_long_as_the_application_says(void **state)
         forget_sent(s);
 }
 
-/* A cork holds the short segment at the end for 200 ms, not until pacing lets the next full one go. */
+/* A cork holds the short segment at the end for 200 ms, not until pacing lets the next full
+ * one go. */
 static void pacing_does_not_push_what_is_corked(void **state)
 {
         struct scene *s = *state;
@@ -755,7 +771,8 @@ static void dsack_is_counted(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_SPURIOUS], 1);
 }
 
-/* RFC 8985 §6.2 step 4: a round of D-SACKs ends with what was in flight, also where the numbers have come half round since. */
+/* RFC 8985 §6.2 step 4: a round of D-SACKs ends with what was in flight, also where the numbers
+ * have come half round since. */
 static void a_round_of_dsacks_is_not_remembered_for_ever(void **state)
 {
         struct scene *s = *state;
@@ -765,14 +782,15 @@ static void a_round_of_dsacks_is_not_remembered_for_ever(void **state)
         advance_ms(s, 250);
         forget_sent(s);
         s->tc->rack.mult = 1;
-        s->tc->rack.dsack_round = s->tc->snd_una + (1u << 30);  /* of 3 GB ago */
+        s->tc->rack.dsack_round = s->tc->snd_una + (1u << 30); /* of 3 GB ago */
         peer_sends(s, .seq = 1, .ack = 2001, .nsack = 1, .sack = {{1, 1001}});
         assert_int_equal(s->tc->rack.mult, 2);
 }
 
 int main(void)
 {
-        static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, lossless = {.lossless = true, .sack = true},
+        static const struct scene_setup user_timeout = {.user_timeout_ms = 7000},
+                                        lossless = {.lossless = true, .sack = true},
                                         paced = {.wnd = 65535, .sndbuf = 1u << 18};
         const struct CMUnitTest tests[] = {
                 scenario(timeout_repeats_the_first_segment, established, &reno),
@@ -782,10 +800,12 @@ int main(void)
                 scenario(silence_ends_the_connection, established, NULL),
                 scenario(user_timeout_ends_it_sooner, established, &user_timeout),
                 scenario(user_timeout_is_kept_to, established, &user_timeout),
-                scenario(user_timeout_before_a_closed_window_is_kept_to, established, &user_timeout),
+                scenario(user_timeout_before_a_closed_window_is_kept_to, established,
+                         &user_timeout),
                 scenario(user_timeout_begins_again_as_the_window_opens, established, &user_timeout),
                 scenario(user_timeout_counts_from_the_last_answer, established, &user_timeout),
-                scenario(user_timeout_counts_from_the_last_answer_in_a_stream, established, &user_timeout),
+                scenario(user_timeout_counts_from_the_last_answer_in_a_stream, established,
+                         &user_timeout),
                 scenario(user_timeout_does_not_wait_for_a_window, established, &user_timeout),
                 scenario(third_dupack_retransmits, established, &reno),
                 scenario(partial_ack_retransmits_the_next_hole, established, &reno),

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 
 const struct rig_size rig_size_default = {
-        .limits =
-                {.conns = RIG_CONNS - 1, .listeners = 8, .txsegs = 8192, .rxsegs = 8192, .time_wait_max = 16},
+        .limits = {.conns = RIG_CONNS - 1,
+                   .listeners = 8,
+                   .txsegs = 8192,
+                   .rxsegs = 8192,
+                   .time_wait_max = 16},
         .rx = {.count = {[FRAME_SMALL] = 2048, [FRAME_LARGE] = 48}},
         .tx = {.count = {[FRAME_SMALL] = 512, [FRAME_LARGE] = 64}},
 };
@@ -57,8 +60,8 @@ static void map_region(struct rig *r, uint32_t region, struct frame_geom g, int 
 
         frame_pool_init(p, g);
         r->memory[slot] = p;
-        r->memory[slot + 1] =
-                aligned_alloc(FRAME_LARGE_BYTES, (frame_geom_bytes(g) | (FRAME_LARGE_BYTES - 1)) + 1);
+        r->memory[slot + 1] = aligned_alloc(FRAME_LARGE_BYTES,
+                                            (frame_geom_bytes(g) | (FRAME_LARGE_BYTES - 1)) + 1);
         r->frames.region[region] = (struct frame_region){r->memory[slot + 1], p, g};
 }
 
@@ -101,7 +104,8 @@ void rig_lend(struct rig *from, struct rig *to)
         const struct frame_region *tx = &from->frames.region[FRAME_REGION_TX(RIG_CHAN)];
 
         to->lender = from;
-        to->frames.region[FRAME_REGION_RX(RIG_CHAN)] = (struct frame_region){tx->base, NULL, tx->geom};
+        to->frames.region[FRAME_REGION_RX(RIG_CHAN)] =
+                (struct frame_region){tx->base, NULL, tx->geom};
 }
 
 const uint8_t *rig_payload(const struct rig *r, const struct tcp_seg *seg)

@@ -1,6 +1,7 @@
 /*
- * One TCP on the heap: shared block, frames in malloc'd regions, counters, and what the stack's loop would keep.
- * Time is virtual; nothing here knows a network. scene.h puts a scripted peer on the other side, pair.h another rig.
+ * One TCP on the heap: shared block, frames in malloc'd regions, counters, and what the stack's
+ * loop would keep. Time is virtual; nothing here knows a network. scene.h puts a scripted peer on
+ * the other side, pair.h another rig.
  */
 #ifndef TESTS_TCP_RIG_H
 #define TESTS_TCP_RIG_H
@@ -20,10 +21,10 @@ struct rig {
         struct {
                 struct tcp_tuple tuple;
                 struct tcp_seg seg;
-        } reply[RIG_REPLIES];           /* what left by t.reply, not yet looked at */
+        } reply[RIG_REPLIES]; /* what left by t.reply, not yet looked at */
         unsigned replies;
         void *memory[4];
-        struct rig *lender;             /* whose transmit frames arrive in our receive region; NULL: nobody's */
+        struct rig *lender; /* whose transmit frames arrive in our receive region; NULL: nobody's */
 };
 
 struct rig_size {
@@ -42,7 +43,8 @@ const uint8_t *rig_payload(const struct rig *r, const struct tcp_seg *seg);
 bool rig_output(struct rig *r, uint32_t conn, struct tcp_seg *seg, nstime now);
 /* Asserts the invariants of every connection, and that frames and records are accounted for. */
 void rig_check(const struct rig *r);
-/* What the stack does after a process died inside connection `broken` (0: none): references counted anew. */
+/* What the stack does after a process died inside connection `broken` (0: none): references
+ * counted anew. */
 void rig_recover(struct rig *r, uint32_t broken, nstime now);
 /* Frames of ours that are in use: 0 when everything is over. */
 uint32_t rig_frames_used(const struct rig *r);

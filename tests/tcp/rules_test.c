@@ -6,10 +6,10 @@ static const struct scene_setup small = {.rcvbuf = 3000}, timestamps = {.ts = tr
                                 wide = {.wnd = 40000, .sndbuf = 100000},
                                 widest = {.wnd = 65535, .wscale = 14, .sndbuf = 200000},
                                 plain_sack = {.sack = true}, scaled = {.wscale = 3, .wnd = 1000},
-                                keepalive = {.keepalive = true},
-                                reno = {.reno = true};
+                                keepalive = {.keepalive = true}, reno = {.reno = true};
 
-/* MUST-66: urgent data is announced by a segment that the closed window refuses, and by one without data. */
+/* MUST-66: urgent data is announced by a segment that the closed window refuses, and by one
+ * without data. */
 static void a_closed_window_takes_urgent_pointers(void **state)
 {
         struct scene *s = *state;
@@ -86,8 +86,8 @@ static void keepalive_has_the_times_that_it_is_given(void **state)
         expect_state(s, TCPS_CLOSED);
 }
 
-/* RFC 6298 §5.1 to 5.3: it runs from the first segment, begins anew when something is acknowledged, and ends
- * with the last. */
+/* RFC 6298 §5.1 to 5.3: it runs from the first segment, begins anew when something is acknowledged,
+ * and ends with the last. */
 static void the_timer_begins_anew_with_each_acknowledgement(void **state)
 {
         struct scene *s = *state;
@@ -160,7 +160,8 @@ static void the_window_of_a_syn_is_not_scaled(void **state)
         assert_int_equal(s->tc->snd_wnd, 8000);
 }
 
-/* RFC 7323 §5.2, §5.5: a reset is good however old it looks, and after 24 days of silence any time is. */
+/* RFC 7323 §5.2, §5.5: a reset is good however old it looks, and after 24 days of silence any
+ * time is. */
 static void an_old_looking_reset_is_taken(void **state)
 {
         struct scene *s = *state;
@@ -199,7 +200,8 @@ static void a_window_has_sixteen_bits(void **state)
         forget_sent(s);
 }
 
-/* REC-1, RFC 7323 §2.3: the largest there is, nearly 2^30, and in it more than 16 bits could say. */
+/* REC-1, RFC 7323 §2.3: the largest there is, nearly 2^30, and in it more than 16 bits
+ * could say. */
 static void a_scaled_window_has_thirty_bits(void **state)
 {
         struct scene *s = *state;
@@ -217,7 +219,8 @@ static void a_scaled_window_has_thirty_bits(void **state)
         peer_sends(s, .seq = 1, .ack = 101001);
 }
 
-/* SHLD-14: what was offered stays so, however small the buffer becomes; the window closes by what arrives. */
+/* SHLD-14: what was offered stays so, however small the buffer becomes; the window closes by
+ * what arrives. */
 static void a_window_once_offered_is_not_taken_back(void **state)
 {
         struct scene *s = *state;
@@ -261,8 +264,10 @@ static void initial_sequence_numbers_need_the_secret(void **state)
         struct scene *s = *state;
         struct rig *other = rig_new(&rig_size_default, 8);
 
-        assert_int_not_equal(iss_new(&other->t, &s->tuple, s->now), iss_new(&s->rig->t, &s->tuple, s->now));
-        assert_int_not_equal(ts_offset_new(&other->t, &s->tuple), ts_offset_new(&s->rig->t, &s->tuple));
+        assert_int_not_equal(iss_new(&other->t, &s->tuple, s->now),
+                             iss_new(&s->rig->t, &s->tuple, s->now));
+        assert_int_not_equal(ts_offset_new(&other->t, &s->tuple),
+                             ts_offset_new(&s->rig->t, &s->tuple));
         rig_free(other);
 }
 
@@ -332,7 +337,8 @@ static void soft_icmp_errors_end_no_opening(void **state)
         assert_int_equal(tcp_take_error(s->tc), EPROTO);
 }
 
-/* RFC 7323 §3.2: in every segment, a reset too; §5.4: milliseconds, from a point of each connection's own. */
+/* RFC 7323 §3.2: in every segment, a reset too; §5.4: milliseconds, from a point of each
+ * connection's own. */
 static void timestamps_are_in_every_segment(void **state)
 {
         struct scene *s = *state;
@@ -356,10 +362,12 @@ static void timestamps_are_in_every_segment(void **state)
         assert_true(s->last.has_ts);
         assert_int_equal(s->last.tsval - first, 507);
         other.rport++;
-        assert_int_not_equal(ts_offset_new(&s->rig->t, &other), ts_offset_new(&s->rig->t, &s->tuple));
+        assert_int_not_equal(ts_offset_new(&s->rig->t, &other),
+                             ts_offset_new(&s->rig->t, &s->tuple));
 }
 
-/* RFC 7323 appendix A (RFC 6691): the MSS option says nothing of options; data makes room for them. */
+/* RFC 7323 appendix A (RFC 6691): the MSS option says nothing of options; data makes room
+ * for them. */
 static void data_makes_room_for_timestamps(void **state)
 {
         struct scene *s = *state;

@@ -13,15 +13,15 @@
 #include "tests/scene.h"
 
 /* A test that begins in the state that `setup` makes; `how` is a struct scene_setup or NULL. */
-#define scenario(test, setup, how)                                                                                    \
-        {                                                                                                             \
-                #test, test, setup, scene_end, (void *)(uintptr_t)(how)                                               \
+#define scenario(test, setup, how)                                      \
+        {                                                               \
+#test, test, setup, scene_end, (void *)(uintptr_t)(how) \
         }
 
-#define S (TCP_SYN)
+#define S  (TCP_SYN)
 #define SA (TCP_SYN | TCP_ACK)
-#define F (TCP_FIN | TCP_ACK)
-#define R (TCP_RST)
+#define F  (TCP_FIN | TCP_ACK)
+#define R  (TCP_RST)
 #define RA (TCP_RST | TCP_ACK)
 
 #endif

@@ -35,7 +35,8 @@ static void fills_the_window(struct scene *s, uint32_t round_trip_ms)
         assert_int_equal(s->tc->cwnd, 500 * 1000);
 }
 
-/* Twice the window finds room, where the way is long; where it is short, no more than fits into a cache. */
+/* Twice the window finds room, where the way is long; where it is short, no more than fits into
+ * a cache. */
 static void send_buffer_grows_with_the_window(void **state)
 {
         struct scene *s = *state;
@@ -63,7 +64,8 @@ static void send_buffer_has_room_for_what_is_late(void **state)
 
         s->tc->min_rtt = s->tc->srtt = 10 * NS_PER_MS;
         s->tc->snd_wnd = 4 << 20;
-        for (uint32_t bytes = 200 * 1000, at = 1; s->tc->cwnd < 3200 * 1000; at += bytes, bytes *= 2) {
+        for (uint32_t bytes = 200 * 1000, at = 1; s->tc->cwnd < 3200 * 1000;
+             at += bytes, bytes *= 2) {
                 s->tc->cwnd = bytes;
                 app_writes(s, (int)bytes);
                 advance_ms(s, 10);
@@ -210,7 +212,8 @@ static void msg_more_waits_for_the_rest(void **state)
         peer_sends(s, .seq = 1, .ack = 201);
 }
 
-/* RFC 9293 §3.9.1.2, and Linux: it is a SEND without the PUSH flag, as long as that holds nothing back for good. */
+/* RFC 9293 §3.9.1.2, and Linux: it is a SEND without the PUSH flag, as long as that holds nothing
+ * back for good. */
 static void msg_more_does_not_push(void **state)
 {
         struct scene *s = *state;
@@ -256,7 +259,8 @@ static void nodelay_pushes_what_msg_more_holds(void **state)
         peer_sends(s, .seq = 1, .ack = 101);
 }
 
-/* As Linux: it speaks of the write, not of the connection. With the next segment that comes, what was held goes by Nagle's rule. */
+/* As Linux: it speaks of the write, not of the connection. With the next segment that comes, what
+ * was held goes by Nagle's rule. */
 static void what_arrives_releases_what_msg_more_holds(void **state)
 {
         struct scene *s = *state;
@@ -314,7 +318,8 @@ static void zero_window_is_probed_with_back_off(void **state)
         expect_silence(s);
 }
 
-/* As Linux: beyond an edge that went back nothing of ours would be taken, and no acknowledgement with it. */
+/* As Linux: beyond an edge that went back nothing of ours would be taken, and no acknowledgement
+ * with it. */
 static void acks_stay_inside_a_window_that_shrank(void **state)
 {
         struct scene *s = *state;
@@ -330,7 +335,8 @@ static void acks_stay_inside_a_window_that_shrank(void **state)
         peer_sends(s, .seq = 21, .ack = 3001);
 }
 
-/* As Linux: what comes beyond a gap has a higher number, and what the peer sends after it from below the gap is newer all the same. */
+/* As Linux: what comes beyond a gap has a higher number, and what the peer sends after it from
+ * below the gap is newer all the same. */
 static void what_acknowledges_more_tells_the_window_below_a_gap(void **state)
 {
         struct scene *s = *state;
@@ -352,7 +358,8 @@ static void what_acknowledges_more_tells_the_window_below_a_gap(void **state)
         forget_sent(s);
 }
 
-/* A peer that took the question for nothing new has no room for the answer, either, until it reads: and says so by itself. */
+/* A peer that took the question for nothing new has no room for the answer, either, until it reads:
+ * and says so by itself. */
 static void a_question_about_the_window_leaves_no_trace(void **state)
 {
         struct scene *s = *state;
@@ -365,7 +372,7 @@ static void a_question_about_the_window_leaves_no_trace(void **state)
         assert_int_equal(s->tc->snd_nxt, s->tc->snd_una);
         peer_sends(s, .seq = 1, .ack = 1, .wnd = 40);
         expect_silence(s);
-        advance_ms(s, 400);             /* a window that is only too small takes data */
+        advance_ms(s, 400); /* a window that is only too small takes data */
         expect_sent(s, .seq = 1, .len = 40);
         peer_sends(s, .seq = 1, .ack = 41, .wnd = 1000);
         expect_sent(s, .seq = 41, .len = 60, .flags = F);
@@ -373,7 +380,8 @@ static void a_question_about_the_window_leaves_no_trace(void **state)
         forget_sent(s);
 }
 
-/* Where nothing is lost it is a byte. The probe that the peer did not take goes again with what follows, not as a hole to be repaired. */
+/* Where nothing is lost it is a byte. The probe that the peer did not take goes again with what
+ * follows, not as a hole to be repaired. */
 static void opened_window_takes_the_probe_again(void **state)
 {
         struct scene *s = *state;
@@ -438,8 +446,9 @@ static void window_opens_again_when_the_reader_reads(void **state)
         expect_sent(s, .seq = 1, .ack = 4001, .wnd = 4000);
 }
 
-/* Less than a segment is left of the window of 4000: the sender can do nothing with an acknowledgement before the reader has read,
- * and then one says both. Nobody reads: it comes all the same. */
+/* Less than a segment is left of the window of 4000: the sender can do nothing with an
+ * acknowledgement before the reader has read, and then one says both. Nobody reads: it comes all
+ * the same. */
 static void what_fills_the_window_is_acknowledged_by_the_reader(void **state)
 {
         struct scene *s = *state;
@@ -458,8 +467,9 @@ static void what_fills_the_window_is_acknowledged_by_the_reader(void **state)
         expect_sent(s, .seq = 1, .ack = 5901, .wnd = 100);
 }
 
-/* Eff.snd.MSS of RFC 9293 §3.8.6.2.2 is what a segment carries besides its options. A window of little more than two such: were
- * one that was read not worth a new right edge, the sender could send only two and wait. */
+/* Eff.snd.MSS of RFC 9293 §3.8.6.2.2 is what a segment carries besides its options. A window of
+ * little more than two such: were one that was read not worth a new right edge, the sender could
+ * send only two and wait. */
 static void one_segment_of_two_that_is_read_moves_the_window(void **state)
 {
         struct scene *s = *state;
@@ -533,7 +543,8 @@ int main(void)
                 scenario(what_is_lost_is_cut_to_a_shrunken_window, established, NULL),
                 scenario(window_opens_again_when_the_reader_reads, established, &rcvbuf),
                 scenario(what_fills_the_window_is_acknowledged_by_the_reader, established, &rcvbuf),
-                scenario(one_segment_of_two_that_is_read_moves_the_window, established, &two_segments),
+                scenario(one_segment_of_two_that_is_read_moves_the_window, established,
+                         &two_segments),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,10 @@
-/* Listeners that share a port (SO_REUSEPORT): whose a connection is, and what becomes of it when some of them close. */
+/* Listeners that share a port (SO_REUSEPORT): whose a connection is, and what becomes of it when
+ * some of them close. */
 #include "tests/tcp/scenarios.h"
 
-#define PEERS     64u                   /* each from a port of its own */
-#define FIRST     2000u                 /* of those ports */
-#define HALF_OPEN 128u                  /* what a listener remembers: tcp_listen.c */
+#define PEERS     64u   /* each from a port of its own */
+#define FIRST     2000u /* of those ports */
+#define HALF_OPEN 128u  /* what a listener remembers: tcp_listen.c */
 
 static const struct scene_setup lossless = {.lossless = true};
 
@@ -84,7 +85,7 @@ static void a_repeated_syn_goes_to_the_same(void **state)
 
                 syn_of(s, (uint16_t)(FIRST + i));
                 first = whose(s, s->tuple.rport);
-                peer_sends(s, .seq = 1, .flags = R);    /* what it was is forgotten */
+                peer_sends(s, .seq = 1, .flags = R); /* what it was is forgotten */
                 expect_silence(s);
                 assert_int_equal(whose(s, s->tuple.rport), 0);
                 syn_of(s, s->tuple.rport);
@@ -124,7 +125,7 @@ static void each_has_its_own_backlog(void **state)
                 peer_sends(s, .seq = 0, .flags = S);
                 forget_sent(s);
         }
-        assert_int_equal(half_open(s, 2), 1);           /* as Linux: one more than the backlog */
+        assert_int_equal(half_open(s, 2), 1); /* as Linux: one more than the backlog */
         assert_in_range(half_open(s, 1), PEERS / 6, PEERS / 2);
         assert_in_range(half_open(s, 3), PEERS / 6, PEERS / 2);
 }
@@ -135,14 +136,16 @@ static void who_does_not_say_so_shares_with_nobody(void **state)
         struct tcp *t = &s->rig->t;
 
         s->opts.reuseport = 0;
-        assert_int_equal(tcp_listen(t, (ip_addr){{0, 0}}, s->tuple.lport, 1, &s->opts), -EADDRINUSE);
+        assert_int_equal(tcp_listen(t, (ip_addr){{0, 0}}, s->tuple.lport, 1, &s->opts),
+                         -EADDRINUSE);
         assert_int_equal(tcp_listen(t, ip_addr_v4(0), s->tuple.lport, 1, &s->opts), -EADDRINUSE);
         assert_int_equal(tcp_listen(t, s->tuple.laddr, s->tuple.lport, 1, &s->opts), 4);
         s->opts.reuseport = 1;
         assert_int_equal(tcp_listen(t, s->tuple.laddr, s->tuple.lport, 1, &s->opts), -EADDRINUSE);
 }
 
-/* Linux's inet_lhash2_lookup(): the address itself, then any of the same family, then any of the other. */
+/* Linux's inet_lhash2_lookup(): the address itself, then any of the same family, then any of
+ * the other. */
 static void those_at_a_narrower_address_come_first(void **state)
 {
         struct scene *s = *state;
@@ -219,7 +222,7 @@ static void a_cookie_of_one_is_taken_by_another(void **state)
                 ack[i] = cookie_of(s, (uint16_t)(FIRST + i));
         the_flood_is_over(s);
         tcp_unlisten(&s->rig->t, 2);
-        assert_int_equal(listens(s, (ip_addr){{0, 0}}, PEERS), 2);      /* which has never sent one */
+        assert_int_equal(listens(s, (ip_addr){{0, 0}}, PEERS), 2); /* which has never sent one */
         assert_int_equal(listens(s, (ip_addr){{0, 0}}, PEERS), 4);
         for (uint16_t i = 0; i < PEERS; i++) {
                 s->tuple.rport = (uint16_t)(FIRST + i);
@@ -238,7 +241,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 scenario(connections_spread_over_those_that_share, three_listening, NULL),
                 scenario(a_repeated_syn_goes_to_the_same, three_listening, NULL),
-                scenario(what_one_has_ends_with_it_and_later_ones_go_to_the_others, three_listening, NULL),
+                scenario(what_one_has_ends_with_it_and_later_ones_go_to_the_others, three_listening,
+                         NULL),
                 scenario(each_has_its_own_backlog, three_listening, &lossless),
                 scenario(who_does_not_say_so_shares_with_nobody, three_listening, NULL),
                 scenario(those_at_a_narrower_address_come_first, three_listening, NULL),

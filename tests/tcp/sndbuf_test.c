@@ -24,8 +24,8 @@ static void full_buffer_refuses_and_tells_when_there_is_room(void **state)
         forget_sent(s);
 }
 
-/* Segments longer than a small frame leave whole however small the buffer is; its limit is one of bytes, round after
- * round. */
+/* Segments longer than a small frame leave whole however small the buffer is; its limit is one of
+ * bytes, round after round. */
 static void small_buffer_sends_long_segments(void **state)
 {
         struct scene *s = *state;
@@ -53,7 +53,8 @@ static int writes_what_is_taken(struct scene *s, size_t want, bool more)
                 return got;
         for (int i = 0, done = 0; done < got; done += (int)span[i++].len)
                 for (uint32_t j = 0; j < span[i].len; j++)
-                        span[i].ptr[j] = scene_byte((uint32_t)(1 + s->written) + (uint32_t)done + j);
+                        span[i].ptr[j] =
+                                scene_byte((uint32_t)(1 + s->written) + (uint32_t)done + j);
         tcp_send_commit(&s->rig->t, s->tc, (size_t)got, more, false, s->now);
         s->written += (uint64_t)got;
         return got;
@@ -78,7 +79,7 @@ static void bytes_that_lengthen_the_last_segment_fill_it_too(void **state)
 
         app_writes(s, 1000);
         forget_sent(s);
-        assert_int_equal(writes_what_is_taken(s, 100, false), 100);      /* Nagle holds it back */
+        assert_int_equal(writes_what_is_taken(s, 100, false), 100); /* Nagle holds it back */
         while (tcp_poll_events(&s->rig->t, s->tc) & POLLOUT)
                 if (!appends(s, 400))
                         assert_int_equal(writes_what_is_taken(s, 400, false), 400);
@@ -107,7 +108,8 @@ static void a_buffer_made_smaller_tells_when_there_is_room(void **state)
         forget_sent(s);
 }
 
-/* Of a large buffer it is not a third that has to be free: what is written then leaves as one burst. */
+/* Of a large buffer it is not a third that has to be free: what is written then leaves as
+ * one burst. */
 static void large_buffer_is_refilled_in_small_parts(void **state)
 {
         struct scene *s = *state;
@@ -128,8 +130,8 @@ static void large_buffer_is_refilled_in_small_parts(void **state)
         forget_sent(s);
 }
 
-/* TCP_NOTSENT_LOWAT, as Linux has it: a write is cut where so much has not been sent, and there is room again when less than
- * half of it has not. */
+/* TCP_NOTSENT_LOWAT, as Linux has it: a write is cut where so much has not been sent, and there is
+ * room again when less than half of it has not. */
 static void unsent_mark_cuts_a_write(void **state)
 {
         struct scene *s = *state;
@@ -150,7 +152,8 @@ static void unsent_mark_cuts_a_write(void **state)
         assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
         assert_int_equal(writes_what_is_taken(s, 100, false), 100);
         assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
-        assert_int_equal(writes_what_is_taken(s, 10000, false), 1000); /* poll says no, and a write still has its segment */
+        /* Poll says no, and a write still has its segment. */
+        assert_int_equal(writes_what_is_taken(s, 10000, false), 1000);
         assert_int_equal(writes_what_is_taken(s, 10000, false), 0);
         s->opts.notsent_lowat = 0;
         app_sets(s);
@@ -160,8 +163,9 @@ static void unsent_mark_cuts_a_write(void **state)
         forget_sent(s);
 }
 
-/* What leaves makes room below the mark: the writer is told then, and not by the next ACK, which may be of all there was. First by
- * the window, then in a run behind the first segment, then by the congestion window. */
+/* What leaves makes room below the mark: the writer is told then, and not by the next ACK, which
+ * may be of all there was. First by the window, then in a run behind the first segment, then by the
+ * congestion window. */
 static void output_below_the_mark_is_told(void **state)
 {
         struct scene *s = *state;
@@ -173,7 +177,7 @@ static void output_below_the_mark_is_told(void **state)
         assert_int_equal(writes_what_is_taken(s, 20000, false), 8000);
         assert_int_equal(s->tc->events & TCP_EV_WRITABLE, 0);
         advance_ms(s, 1);
-        assert_int_equal(s->tc->snd_end - s->tc->snd_nxt, 4000);        /* half is not less than half */
+        assert_int_equal(s->tc->snd_end - s->tc->snd_nxt, 4000); /* half is not less than half */
         assert_int_equal(s->tc->events & TCP_EV_WRITABLE, 0);
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 1001);
@@ -181,7 +185,7 @@ static void output_below_the_mark_is_told(void **state)
         s->tc->events = 0;
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 2001);
-        assert_int_equal(s->tc->events & TCP_EV_WRITABLE, 0);           /* told once */
+        assert_int_equal(s->tc->events & TCP_EV_WRITABLE, 0); /* told once */
         app_aborts(s);
         forget_sent(s);
 }
@@ -256,7 +260,8 @@ static void many_small_writes_become_full_segments(void **state)
         peer_sends(s, .seq = 1, .ack = 6401);
 }
 
-/* What is not acknowledged yet collects, beyond the ends of small frames: a few segments, then one. */
+/* What is not acknowledged yet collects, beyond the ends of small frames: a few segments,
+ * then one. */
 static void small_writes_collect_while_the_peer_is_behind(void **state)
 {
         struct scene *s = *state;
@@ -272,7 +277,8 @@ static void small_writes_collect_while_the_peer_is_behind(void **state)
         forget_sent(s);
 }
 
-/* send(2), MSG_EOR: what is written next is never in the same segment, not when they are sent again either. */
+/* send(2), MSG_EOR: what is written next is never in the same segment, not when they are sent
+ * again either. */
 static void records_are_not_joined(void **state)
 {
         struct scene *s = *state;
@@ -307,10 +313,12 @@ static void reset_ends_writing_with_the_right_errors(void **state)
 
 int main(void)
 {
-        static const struct scene_setup sndbuf = {.sndbuf = 8192}, long_mss = {.sndbuf = 8000, .mss = 4000, .wnd = 60000},
-                                        longest_mss = {.mss = 60000, .wnd = 65535, .sndbuf = 1 << 20, .nagle = true},
-                                        held_back = {.mss = 60000, .wnd = 65535, .sndbuf = 32000, .nagle = true},
-                                        large = {.mss = 4000, .wnd = 60000, .sndbuf = 1 << 20};
+        static const struct scene_setup
+                sndbuf = {.sndbuf = 8192},
+                long_mss = {.sndbuf = 8000, .mss = 4000, .wnd = 60000},
+                longest_mss = {.mss = 60000, .wnd = 65535, .sndbuf = 1 << 20, .nagle = true},
+                held_back = {.mss = 60000, .wnd = 65535, .sndbuf = 32000, .nagle = true},
+                large = {.mss = 4000, .wnd = 60000, .sndbuf = 1 << 20};
         const struct CMUnitTest tests[] = {
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
                 scenario(small_buffer_sends_long_segments, established, &long_mss),

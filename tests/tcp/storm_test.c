@@ -1,8 +1,8 @@
 /*
- * A peer that sends anything: segments at random around the windows, in every state, between calls of an
- * application at random. No byte of it may reach an assert (style: asserts speak about us), what is read is
- * what was sent at that place of the stream, and at the end nothing is left in use. The seed is printed on
- * failure.
+ * A peer that sends anything: segments at random around the windows, in every state, between calls
+ * of an application at random. No byte of it may reach an assert (style: asserts speak about us),
+ * what is read is what was sent at that place of the stream, and at the end nothing is left in use.
+ * The seed is printed on failure.
  */
 #include "tests/tcp/scenarios.h"
 
@@ -88,7 +88,8 @@ static void application_reads(struct storm *w)
         if (s->tc->urg_state == URG_NONE && !(s->tc->slow & SLOW_SHUT))
                 for (int i = 0; done < got; done += (int)span[i++].len)
                         for (uint32_t j = 0; j < span[i].len; j++)
-                                assert_int_equal(span[i].ptr[j], scene_byte(from + (uint32_t)done + j));
+                                assert_int_equal(span[i].ptr[j],
+                                                 scene_byte(from + (uint32_t)done + j));
         tcp_recv_consume(&s->rig->t, s->tc, below(w, (uint32_t)got + 1), s->now);
 }
 
@@ -96,13 +97,15 @@ static void application_writes(struct storm *w)
 {
         struct scene *s = w->s;
         struct span span[8];
-        int got = tcp_send_reserve(&s->rig->t, s->tc, 1 + below(w, chance(w, 50) ? 100 : 9000), span, 8);
+        int got = tcp_send_reserve(&s->rig->t, s->tc, 1 + below(w, chance(w, 50) ? 100 : 9000),
+                                   span, 8);
 
         if (got <= 0)
                 return;
         if (chance(w, 20))
                 segment_arrives(w); /* while the application copies */
-        tcp_send_commit(&s->rig->t, s->tc, below(w, (uint32_t)got + 1), chance(w, 10), chance(w, 5), s->now);
+        tcp_send_commit(&s->rig->t, s->tc, below(w, (uint32_t)got + 1), chance(w, 10), chance(w, 5),
+                        s->now);
         if (chance(w, 10))
                 tcp_send_end_record(&s->rig->t, s->tc);
 }
@@ -129,8 +132,8 @@ static void application_acts(struct storm *w)
                 tcp_set_opts(&s->rig->t, s->tc, &s->opts, s->now);
                 break;
         case 3:
-                tcp_icmp(&s->rig->t, &s->tuple, near(w, s->tc->snd_una, s->tc->snd_nxt), EHOSTUNREACH,
-                         chance(w, 50), chance(w, 50) ? below(w, 1500) : 0, s->now);
+                tcp_icmp(&s->rig->t, &s->tuple, near(w, s->tc->snd_una, s->tc->snd_nxt),
+                         EHOSTUNREACH, chance(w, 50), chance(w, 50) ? below(w, 1500) : 0, s->now);
                 break;
         case 4:
                 rig_recover(s->rig, chance(w, 20) ? s->conn : 0, s->now);

@@ -3,10 +3,11 @@
 
 #include "tcp/tcp_cc.h"
 
-static const struct scene_setup plain = {.sack = true}, times = {.sack = true, .ts = true}, no_sack = {.ts = true},
-                                bare = {.nagle = false};
+static const struct scene_setup plain = {.sack = true}, times = {.sack = true, .ts = true},
+                                no_sack = {.ts = true}, bare = {.nagle = false};
 
-/* Ten segments are out, the first is not there, three more are: it is sent again, and the window is smaller. */
+/* Ten segments are out, the first is not there, three more are: it is sent again, and the window
+ * is smaller. */
 static uint32_t seems_lost(struct scene *s)
 {
         uint32_t cwnd, before;
@@ -40,7 +41,8 @@ static void expect_not_undone(struct scene *s, uint32_t cwnd)
         assert_true(s->tc->ssthresh < cwnd);
 }
 
-/* RFC 3522: the echo is of a time before the retransmission, so the first one had only been overtaken. */
+/* RFC 3522: the echo is of a time before the retransmission, so the first one had only
+ * been overtaken. */
 static void an_old_echo_undoes(void **state)
 {
         struct scene *s = *state;
@@ -161,7 +163,8 @@ static void a_timeout_in_time_is_not(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 0);
 }
 
-/* Six segments are out, more is written, and nothing came for so long that the first was sent again. */
+/* Six segments are out, more is written, and nothing came for so long that the first was
+ * sent again. */
 static uint32_t seems_silent(struct scene *s)
 {
         uint32_t cwnd;
@@ -193,7 +196,8 @@ static void expect_timeout_undone(struct scene *s, uint32_t cwnd)
         assert_int_equal(s->tc->retrans, 1);
 }
 
-/* RFC 5682 §3, as Linux: what was sent once only and was not reported before is acknowledged, so it was on its way. */
+/* RFC 5682 §3, as Linux: what was sent once only and was not reported before is acknowledged, so it
+ * was on its way. */
 static void an_acknowledged_original_undoes_a_timeout(void **state)
 {
         struct scene *s = *state;
@@ -203,7 +207,8 @@ static void an_acknowledged_original_undoes_a_timeout(void **state)
         expect_timeout_undone(s, cwnd);
 }
 
-/* RFC 5682 §2.1: of the first segment nobody knows; instead of the second again go two that are new. */
+/* RFC 5682 §2.1: of the first segment nobody knows; instead of the second again go two that
+ * are new. */
 static void new_segments_ask_whether_a_timeout_was_one(void **state)
 {
         struct scene *s = *state;
@@ -301,7 +306,8 @@ static void the_second_timeout_is_undone_with_the_first(void **state)
         assert_int_equal(s->tc->retrans, 2);
 }
 
-/* RFC 8985 §7.4: the tail loss probe repaired a loss. Nothing else was sent again, and it was one all the same. */
+/* RFC 8985 §7.4: the tail loss probe repaired a loss. Nothing else was sent again, and it was one
+ * all the same. */
 static void what_a_tail_loss_probe_repairs_was_lost(void **state)
 {
         struct scene *s = *state;
@@ -341,7 +347,8 @@ static void goes_on(struct scene *s)
         peer_sends(s, .seq = 1, .ack = 5001);
 }
 
-/* RFC 8985 §7.4.2: the ACK of all that was in flight may be of the original, late; case 1, the D-SACK says that it was. */
+/* RFC 8985 §7.4.2: the ACK of all that was in flight may be of the original, late; case 1, the
+ * D-SACK says that it was. */
 static void a_late_ack_and_a_duplicate_probe_are_no_loss(void **state)
 {
         struct scene *s = *state;
@@ -356,7 +363,8 @@ static void a_late_ack_and_a_duplicate_probe_are_no_loss(void **state)
         goes_on(s);
         assert_int_equal(s->tc->ssthresh, ssthresh);
         assert_int_equal(s->tc->slow, 0);
-        assert_int_equal(s->tc->rack.mult, 0); /* a timer sent it, no judgement about what was reordered */
+        /* A timer sent it, no judgement about what was reordered. */
+        assert_int_equal(s->tc->rack.mult, 0);
 }
 
 /* Case 2: a peer that knows no D-SACK answers the second of two with a duplicate ACK. */
@@ -373,8 +381,8 @@ static void a_late_ack_and_a_duplicate_ack_are_no_loss(void **state)
         assert_int_equal(s->tc->ssthresh, ssthresh);
 }
 
-/* What comes sooner after the probe than any round trip took is not of the probe (§6.2 step 2 has the same): nothing was lost, whether
- * the duplicate is told of or its ACK is lost. */
+/* What comes sooner after the probe than any round trip took is not of the probe (§6.2 step 2 has
+ * the same): nothing was lost, whether the duplicate is told of or its ACK is lost. */
 static void an_ack_too_soon_after_the_probe_is_of_the_original(void **state)
 {
         struct scene *s = *state;
@@ -387,7 +395,8 @@ static void an_ack_too_soon_after_the_probe_is_of_the_original(void **state)
         assert_false(s->tc->tlp.out);
 }
 
-/* No duplicate is told of, or another: the probe repaired a loss, and the window pays once, when more is acknowledged. */
+/* No duplicate is told of, or another: the probe repaired a loss, and the window pays once, when
+ * more is acknowledged. */
 static void a_probe_that_was_needed_costs_the_window_once(void **state)
 {
         struct scene *s = *state;
@@ -406,7 +415,8 @@ static void a_probe_that_was_needed_costs_the_window_once(void **state)
         assert_int_equal(s->tc->ca_state, CA_OPEN);
 }
 
-/* What of the four was lost was not the last alone: recovery pays, and the probe does not a second time. */
+/* What of the four was lost was not the last alone: recovery pays, and the probe does not a
+ * second time. */
 static void recovery_ends_what_the_probe_began(void **state)
 {
         struct scene *s = *state;
@@ -452,7 +462,11 @@ static void the_duplicate_of_a_probe_undoes_nothing(void **state)
 /* RFC 9438 §4.9: CUBIC goes on from where it was. */
 static void cubic_goes_on_where_it_was(void **state)
 {
-        struct tcp_conn tc = {.snd_mss = 1000, .cwnd = 100000, .ssthresh = 50000, .srtt = 20 * NS_PER_MS, .cc = TCP_CC_CUBIC};
+        struct tcp_conn tc = {.snd_mss = 1000,
+                              .cwnd = 100000,
+                              .ssthresh = 50000,
+                              .srtt = 20 * NS_PER_MS,
+                              .cc = TCP_CC_CUBIC};
         struct tcp_conn other;
         nstime now = NS_PER_S;
 

@@ -1,12 +1,15 @@
-/* Windows by credit, as a peer sees them: granted, held, opened again; never more, never taken back. */
+/* Windows by credit, as a peer sees them: granted, held, opened again; never more, never
+ * taken back. */
 #include <errno.h>
 
 #include "tests/tcp/scenarios.h"
 
 static const struct scene_setup nothing = {.most = 65535}, some = {.credit = 1500, .most = 5000},
-                                large = {.credit = 100000, .most = 8000000, .wscale = 7}, window = {.rcvbuf = 3000},
+                                large = {.credit = 100000, .most = 8000000, .wscale = 7},
+                                window = {.rcvbuf = 3000},
                                 sure = {.rcvbuf = 3000, .lossless = true},
-                                near = {.rcvbuf = 4000, .mss = 8000, .lossless = true}, automatic = {0};
+                                near = {.rcvbuf = 4000, .mss = 8000, .lossless = true},
+                                automatic = {0};
 
 /* The SYN says what is granted to begin with. */
 static void a_syn_offers_the_first_grant(void **state)
@@ -32,7 +35,7 @@ static void reading_grants_nothing(void **state)
         expect_silence(s);
         advance_ms(s, 5000);
         expect_silence(s);
-        peer_sends(s, .seq = 1501, .ack = 1, .len = 1);         /* a probe of the window */
+        peer_sends(s, .seq = 1501, .ack = 1, .len = 1); /* a probe of the window */
         expect_sent(s, .ack = 1501, .zero_wnd = true);
         assert_int_equal(s->tc->rcv_unread, 0);
 }
@@ -51,7 +54,7 @@ static void a_grant_is_told_at_once_and_exactly(void **state)
         assert_int_equal(s->tc->rcv_unread, 1001);
         advance_ms(s, 300);
         forget_sent(s);
-        assert_int_equal(app_grants(s, 7), 0);                  /* before anything is read */
+        assert_int_equal(app_grants(s, 7), 0); /* before anything is read */
         expect_sent(s, .ack = 1002, .wnd = 7);
         app_reads(s, 1001);
         expect_silence(s);
@@ -71,21 +74,22 @@ static void no_more_than_the_most_in_advance(void **state)
                 peer_sends(s, .seq = at, .ack = 1, .len = 1000);
         advance_ms(s, 300);
         forget_sent(s);
-        assert_int_equal(app_grants(s, 5000), 0);               /* unread is another thing */
+        assert_int_equal(app_grants(s, 5000), 0); /* unread is another thing */
         expect_sent(s, .ack = 5001, .wnd = 5000);
         assert_int_equal(s->tc->rcv_unread, 5000);
         assert_int_equal(app_grants(s, 1), -EOVERFLOW);
 }
 
-/* What a SYN cannot say of a first grant the next segment does; the wire rounds down to the scale. */
+/* What a SYN cannot say of a first grant the next segment does; the wire rounds down to
+ * the scale. */
 static void a_large_grant_is_scaled(void **state)
 {
         struct scene *s = *state;
 
         assert_int_equal(s->tc->rcv_wscale, 7);
         assert_int_equal(s->last.wnd, 100000 >> 7);
-        assert_int_equal(app_grants(s, 95), 0);                 /* 100,000 is 32 beyond a unit */
-        expect_silence(s);                                      /* no other number would be on the wire */
+        assert_int_equal(app_grants(s, 95), 0); /* 100,000 is 32 beyond a unit */
+        expect_silence(s);                      /* no other number would be on the wire */
         assert_int_equal(app_grants(s, 1), 0);
         expect_sent(s, .ack = 1, .wnd = 782);
         peer_sends(s, .seq = 1, .ack = 1, .len = 999);
@@ -175,7 +179,8 @@ static void a_low_water_mark_counts_on_a_window_of_less_than_a_segment(void **st
         forget_sent(s);
 }
 
-/* Where nothing is lost the peer waits for no full segment: all of the window comes, however large one may be. */
+/* Where nothing is lost the peer waits for no full segment: all of the window comes, however large
+ * one may be. */
 static void a_low_water_mark_beside_large_segments(void **state)
 {
         struct scene *s = *state;
@@ -231,7 +236,8 @@ int main(void)
                 scenario(a_listener_passes_credit_on, accepted, &some),
                 scenario(what_is_granted_before_the_peer_answers_counts, syn_sent, &some),
                 scenario(a_low_water_mark_knows_the_window, established, &some),
-                scenario(a_low_water_mark_counts_on_a_window_of_less_than_a_segment, established, &sure),
+                scenario(a_low_water_mark_counts_on_a_window_of_less_than_a_segment, established,
+                         &sure),
                 scenario(a_low_water_mark_beside_large_segments, established, &near),
                 scenario(a_low_water_mark_has_room, established, &automatic),
                 scenario(a_fin_needs_no_grant, established, &nothing),

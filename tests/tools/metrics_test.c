@@ -36,15 +36,19 @@ static unsigned times(const char *text, const char *what)
 
 static void names_are_escaped(void **state)
 {
-        char *text = written(json_pack("[{si si ss}]", "stack", 7, "uid", 5, "program", "a\"b\\c\nd"), 64);
+        char *text = written(
+                json_pack("[{si si ss}]", "stack", 7, "uid", 5, "program", "a\"b\\c\nd"), 64);
 
-        assert_non_null(strstr(text, "\nunet_stack_info{stack=\"7\",uid=\"5\",program=\"a\\\"b\\\\c\\nd\"} 1\n"));
+        assert_non_null(strstr(
+                text, "\nunet_stack_info{stack=\"7\",uid=\"5\",program=\"a\\\"b\\\\c\\nd\"} 1\n"));
         free(text);
 }
 
 static void no_series_is_there_twice(void **state)
 {
-        char *text = written(json_pack("[{si si} {si si} {si si}]", "stack", 7, "uid", 5, "stack", 7, "uid", 5, "stack", 7, "uid", 6), 64);
+        char *text = written(json_pack("[{si si} {si si} {si si}]", "stack", 7, "uid", 5, "stack",
+                                       7, "uid", 5, "stack", 7, "uid", 6),
+                             64);
 
         assert_int_equal(times(text, "\nunet_tcp_in_total{"), 2);
         assert_non_null(strstr(text, "\nunet_stacks_left_out 1\n"));
@@ -57,7 +61,8 @@ static void many_stacks_of_one_user_leave_the_others_theirs(void **state)
         char *text;
 
         for (int i = 0; i < 10; i++)
-                json_array_append_new(sample, json_pack("{si si}", "stack", i, "uid", i < 9 ? 5 : 6));
+                json_array_append_new(sample,
+                                      json_pack("{si si}", "stack", i, "uid", i < 9 ? 5 : 6));
         text = written(sample, 4);
         assert_int_equal(times(text, "\nunet_tcp_in_total{"), 5);
         assert_int_equal(times(text, "\nunet_tcp_in_total{stack=\"9\",uid=\"6\"} 0\n"), 1);
@@ -67,7 +72,8 @@ static void many_stacks_of_one_user_leave_the_others_theirs(void **state)
 
 static void what_is_missing_or_of_another_kind_is_0(void **state)
 {
-        json_t *sample = json_pack("[n s i {} {ss s[s] si s[i{}]}]", "x", 4, "stack", "x", "counters", "y", "drops", -5, "sockets", 9);
+        json_t *sample = json_pack("[n s i {} {ss s[s] si s[i{}]}]", "x", 4, "stack", "x",
+                                   "counters", "y", "drops", -5, "sockets", 9);
         char *text = written(sample, 64);
 
         assert_int_equal(times(text, "\nunet_tcp_in_total{stack=\"0\",uid=\"0\"} 0\n"), 1);

@@ -1,6 +1,7 @@
 /*
- * A process dies at every instruction of every operation (tests/steps.h). What it leaves is recovered and must be whole: what
- * was queued before is there, and what was arriving is there or not.
+ * A process dies at every instruction of every operation (tests/steps.h). What it leaves is
+ * recovered and must be whole: what was queued before is there, and what was arriving is there or
+ * not.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ struct segment {
         _Alignas(CACHE_LINE) uint8_t pool[1024];
         struct counters cnt;
         uint32_t lent_back; /* bit of each frame given back */
-        _Alignas(4096) uint8_t frames[PRIVATE_LARGE * FRAME_LARGE_BYTES + PRIVATE_SMALL * FRAME_SMALL_BYTES];
+        _Alignas(4096) uint8_t
+                frames[PRIVATE_LARGE * FRAME_LARGE_BYTES + PRIVATE_SMALL * FRAME_SMALL_BYTES];
 };
 
 /* One process's view of a segment. */
@@ -29,7 +31,8 @@ struct view {
         struct frames *frames;
 };
 
-static const struct frame_geom mine = {{[FRAME_LARGE] = PRIVATE_LARGE, [FRAME_SMALL] = PRIVATE_SMALL}};
+static const struct frame_geom mine = {
+        {[FRAME_LARGE] = PRIVATE_LARGE, [FRAME_SMALL] = PRIVATE_SMALL}};
 static const struct frame_geom peers = {{[FRAME_LARGE] = 4, [FRAME_SMALL] = 4}};
 static uint8_t peer_frames[4 * (FRAME_LARGE_BYTES + FRAME_SMALL_BYTES)];
 
@@ -53,7 +56,8 @@ static struct view view_of(struct segment *seg)
 {
         struct view v = {.seg = seg, .frames = calloc(1, sizeof *v.frames)};
 
-        v.frames->region[FRAME_REGION_PRIVATE] = (struct frame_region){seg->frames, pool_of(&v), mine};
+        v.frames->region[FRAME_REGION_PRIVATE] =
+                (struct frame_region){seg->frames, pool_of(&v), mine};
         v.frames->region[FRAME_REGION_RX(CHAN)] = (struct frame_region){peer_frames, NULL, peers};
         v.frames->give_back = give_back;
         v.frames->arg = seg;
@@ -69,8 +73,9 @@ static struct view view_of(struct segment *seg)
 static void put(struct view *v, uint32_t len, uint32_t frame, uint8_t fill)
 {
         uint8_t inl[200];
-        struct udp_dgram d = {
-                .tuple = {ip_addr_v4(US), ip_addr_v4(PEER), 53, fill, CHAN, 64, 0}, .inl = inl, .inl_len = len};
+        struct udp_dgram d = {.tuple = {ip_addr_v4(US), ip_addr_v4(PEER), 53, fill, CHAN, 64, 0},
+                              .inl = inl,
+                              .inl_len = len};
 
         memset(inl, fill, sizeof inl);
         if (frame != 0)
@@ -200,7 +205,10 @@ static void furnish(struct view *v, uint32_t n)
         for (uint32_t i = 0; i < n; i++)
                 put(v, 150, i == 0 ? 1 : 0, (uint8_t)i);
         udp_rx(&v->u,
-               &(struct udp_dgram){.tuple = {.laddr = ip_addr_v4(US), .raddr = ip_addr_v4(PEER), .lport = 54, .rport = 7,
+               &(struct udp_dgram){.tuple = {.laddr = ip_addr_v4(US),
+                                             .raddr = ip_addr_v4(PEER),
+                                             .lport = 54,
+                                             .rport = 7,
                                              .chan = CHAN},
                                    .inl = (const uint8_t *)"other",
                                    .inl_len = 5},
@@ -234,8 +242,8 @@ static void check_datagram(const struct udp_msg *m)
                 assert_int_equal(m->span[0].ptr[i], fill);
 }
 
-/* Datagrams first .. last of pcb 1, in order, where first is 0 .. most_read and last is the newest or the one
- * before. */
+/* Datagrams first .. last of pcb 1, in order, where first is 0 .. most_read and last is the newest
+ * or the one before. */
 static void check_queue(struct view *v, uint32_t before, uint32_t most_read)
 {
         struct udp_msg m[64];

@@ -18,8 +18,13 @@ static uint32_t keeper(struct scene *s, uint16_t port)
 
 static struct icmp_err about(uint16_t port, int err, bool hard)
 {
-        return (struct icmp_err){.proto = IP_PROTO_UDP, .err = err, .hard = hard, .laddr = ip_addr_v4(US), .lport = port,
-                                 .raddr = ip_addr_v4(PEER), .rport = 4000};
+        return (struct icmp_err){.proto = IP_PROTO_UDP,
+                                 .err = err,
+                                 .hard = hard,
+                                 .laddr = ip_addr_v4(US),
+                                 .lport = port,
+                                 .raddr = ip_addr_v4(PEER),
+                                 .rport = 4000};
 }
 
 static void keep(struct scene *s, uint32_t pcb, int err, bool local)
@@ -34,7 +39,8 @@ static void who_asks_hears_of_all(void **state)
 {
         struct scene *s = *state;
         uint32_t pcb = keeper(s, 53), other = bound(s, 0, 54);
-        struct icmp_err soft = about(53, EHOSTUNREACH, false), theirs = about(54, EHOSTUNREACH, false);
+        struct icmp_err soft = about(53, EHOSTUNREACH, false),
+                        theirs = about(54, EHOSTUNREACH, false);
 
         assert_int_equal(udp_error_wanted(&s->u, &soft), pcb);
         assert_int_equal(udp_error_wanted(&s->u, &theirs), 0);
@@ -44,7 +50,8 @@ static void who_asks_hears_of_all(void **state)
         assert_int_equal(udp_take_error(&s->u, other), 0);
 }
 
-/* Linux's sock_dequeue_err_skb(): what is pending is the next one's, and local ones are not pending. */
+/* Linux's sock_dequeue_err_skb(): what is pending is the next one's, and local ones are
+ * not pending. */
 static void they_come_in_order_and_say_what_is_pending(void **state)
 {
         struct scene *s = *state;
@@ -119,7 +126,7 @@ static void a_death_forgets_none_of_those_that_live(void **state)
 
         keep(s, pcb, ECONNREFUSED, false);
         keep(s, pcb, EHOSTUNREACH, false);
-        udp_errors(s->u.sh)[7].pcb = 4000;      /* of a pcb that was never made */
+        udp_errors(s->u.sh)[7].pcb = 4000; /* of a pcb that was never made */
         pcb_at(&s->u, pcb)->nerrs = 9;
         udp_errors_recover(&s->u);
         assert_int_equal(pcb_at(&s->u, pcb)->nerrs, 2);
@@ -139,11 +146,17 @@ static bool all(void *arg, uint32_t sock)
 static void each_that_matches_has_a_copy(void **state)
 {
         struct scene *s = *state;
-        uint32_t any = bound_reuse(s, 0, 53, true, false), ours = bound_reuse(s, US, 53, true, false);
-        uint32_t group = bound_reuse(s, 0xef010203, 53, true, false), second = bound_reuse(s, 0, 53, true, false);
-        struct udp_dgram d = {.tuple = {.laddr = ip_addr_v4(0xef010203), .raddr = ip_addr_v4(PEER), .lport = 53,
-                                        .rport = 4000, .chan = CHAN},
-                              .inl = (const uint8_t *)"hello", .inl_len = 5};
+        uint32_t any = bound_reuse(s, 0, 53, true, false),
+                 ours = bound_reuse(s, US, 53, true, false);
+        uint32_t group = bound_reuse(s, 0xef010203, 53, true, false),
+                 second = bound_reuse(s, 0, 53, true, false);
+        struct udp_dgram d = {.tuple = {.laddr = ip_addr_v4(0xef010203),
+                                        .raddr = ip_addr_v4(PEER),
+                                        .lport = 53,
+                                        .rport = 4000,
+                                        .chan = CHAN},
+                              .inl = (const uint8_t *)"hello",
+                              .inl_len = 5};
 
         assert_int_equal(udp_connect(&s->u, second, ip_addr_v4(US), ip_addr_v4(PEER), 4001), 0);
         assert_int_equal(udp_rx_many(&s->u, &d, all, NULL, s->now), 2);
@@ -165,8 +178,11 @@ static void copies_of_a_frame(void **state)
 
         for (size_t i = 0; i < ARRAY_LEN(len); i++) {
                 uint32_t id = frame_alloc(s->frames, FRAME_REGION_PRIVATE, FRAME_LARGE, 0);
-                struct udp_dgram d = {.tuple = {.laddr = ip_addr_v4(0xef010203), .raddr = ip_addr_v4(PEER), .lport = 53,
-                                                .rport = 4000, .chan = CHAN},
+                struct udp_dgram d = {.tuple = {.laddr = ip_addr_v4(0xef010203),
+                                                .raddr = ip_addr_v4(PEER),
+                                                .lport = 53,
+                                                .rport = 4000,
+                                                .chan = CHAN},
                                       .data = {id, 0, len[i]}};
 
                 memset(frame_addr(s->frames, id), 'a' + (int)i, len[i]);
@@ -176,7 +192,9 @@ static void copies_of_a_frame(void **state)
                         struct udp_msg m;
                         assert_int_equal(udp_recv_peek(&s->u, k ? a : b, 0, &m, 1), 1);
                         assert_int_equal(m.len, len[i]);
-                        assert_int_equal(*((const uint8_t *)m.span[m.nspan - 1].ptr + m.span[m.nspan - 1].len - 1), 'a' + i);
+                        assert_int_equal(*((const uint8_t *)m.span[m.nspan - 1].ptr +
+                                           m.span[m.nspan - 1].len - 1),
+                                         'a' + i);
                         udp_recv_consume(&s->u, k ? a : b, 1);
                 }
         }

@@ -1,4 +1,5 @@
-/* Header prediction: what differs from the datagram before in anything but lengths, ID and sums is not of its flow. */
+/* Header prediction: what differs from the datagram before in anything but lengths, ID and sums is
+ * not of its flow. */
 #include "tests/udp/scene.h"
 
 #include "udp/udp_flow.h"

@@ -19,19 +19,23 @@ static int teardown(void **state)
         return 0;
 }
 
-/* A whole datagram from PEER:4000 to US:53, checksummed, of `len` bytes of payload that count up from `fill`.
+/* A whole datagram from PEER:4000 to US:53, checksummed, of `len` bytes of payload that count up
+ * from `fill`.
  */
 static uint32_t datagram(uint8_t *p, uint32_t len, uint8_t fill)
 {
-        struct udp_tuple t = {.laddr = ip_addr_v4(PEER), .raddr = ip_addr_v4(US), .lport = 4000, .rport = 53};
+        struct udp_tuple t = {
+                .laddr = ip_addr_v4(PEER), .raddr = ip_addr_v4(US), .lport = 4000, .rport = 53};
 
         for (uint32_t i = 0; i < len; i++)
                 p[UDP_HDR + i] = (uint8_t)(fill + i);
-        udp_hdr_write(p, t.lport, t.rport, len, udp_checksum(&t, len, csum_partial(p + UDP_HDR, len, 0)));
+        udp_hdr_write(p, t.lport, t.rport, len,
+                      udp_checksum(&t, len, csum_partial(p + UDP_HDR, len, 0)));
         return UDP_HDR + len;
 }
 
-static enum drop receive(struct frames *f, const struct unet_rx *rx, enum csum_check csum, struct udp_dgram *d)
+static enum drop receive(struct frames *f, const struct unet_rx *rx, enum csum_check csum,
+                         struct udp_dgram *d)
 {
         struct ip_pkt pkt;
 
@@ -46,8 +50,8 @@ static void what_is_written_is_read_wherever_it_lies(void **state)
         for (uint32_t len = 0; len < 180; len++) {
                 for (uint32_t in_frame = 0; in_frame <= len; in_frame += 1 + in_frame / 3) {
                         uint32_t n = datagram(p, len, (uint8_t)len);
-                        struct unet_rx rx = ip_build(*state, .payload = p, .len = n, .in_frame = in_frame,
-                                                     .padding = len % 3);
+                        struct unet_rx rx = ip_build(*state, .payload = p, .len = n,
+                                                     .in_frame = in_frame, .padding = len % 3);
                         struct udp_dgram d;
 
                         assert_int_equal(receive(*state, &rx, true, &d), DROP_NONE);
@@ -116,7 +120,8 @@ static void no_checksum_is_accepted_and_zero_never_sent(void **state)
         uint32_t n = datagram(p, 2, 0);
         struct unet_rx rx;
         struct udp_dgram d;
-        struct udp_tuple t = {.laddr = ip_addr_v4(PEER), .raddr = ip_addr_v4(US), .lport = 4000, .rport = 53};
+        struct udp_tuple t = {
+                .laddr = ip_addr_v4(PEER), .raddr = ip_addr_v4(US), .lport = 4000, .rport = 53};
         bool ones = false;
 
         memset(p + 6, 0, 2);
@@ -131,14 +136,16 @@ static void no_checksum_is_accepted_and_zero_never_sent(void **state)
         assert_true(ones);
 }
 
-/* The length may say less than IP brought (the rest is not ours), never more, and never less than the header.
+/* The length may say less than IP brought (the rest is not ours), never more, and never less than
+ * the header.
  */
 static void the_length_is_checked(void **state)
 {
         static const struct {
                 uint16_t said;
                 bool good;
-        } table[] = {{0, false}, {7, false}, {8, true}, {12, true}, {19, true}, {20, false}, {0xffff, false}};
+        } table[] = {{0, false}, {7, false},  {8, true},      {12, true},
+                     {19, true}, {20, false}, {0xffff, false}};
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
                 for (uint32_t in_frame = 0; in_frame <= 11; in_frame++) {

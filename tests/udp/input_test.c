@@ -101,7 +101,8 @@ static void a_hard_error_reaches_the_connected_socket_once(void **state)
         udp_take_events(&s->u, pcb);
         error(s, PEER, 4000, ECONNREFUSED, true);
         assert_int_equal(udp_take_events(&s->u, pcb), UDP_EV_ERROR);
-        assert_int_equal(udp_recv_peek(&s->u, pcb, 0, &m, 1), -ECONNREFUSED); /* before the data, as Linux */
+        /* Before the data, as Linux. */
+        assert_int_equal(udp_recv_peek(&s->u, pcb, 0, &m, 1), -ECONNREFUSED);
         assert_int_equal(udp_take_error(&s->u, pcb), 0);
         expect_read(s, pcb, .len = 5);
         error(s, PEER, 4000, ECONNREFUSED, true);

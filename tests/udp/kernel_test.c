@@ -1,6 +1,6 @@
 /*
- * Our UDP beside this machine's kernel: the same calls on both, on loopback addresses, must have the same
- * outcome. What "Linux's rules" are is thus not a matter of reading its source.
+ * Our UDP beside this machine's kernel: the same calls on both, on loopback addresses, must have
+ * the same outcome. What "Linux's rules" are is thus not a matter of reading its source.
  */
 #include "tests/udp/scene.h"
 
@@ -129,9 +129,9 @@ static void pair_connect(struct scene *s, struct pair *p, uint32_t addr, uint16_
 
         assert_int_equal(connect(p->fd, (struct sockaddr *)&a, sizeof a), 0);
         assert_int_equal(getsockname(p->fd, (struct sockaddr *)&mine, &len), 0);
-        assert_int_equal(
-                udp_connect(&s->u, p->pcb, ip_addr_v4(ntohl(mine.sin_addr.s_addr)), ip_addr_v4(addr), port),
-                0);
+        assert_int_equal(udp_connect(&s->u, p->pcb, ip_addr_v4(ntohl(mine.sin_addr.s_addr)),
+                                     ip_addr_v4(addr), port),
+                         0);
 }
 
 static void pair_disconnect(struct scene *s, struct pair *p)
@@ -184,7 +184,8 @@ static void send_and_compare(struct scene *s, const struct pair *pair, const str
         assert_int_equal(our_receiver(s, pair, &t), got);
 }
 
-/* Two sockets with the very same ends: who wins is a matter of hash chains, in the kernel as well. */
+/* Two sockets with the very same ends: who wins is a matter of hash chains, in the kernel
+ * as well. */
 static bool twins(struct scene *s, const struct pair *pair)
 {
         struct udp_tuple a, b;
@@ -263,7 +264,8 @@ static void poll_says_the_same(void **state)
 {
         static const int hows[] = {-1, SHUT_RD, SHUT_WR, SHUT_RDWR};
         struct scene *s = *state;
-        short known = POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP | POLLRDNORM | POLLWRNORM | POLLWRBAND;
+        short known = POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP | POLLRDNORM | POLLWRNORM |
+                      POLLWRBAND;
 
         for (size_t i = 0; i < 2 * ARRAY_LEN(hows); i++) {
                 struct pair p;

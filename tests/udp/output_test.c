@@ -56,7 +56,8 @@ static void what_cannot_be_sent_says_why(void **state)
         assert_int_equal(udp_output_prepare(&s->u, pcb, NULL, 1, false, 0, &out), -EDESTADDRREQ);
         assert_int_equal(udp_output_prepare(&s->u, pcb, &port_0, 1, false, 0, &out), -EINVAL);
         assert_int_equal(udp_output_prepare(&s->u, unbound, &to, 1, false, 0, &out), -EINVAL);
-        assert_int_equal(udp_output_prepare(&s->u, pcb, &to, UDP_MAX_PAYLOAD + 1, false, 0, &out), -EMSGSIZE);
+        assert_int_equal(udp_output_prepare(&s->u, pcb, &to, UDP_MAX_PAYLOAD + 1, false, 0, &out),
+                         -EMSGSIZE);
         assert_int_equal(udp_output_prepare(&s->u, shut, NULL, 1, false, 0, &out), -EPIPE);
         assert_int_equal(s->cnt.n[COUNT_UDP_OUT], 0);
         assert_int_equal(udp_output_prepare(&s->u, pcb, &to, UDP_MAX_PAYLOAD, false, 0, &out), 0);
@@ -97,11 +98,11 @@ static void the_header_parses_back_with_its_checksum(void **state)
 
                 for (uint32_t i = 0; i < len; i++)
                         payload[i] = (uint8_t)(len * 3 + i);
-                assert_int_equal(
-                        udp_output_prepare(&s->u, pcb, NULL, len, true, csum_partial(payload, len, 0), &out),
-                        0);
-                ip_tmpl_init(&tmpl, out.tuple.laddr, out.tuple.raddr, IP_PROTO_UDP, out.tos, out.ttl,
-                             out.pmtu_mode == PMTU_WANT);
+                assert_int_equal(udp_output_prepare(&s->u, pcb, NULL, len, true,
+                                                    csum_partial(payload, len, 0), &out),
+                                 0);
+                ip_tmpl_init(&tmpl, out.tuple.laddr, out.tuple.raddr, IP_PROTO_UDP, out.tos,
+                             out.ttl, out.pmtu_mode == PMTU_WANT);
                 ip_hdr_write(&tmpl, rx.inl, (uint16_t)rx.inl_len, 0);
                 memcpy(rx.inl + IP_MIN_HDR, out.hdr, UDP_HDR);
                 assert_int_equal(ip_rx(&host, CHAN, &rx, &pkt), DROP_NONE);

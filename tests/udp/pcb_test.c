@@ -12,20 +12,26 @@
 static void conflicts_are_those_of_linux(void **state)
 {
         static const struct {
-                uint32_t first, second;                                   /* addresses; 0 is any */
-                uint8_t first_addr, first_port, second_addr, second_port; /* SO_REUSEADDR, SO_REUSEPORT */
+                uint32_t first, second; /* addresses; 0 is any */
+                /* SO_REUSEADDR, SO_REUSEPORT. */
+                uint8_t first_addr, first_port, second_addr, second_port;
                 bool may;
         } table[] = {
-                {US, US, 0, 0, 0, 0, false}, {US, US_2, 0, 0, 0, 0, true}, {0, US, 0, 0, 0, 0, false},
-                {US, 0, 0, 0, 0, 0, false},  {0, 0, 0, 0, 0, 0, false},    {US, US, 1, 0, 1, 0, true},
-                {US, US, 1, 0, 0, 0, false}, {US, US, 0, 0, 1, 0, false},  {0, US, 1, 0, 1, 0, true},
-                {US, US, 0, 1, 0, 1, true},  {US, US, 0, 1, 0, 0, false},  {US, US, 0, 1, 1, 0, false},
-                {US, US, 1, 1, 1, 0, true},  {0, 0, 0, 1, 0, 1, true},     {0, US, 0, 1, 0, 1, true},
+                {US, US, 0, 0, 0, 0, false}, {US, US_2, 0, 0, 0, 0, true},
+                {0, US, 0, 0, 0, 0, false},  {US, 0, 0, 0, 0, 0, false},
+                {0, 0, 0, 0, 0, 0, false},   {US, US, 1, 0, 1, 0, true},
+                {US, US, 1, 0, 0, 0, false}, {US, US, 0, 0, 1, 0, false},
+                {0, US, 1, 0, 1, 0, true},   {US, US, 0, 1, 0, 1, true},
+                {US, US, 0, 1, 0, 0, false}, {US, US, 0, 1, 1, 0, false},
+                {US, US, 1, 1, 1, 0, true},  {0, 0, 0, 1, 0, 1, true},
+                {0, US, 0, 1, 0, 1, true},
         };
         struct scene *s = *state;
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-                uint32_t a = bound_reuse(s, table[i].first, 53, table[i].first_addr, table[i].first_port), b;
+                uint32_t a = bound_reuse(s, table[i].first, 53, table[i].first_addr,
+                                         table[i].first_port),
+                         b;
                 struct udp_opts o;
                 ip_addr addr = table[i].second ? ip_addr_v4(table[i].second) : (ip_addr){{0, 0}};
 
@@ -50,7 +56,8 @@ static void a_pcb_binds_once_and_to_a_real_port(void **state)
         uint32_t b;
 
         assert_int_equal(udp_bind(&s->u, a, ip_addr_v4(US), 54), -EINVAL);
-        assert_true(udp_port_free(&s->u, a, ip_addr_v4(US), 53)); /* it is in nobody's way but its own */
+        /* It is in nobody's way but its own. */
+        assert_true(udp_port_free(&s->u, a, ip_addr_v4(US), 53));
         udp_opts_default(&o);
         b = udp_open(&s->u, &o);
         assert_int_equal(udp_bind(&s->u, b, ip_addr_v4(US), 0), -EINVAL);
@@ -67,14 +74,15 @@ static void any_port_is_a_free_one_of_the_range(void **state)
         udp_opts_default(&o);
         prng_init(&rnd, (const uint8_t *)"0123456789abcdef");
         for (int i = 0; i < 10; i++) {
-                int port =
-                        udp_bind_any_port(&s->u, udp_open(&s->u, &o), (ip_addr){{0, 0}}, 50000, 50009, &rnd);
+                int port = udp_bind_any_port(&s->u, udp_open(&s->u, &o), (ip_addr){{0, 0}}, 50000,
+                                             50009, &rnd);
 
                 assert_in_range(port, 50000, 50009);
                 assert_false(seen >> (port - 50000) & 1);
                 seen |= 1ull << (port - 50000);
         }
-        assert_int_equal(udp_bind_any_port(&s->u, udp_open(&s->u, &o), (ip_addr){{0, 0}}, 50000, 50009, &rnd),
+        assert_int_equal(udp_bind_any_port(&s->u, udp_open(&s->u, &o), (ip_addr){{0, 0}}, 50000,
+                                           50009, &rnd),
                          -EADDRINUSE);
 }
 
@@ -119,7 +127,8 @@ static void pcbs_run_out_and_come_back(void **state)
 static void the_most_specific_pcb_gets_the_datagram(void **state)
 {
         struct scene *s = *state;
-        uint32_t any = bound_reuse(s, 0, 53, true, false), ours = bound_reuse(s, US, 53, true, false);
+        uint32_t any = bound_reuse(s, 0, 53, true, false),
+                 ours = bound_reuse(s, US, 53, true, false);
         uint32_t conn = connected(s, US, 53, PEER, 4000);
         const struct {
                 struct udp_tuple t;
@@ -162,7 +171,8 @@ static void the_one_bound_last_gets_it_with_reuseaddr(void **state)
 {
         struct scene *s = *state;
         struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, 0, 0, 0};
-        uint32_t first = bound_reuse(s, US, 53, true, false), last = bound_reuse(s, US, 53, true, false);
+        uint32_t first = bound_reuse(s, US, 53, true, false),
+                 last = bound_reuse(s, US, 53, true, false);
 
         assert_int_equal(udp_lookup(&s->u, &t), last);
         udp_close(&s->u, last);
@@ -191,7 +201,8 @@ static void reuseport_spreads_senders_and_keeps_each_at_its_place(void **state)
 static void an_option_that_changes_takes_effect_at_once(void **state)
 {
         struct scene *s = *state;
-        uint32_t first = bound_reuse(s, 0, 53, true, true), last = bound_reuse(s, 0, 53, true, true);
+        uint32_t first = bound_reuse(s, 0, 53, true, true),
+                 last = bound_reuse(s, 0, 53, true, true);
         struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 1, 0, 0, 0};
         struct udp_opts o;
 
@@ -244,7 +255,8 @@ static void poll_and_shutdown_are_those_of_linux(void **state)
         assert_int_equal(udp_shutdown(&s->u, pcb, SHUT_RD), 0);
         assert_int_equal(udp_poll_events(&s->u, pcb), out | POLLIN | POLLRDNORM | POLLRDHUP);
         assert_int_equal(udp_shutdown(&s->u, pcb, SHUT_WR), 0);
-        assert_int_equal(udp_poll_events(&s->u, pcb), out | POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP);
+        assert_int_equal(udp_poll_events(&s->u, pcb),
+                         out | POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP);
         assert_int_equal(udp_shutdown(&s->u, lone, SHUT_RDWR), -ENOTCONN);
         assert_true(udp_poll_events(&s->u, lone) & POLLHUP);
         assert_int_equal(udp_recv_peek(&s->u, lone, 0, &(struct udp_msg){0}, 1), 0);
@@ -266,7 +278,8 @@ static void recount(struct scene *s)
 static void recovery_makes_everything_derived_anew(void **state)
 {
         struct scene *s = *state;
-        uint32_t any = bound(s, 0, 53), conn = connected(s, US, 99, PEER, 4000), closed = bound(s, US, 60);
+        uint32_t any = bound(s, 0, 53), conn = connected(s, US, 99, PEER, 4000),
+                 closed = bound(s, US, 60);
 
         udp_close(&s->u, closed);
         for (uint8_t i = 0; i < 40; i++) {

@@ -73,8 +73,9 @@ static void beyond_its_share_it_copies_and_gives_back(void **state)
         assert_int_equal(s->given_back, 8);
         assert_int_equal(queue(s, pcb)->lent, 2 * FRAME_LARGE_BYTES);
         for (uint8_t i = 10; i < 20; i++)
-                assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .fill = i, .small = i % 2),
-                                 UDP_DONE);
+                assert_int_equal(
+                        arrives(s, .len = 1400, .in_frame = 1400, .fill = i, .small = i % 2),
+                        UDP_DONE);
         udp_pcb_check(&s->u, pcb);
         for (uint8_t i = 0; i < 10; i++)
                 expect_read(s, pcb, .len = 20000 + i, .fill = i);
@@ -90,10 +91,12 @@ static void all_together_keep_half_of_what_the_peer_has(void **state)
 
         for (uint16_t i = 0; i < 30; i++) {
                 pcb[i] = bound(s, 0, (uint16_t)(100 + i));
-                assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .dport = (uint16_t)(100 + i)),
-                                 i < 12 ? UDP_TOOK : UDP_DONE); /* of 24 large ones */
+                assert_int_equal(
+                        arrives(s, .len = 1400, .in_frame = 1400, .dport = (uint16_t)(100 + i)),
+                        i < 12 ? UDP_TOOK : UDP_DONE); /* of 24 large ones */
         }
-        assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .small = true, .dport = 100), UDP_TOOK);
+        assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .small = true, .dport = 100),
+                         UDP_TOOK);
         expect_read(s, pcb[0], .len = 1400, .dport = 100);
         assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .dport = 129), UDP_TOOK);
         for (uint16_t i = 1; i < 30; i++)
@@ -112,7 +115,8 @@ static void memory_is_charged_as_it_is_held(void **state)
         arrives(s, .len = 100, .in_frame = 100, .small = true);
         assert_int_equal(queue(s, pcb)->charged, 128 + 72 + 64 + FRAME_SMALL_BYTES);
         arrives(s, .len = 100, .in_frame = 100);
-        assert_int_equal(queue(s, pcb)->charged, 128 + 72 + 64 + FRAME_SMALL_BYTES + 64 + FRAME_LARGE_BYTES);
+        assert_int_equal(queue(s, pcb)->charged,
+                         128 + 72 + 64 + FRAME_SMALL_BYTES + 64 + FRAME_LARGE_BYTES);
         udp_recv_consume(&s->u, pcb, 4);
         assert_int_equal(queue(s, pcb)->charged, 0);
 }
@@ -162,7 +166,8 @@ static void without_memory_it_drops_and_says_so(void **state)
         pcb = bound(s, 0, 53);
         for (int i = 0; s->cnt.drop[DROP_UDP_NO_MEMORY] == 0; i++)
                 arrives(s, .len = 100, .fill = (uint8_t)i);
-        assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400), UDP_TOOK); /* its record still fits */
+        /* Its record still fits. */
+        assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400), UDP_TOOK);
         s->u.sh->limits.lend_max = 0;
         assert_int_equal(arrives(s, .len = 20000, .in_frame = 20000), UDP_DONE);
         assert_int_equal(s->cnt.drop[DROP_UDP_NO_MEMORY], 2);
@@ -191,7 +196,8 @@ static void many_are_shown_and_consumed_at_once(void **state)
         assert_int_equal(udp_recv_avail(&s->u, pcb), 32);
 }
 
-/* Copying happens without the lock, while more arrives: spans stay where they are until consumed. */
+/* Copying happens without the lock, while more arrives: spans stay where they are
+ * until consumed. */
 static void spans_stay_valid_while_more_arrives(void **state)
 {
         struct scene *s = *state;
@@ -219,7 +225,8 @@ static void look_and_take(struct scene *s, uint32_t pcb, const struct arrival *a
         assert_int_equal(first.msg.sport, a->sport);
         for (int k = 0; k < first.msg.nspan; k++)
                 for (uint32_t i = 0; i < first.msg.span[k].len; i++, at++)
-                        assert_int_equal(first.msg.span[k].ptr[i], (uint8_t)(a->fill + at * 7 + (at >> 8)));
+                        assert_int_equal(first.msg.span[k].ptr[i],
+                                         (uint8_t)(a->fill + at * 7 + (at >> 8)));
         assert_true(udp_recv_take(&s->u, pcb, &first));
 }
 
@@ -245,7 +252,8 @@ static void what_two_look_at_one_of_them_reads(void **state)
         udp_pcb_check(&s->u, pcb);
 }
 
-/* The short way says the same as the long one, or nothing: of frames, and of the first datagram of another block. */
+/* The short way says the same as the long one, or nothing: of frames, and of the first datagram of
+ * another block. */
 static void the_short_way_reads_the_same(void **state)
 {
         struct scene *s = *state;
@@ -331,7 +339,8 @@ static void what_was_read_is_held_until_somebody_settles(void **state)
         expect_read(s, pcb, .len = 64);
 }
 
-/* A reader that was stopped between looking and taking, while the place it looked at was used again. */
+/* A reader that was stopped between looking and taking, while the place it looked at was
+ * used again. */
 static void a_slow_reader_takes_nothing_that_came_later(void **state)
 {
         struct scene *s = *state;
@@ -401,7 +410,8 @@ static void empty_datagrams_are_datagrams(void **state)
         expect_nothing(s, pcb);
 }
 
-/* RFC 1122 §4.1.3.2. Whoever reads by the shortest way leaves such a datagram to those who ask for options. */
+/* RFC 1122 §4.1.3.2. Whoever reads by the shortest way leaves such a datagram to those who ask
+ * for options. */
 static void ip_options_stay_with_their_datagram(void **state)
 {
         struct scene *s = *state;
@@ -424,7 +434,8 @@ static void ip_options_stay_with_their_datagram(void **state)
 
 static struct arrival random_arrival(struct prng_fast *g, uint8_t fill)
 {
-        struct arrival a = {.fill = fill, .sport = (uint16_t)(1 + prng_fast_below(g, 9)), .dport = 53};
+        struct arrival a = {
+                .fill = fill, .sport = (uint16_t)(1 + prng_fast_below(g, 9)), .dport = 53};
 
         a.nopts = prng_fast_below(g, 4) == 0 ? (uint8_t)(4 + 4 * prng_fast_below(g, 10)) : 0;
         a.len = prng_fast_below(g, 232);

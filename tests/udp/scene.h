@@ -1,7 +1,7 @@
 /*
- * The vocabulary of UDP scenarios: one stack's UDP, with private frames and frames lent by a peer on channel
- * CHAN. Datagrams are put in as the parser would give them; what was given back, touched and counted can be
- * asserted.
+ * The vocabulary of UDP scenarios: one stack's UDP, with private frames and frames lent by a peer
+ * on channel CHAN. Datagrams are put in as the parser would give them; what was given back, touched
+ * and counted can be asserted.
  */
 #ifndef TESTS_UDP_SCENE_H
 #define TESTS_UDP_SCENE_H
@@ -30,7 +30,8 @@ struct scene {
         nstime now;
 };
 
-/* CMocka's setup and teardown. After teardown nothing is leaked: all frames are free and all lent ones back.
+/* CMocka's setup and teardown. After teardown nothing is leaked: all frames are free and all lent
+ * ones back.
  */
 int scene_setup(void **state);
 int scene_teardown(void **state);
@@ -42,7 +43,8 @@ uint32_t bound(struct scene *s, uint32_t addr, uint16_t port);
 /* The same with SO_REUSEADDR or SO_REUSEPORT. */
 uint32_t bound_reuse(struct scene *s, uint32_t addr, uint16_t port, bool reuseaddr, bool reuseport);
 /* Connected besides. */
-uint32_t connected(struct scene *s, uint32_t addr, uint16_t port, uint32_t peer, uint16_t peer_port);
+uint32_t connected(struct scene *s, uint32_t addr, uint16_t port, uint32_t peer,
+                   uint16_t peer_port);
 
 struct arrival {
         uint32_t src, dst;     /* PEER, US */
@@ -51,20 +53,21 @@ struct arrival {
         uint32_t in_frame;     /* how many of its last bytes are in a lent frame */
         bool small;            /* and that is a small one */
         uint8_t fill;
-        uint8_t nopts;         /* bytes of IP options, of the same pattern */
-        bool shortly;          /* by udp_rx_short(), where that takes it */
+        uint8_t nopts; /* bytes of IP options, of the same pattern */
+        bool shortly;  /* by udp_rx_short(), where that takes it */
 };
 enum udp_verdict arrives_(struct scene *s, struct arrival a);
 #define arrives(s, ...) arrives_(s, (struct arrival){__VA_ARGS__})
 
 /* Reads one datagram of `pcb` and asserts that it is this one; consumes it. */
 void expect_read_(struct scene *s, uint32_t pcb, struct arrival a, const char *file, int line);
-#define expect_read(s, pcb, ...) expect_read_(s, pcb, (struct arrival){__VA_ARGS__}, __FILE__, __LINE__)
+#define expect_read(s, pcb, ...) \
+        expect_read_(s, pcb, (struct arrival){__VA_ARGS__}, __FILE__, __LINE__)
 /* There is nothing to read. */
-#define expect_nothing(s, pcb)                                                                               \
-        do {                                                                                                 \
-                struct udp_msg msg_;                                                                         \
-                assert_int_equal(udp_recv_peek(&(s)->u, pcb, 0, &msg_, 1), -EAGAIN);                         \
+#define expect_nothing(s, pcb)                                                       \
+        do {                                                                         \
+                struct udp_msg msg_;                                                 \
+                assert_int_equal(udp_recv_peek(&(s)->u, pcb, 0, &msg_, 1), -EAGAIN); \
         } while (0)
 /* Every invariant of every pcb. */
 void check_all(struct scene *s);

@@ -1,4 +1,5 @@
-/* The bell's descriptors: what a ring is, to whom it goes, and what their owner or a peer can do to them. */
+/* The bell's descriptors: what a ring is, to whom it goes, and what their owner or a peer can do
+ * to them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ static int bell, ringer;
 
 static int setup(void **state)
 {
-        signal(SIGPIPE, SIG_DFL);       /* a ring raises none */
+        signal(SIGPIPE, SIG_DFL); /* a ring raises none */
         bell = bell_make();
         ringer = bell_ringer(bell);
         return bell >= 0 && ringer >= 0 ? 0 : -1;
@@ -108,15 +109,16 @@ static void a_bell_that_is_shut_raises_no_signal(void **state)
 static void no_other_kind_is_a_bell(void **state)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "/tmp/unet-bell-test"};
-        int pair[2], p[2], named = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0), stream = socket(AF_UNIX, SOCK_STREAM, 0);
+        int pair[2], p[2], named = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0),
+                           stream = socket(AF_UNIX, SOCK_STREAM, 0);
 
         assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, pair), 0);
         assert_int_equal(pipe2(p, O_NONBLOCK), 0);
         unlink(un.sun_path);
         assert_int_equal(bind(named, (struct sockaddr *)&un, sizeof un), 0);
         unlink(un.sun_path);
-        assert_int_equal(bell_ringer(named), -EINVAL);          /* a path is looked up */
-        assert_int_equal(bell_ringer(pair[0]), -EINVAL);        /* no name */
+        assert_int_equal(bell_ringer(named), -EINVAL);   /* a path is looked up */
+        assert_int_equal(bell_ringer(pair[0]), -EINVAL); /* no name */
         assert_int_equal(bell_ringer(stream), -EINVAL);
         assert_int_equal(bell_ringer(p[0]), -EINVAL);
         assert_int_equal(bell_ringer(-1), -EINVAL);
@@ -172,9 +174,11 @@ static int send_rights(int sock, int fd)
 {
         char ctl[CMSG_SPACE(sizeof fd)] = {0};
         struct iovec iov = {"", 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
 
-        *CMSG_FIRSTHDR(&m) = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        *CMSG_FIRSTHDR(&m) = (struct cmsghdr){
+                .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &fd, sizeof fd);
         return sendmsg(sock, &m, 0) == 1 ? 0 : -errno;
 }
@@ -230,7 +234,8 @@ static void nothing_is_sent_to_a_ringer(void **state)
 
         assert_int_equal(bind(ringer, (struct sockaddr *)&un, sizeof un.sun_family), 0);
         assert_int_equal(getsockname(ringer, (struct sockaddr *)&un, &len), 0);
-        assert_int_equal(sendto(bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&un, len), -1);
+        assert_int_equal(
+                sendto(bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&un, len), -1);
         assert_int_equal(errno, EPIPE);
 }
 
@@ -245,7 +250,7 @@ static void the_page_is_held_until_the_last_copy_is_closed(void **state)
         assert_false(bell_is_held(peers));
         assert_int_equal(bell_hold(page), 0);
         assert_true(bell_is_held(peers));
-        assert_int_equal(fcntl(peers, F_OFD_SETLK, &all), -1);  /* a peer has no part in it */
+        assert_int_equal(fcntl(peers, F_OFD_SETLK, &all), -1); /* a peer has no part in it */
         copy = dup(page);
         close(page);
         assert_true(bell_is_held(peers));

@@ -1,10 +1,10 @@
 /*
- * No wake-up is lost: two processes that sleep whenever they can, and a lost ring would leave both asleep for
- * ever.
+ * No wake-up is lost: two processes that sleep whenever they can, and a lost ring would leave both
+ * asleep for ever.
  *
- * Every wait is without a timeout and without spinning (`spin_ns` -1), so each message may meet the other
- * side anywhere between its last look and its sleep. A watchdog (alarm) turns a lost wake-up into a failure.
- * UNET_STRESS multiplies the number of messages.
+ * Every wait is without a timeout and without spinning (`spin_ns` -1), so each message may meet the
+ * other side anywhere between its last look and its sleep. A watchdog (alarm) turns a lost wake-up
+ * into a failure. UNET_STRESS multiplies the number of messages.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +22,8 @@
 #include "tests/slower.h"
 #include "unet/shm/switch.h"
 
-#define WATCHDOG 500             /* a stream of 3 million turns that all have to wait for the processor took longer than 110 s */
+/* A stream of 3 million turns that all have to wait for the processor took longer than 110 s. */
+#define WATCHDOG 500
 
 /* Where each turn waits for a processor, the same number takes ten times as long. */
 static uint32_t rounds(uint32_t n)
@@ -34,7 +35,8 @@ static uint32_t rounds(uint32_t n)
 
 static void idle_a_little(struct prng_fast *rng)
 {
-        uint32_t n = prng_fast_below(rng, 8) == 0 ? prng_fast_below(rng, 3000) : prng_fast_below(rng, 50);
+        uint32_t n = prng_fast_below(rng, 8) == 0 ? prng_fast_below(rng, 3000)
+                                                  : prng_fast_below(rng, 50);
 
         for (volatile uint32_t i = 0; i < n; i++)
                 ;
@@ -100,15 +102,16 @@ static void child_is_well(pid_t child)
 }
 
 /*
- * The heart of it, without the sleep: one side arms and looks, the other sends, at the same moment, again and
- * again. If the first saw nothing, the second must have rung. On x86 with two free processors this fails within
- * a second when either fence is taken away; on a busy machine the two sides rarely meet.
+ * The heart of it, without the sleep: one side arms and looks, the other sends, at the same moment,
+ * again and again. If the first saw nothing, the second must have rung. On x86 with two free
+ * processors this fails within a second when either fence is taken away; on a busy machine the two
+ * sides rarely meet.
  */
 struct moment {
         struct pair *p;
-        _Atomic uint32_t sender, sleeper;       /* rounds begun and ended, twice each */
+        _Atomic uint32_t sender, sleeper; /* rounds begun and ended, twice each */
         uint32_t n, lost, both, seen;
-        bool stop;                              /* passed on by meet() */
+        bool stop; /* passed on by meet() */
         cpu_set_t cpus;
 };
 
@@ -118,7 +121,7 @@ static void meet(_Atomic uint32_t *mine, _Atomic uint32_t *other)
 
         for (uint32_t looks = 1; (int32_t)(atomic_load(other) - at) < 0; looks++)
                 if (looks % 256 == 0)
-                        sched_yield();          /* perhaps there is one processor only */
+                        sched_yield(); /* perhaps there is one processor only */
 }
 
 static void wait_a_moment(struct prng_fast *rng)
@@ -191,7 +194,8 @@ static void arming_and_sending_at_the_same_moment(void **state)
         m.stop = true;
         meet(&m.sleeper, &m.sender);
         pthread_join(thread, NULL);
-        print_message("%u moments: seen before sleeping %u, of these rung as well %u\n", m.n, m.seen, m.both);
+        print_message("%u moments: seen before sleeping %u, of these rung as well %u\n", m.n,
+                      m.seen, m.both);
         sched_setaffinity(0, sizeof m.cpus, &m.cpus);
         assert_int_equal(m.lost, 0);
         pair_free(m.p);
@@ -326,7 +330,8 @@ static void *run_switch(void *arg)
                 while (unet_switch_step(t->sw) > 0)
                         ;
                 if (unet_switch_arm(t->sw))
-                        poll(&(struct pollfd){.fd = unet_switch_fd(t->sw), .events = POLLIN}, 1, 100);
+                        poll(&(struct pollfd){.fd = unet_switch_fd(t->sw), .events = POLLIN}, 1,
+                             100);
         }
         return NULL;
 }
@@ -372,7 +377,8 @@ static void the_switch_sleeps_and_wakes(void **state)
         alarm(0);
 }
 
-/* A thread that the program gives: it sleeps on the descriptor and dispatches; upcalls run in it. */
+/* A thread that the program gives: it sleeps on the descriptor and dispatches; upcalls run
+ * in it. */
 struct server {
         struct pair *p;
         uint32_t got, n;

@@ -1,5 +1,5 @@
-/* One suite for every provider: each behaviour that <unet/unet.h> promises, over each row of the table in
- * pair.c. */
+/* One suite for every provider: each behaviour that <unet/unet.h> promises, over each row of the
+ * table in pair.c. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -75,7 +75,10 @@ static void the_longest_message_fits_and_one_byte_more_does_not(void **state)
 static void pieces_are_gathered_in_order(void **state)
 {
         struct pair *p = plain_pair(state);
-        struct unet_send m = {.chan = p->ca, .inl = "head", .inl_len = 4, .nfrags = 4,
+        struct unet_send m = {.chan = p->ca,
+                              .inl = "head",
+                              .inl_len = 4,
+                              .nfrags = 4,
                               .frag = {{1000, 3}, {10, 1}, {500, 0}, {700, 2}}};
         struct unet_recv r;
         char flat[16];
@@ -102,8 +105,9 @@ static void messages_stay_in_order(void **state)
         pair_provide(p, 32, 4096);
         for (int round = 0; round < 200; round++) {
                 for (int i = 0; i < 16; i++, sent++)
-                        assert_int_equal(
-                                pair_send(p, sent, 1 + sent * 37 % 3000, sent % 200, 4096 * (sent % 16)), 1);
+                        assert_int_equal(pair_send(p, sent, 1 + sent * 37 % 3000, sent % 200,
+                                                   4096 * (sent % 16)),
+                                         1);
                 for (int i = 0; i < 16; i++, got++)
                         pair_expect(p, got, 1 + got * 37 % 3000);
         }
@@ -339,8 +343,10 @@ static void a_loan_lasts_until_released(void **state)
         assert_int_equal(unet_chan_info(p->a, p->ca, &info), 0);
         len = MIN(4096, info.mtu);
         for (uint32_t i = 0; i < 4; i++) {
-                struct unet_send s = {
-                        .chan = p->ca, .nfrags = 1, .frag = {{4096 * i, len}}, .injected = &flag[i]};
+                struct unet_send s = {.chan = p->ca,
+                                      .nfrags = 1,
+                                      .frag = {{4096 * i, len}},
+                                      .injected = &flag[i]};
                 memset(p->sa.base + 4096 * i, (int)i, 4096);
                 assert_int_equal(unet_ep_send(p->a, &s, 1), 1);
         }
@@ -350,7 +356,7 @@ static void a_loan_lasts_until_released(void **state)
                 assert_int_not_equal(m[i].loan, 0);
                 assert_int_equal(m[i].frag[0].ptr[len - 1], i);
         }
-        if (!p->how->drops_behind) {    /* elsewhere the provider copied when it took the message */
+        if (!p->how->drops_behind) { /* elsewhere the provider copied when it took the message */
                 unet_ep_release(p->b, &m[2], 1);
                 unet_ep_reap(p->a, NULL, 0);
                 assert_int_equal(flag[2], 1);
@@ -403,7 +409,8 @@ static void waiting_ends_when_a_buffer_is_injected(void **state)
         pair_settle(p);
         assert_int_equal(unet_ep_recv(p->b, &r, 1), 1);
         pair_give_back(p, &r);
-        assert_int_equal(unet_ep_wait(p->a, UNET_INJECTED | UNET_READABLE, UNET_FOREVER), UNET_INJECTED);
+        assert_int_equal(unet_ep_wait(p->a, UNET_INJECTED | UNET_READABLE, UNET_FOREVER),
+                         UNET_INJECTED);
         assert_int_equal(unet_ep_reap(p->a, &cookie, 1), 1);
         pair_free(p);
 }
@@ -471,7 +478,8 @@ static void on_full(struct unet_ep *ep, void *arg)
 
 static void upcalls_come_when_their_condition_holds(void **state)
 {
-        struct pair *p = pair_new(how(state), (struct unet_ep_opts){.rx_slots = 8, .almost_full = 6});
+        struct pair *p =
+                pair_new(how(state), (struct unet_ep_opts){.rx_slots = 8, .almost_full = 6});
         struct upcalls u = {0};
 
         unet_ep_set_upcall(p->b, UNET_UP_NONEMPTY, on_nonempty, &u);
@@ -490,7 +498,7 @@ static void upcalls_come_when_their_condition_holds(void **state)
         u.drain = true;
         assert_int_equal(unet_ep_dispatch(p->b), 2);
         assert_int_equal(u.full, 1);
-        assert_int_equal(u.received, 6);        /* one upcall took everything */
+        assert_int_equal(u.received, 6); /* one upcall took everything */
         assert_int_equal(unet_ep_dispatch(p->b), 0);
         pair_free(p);
 }
@@ -528,9 +536,10 @@ static void a_closed_channel_is_seen_by_the_peer(void **state)
         assert_int_equal(unet_ep_wait(p->b, UNET_CLOSED, 0), -ETIMEDOUT);
         assert_int_equal(unet_chan_info(p->b, p->cb, &info), 0);
         assert_true(info.closed);
-        pair_expect(p, 1, 8);           /* sent before: still there */
-        assert_int_equal(unet_ep_send(p->b, &(struct unet_send){.chan = p->cb, .inl = "x", .inl_len = 1}, 1),
-                         -EPIPE);
+        pair_expect(p, 1, 8); /* sent before: still there */
+        assert_int_equal(
+                unet_ep_send(p->b, &(struct unet_send){.chan = p->cb, .inl = "x", .inl_len = 1}, 1),
+                -EPIPE);
         assert_int_equal(pair_send(p, 1, 8, 8, 0), -EBADF);
         assert_int_equal(unet_chan_close(p->b, p->cb), 0);
         assert_int_equal(unet_chan_close(p->b, p->cb), -EBADF);
@@ -569,8 +578,9 @@ static void channels_are_told_apart(void **state)
                 goto out;
         assert_int_equal(unet_chan_pair(p->a, p->b, &ca2, &cb2), 0);
         assert_int_not_equal(ca2, p->ca);
-        assert_int_equal(unet_ep_send(p->a, &(struct unet_send){.chan = ca2, .inl = "2", .inl_len = 1}, 1),
-                         1);
+        assert_int_equal(
+                unet_ep_send(p->a, &(struct unet_send){.chan = ca2, .inl = "2", .inl_len = 1}, 1),
+                1);
         assert_int_equal(unet_ep_recv(p->b, &m, 1), 1);
         assert_int_equal(m.chan, cb2);
         assert_int_equal(unet_chan_close(p->a, ca2), 0);
@@ -595,7 +605,10 @@ static void statistics_have_names(void **state)
 
 /* ---- all of it, over all of them ---- */
 
-#define T(f) {#f, f, NULL, NULL, NULL}
+#define T(f)                            \
+        {                               \
+#f, f, NULL, NULL, NULL \
+        }
 static const struct CMUnitTest tests[] = {
         T(a_small_message_travels_in_the_descriptor),
         T(every_length_arrives_whole),
@@ -641,15 +654,29 @@ static const struct suite {
         const char *name;
         const struct provider *rows;
         const int *nrows;
-        const char *(*impossible)(void);        /* why there can be no pairs here; NULL: there always can */
-        CMFixtureFunction setup, teardown;      /* of each row's tests */
-        bool if_named;                          /* it is run only where it is named: as root, or in a machine that has devices */
+        /* Why there can be no pairs here; NULL: there always can. */
+        const char *(*impossible)(void);
+        CMFixtureFunction setup, teardown; /* of each row's tests */
+        /* It is run only where it is named: as root, or in a machine that has devices. */
+        bool if_named;
 } suites[] = {
         {.name = "inside", .rows = providers, .nrows = &nproviders},
-        {.name = "unetd", .rows = &emul_via_unetd, .nrows = &(const int){1}, .setup = world_setup, .teardown = world_teardown},
+        {.name = "unetd",
+         .rows = &emul_via_unetd,
+         .nrows = &(const int){1},
+         .setup = world_setup,
+         .teardown = world_teardown},
         {.name = "verbs", .rows = verbs_providers, .nrows = &nverbs_providers, .if_named = true},
-        {.name = "xdp", .rows = xdp_providers, .nrows = &nxdp_providers, .impossible = xdp_pairs_impossible, .if_named = true},
-        {.name = "packet", .rows = packet_providers, .nrows = &npacket_providers, .impossible = packet_pairs_impossible, .if_named = true},
+        {.name = "xdp",
+         .rows = xdp_providers,
+         .nrows = &nxdp_providers,
+         .impossible = xdp_pairs_impossible,
+         .if_named = true},
+        {.name = "packet",
+         .rows = packet_providers,
+         .nrows = &npacket_providers,
+         .impossible = packet_pairs_impossible,
+         .if_named = true},
 };
 
 /* How many tests failed, or 77. */
@@ -663,7 +690,8 @@ static int run_suite(const struct suite *s, const char *only)
                 return 77;
         }
         for (int i = 0; i < *s->nrows; i++)
-                if (only == NULL || strcmp(only, s->name) == 0 || strcmp(only, s->rows[i].name) == 0)
+                if (only == NULL || strcmp(only, s->name) == 0 ||
+                    strcmp(only, s->rows[i].name) == 0)
                         failed += run_over(&s->rows[i], s->setup, s->teardown);
         return failed;
 }

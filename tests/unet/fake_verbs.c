@@ -25,7 +25,7 @@ struct fake_cq {
         struct ibv_wc wc[DEPTH];
         uint32_t head, tail;
         bool armed;
-        int say;                        /* the writing end of its channel */
+        int say; /* the writing end of its channel */
 };
 
 struct fake_channel {
@@ -44,14 +44,14 @@ struct fake_qp {
         int device;
         enum ibv_qp_state state;
         uint32_t qkey;
-        struct ibv_recv_wr wr[DEPTH];   /* one piece each */
+        struct ibv_recv_wr wr[DEPTH]; /* one piece each */
         struct ibv_sge sge[DEPTH];
         uint32_t head, tail;
 };
 
 struct fake_context {
         struct ibv_context ctx;
-        int say;                        /* where it hears of events */
+        int say; /* where it hears of events */
         struct fake_context *next;
 };
 
@@ -90,8 +90,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 void fake_reset(uint32_t a, uint32_t b)
 {
         for (int i = 0; i < FAKE_DEVICES; i++)
-                devices[i] = (struct fake_device){.addr = ip_addr_v4(i == 0 ? a : b), .index = 1, .up = true, .has_gid = true,
-                                                  .send_limit = -1, .recv_limit = -1};
+                devices[i] = (struct fake_device){.addr = ip_addr_v4(i == 0 ? a : b),
+                                                  .index = 1,
+                                                  .up = true,
+                                                  .has_gid = true,
+                                                  .send_limit = -1,
+                                                  .recv_limit = -1};
         fail_at = 0;
         failed = false;
         holds = false;
@@ -295,7 +299,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 
 int ibv_close_device(struct ibv_context *c)
 {
-        struct fake_context *own = (struct fake_context *)c, **at = &((struct fake_device *)c->device)->open;
+        struct fake_context *own = (struct fake_context *)c,
+                            **at = &((struct fake_device *)c->device)->open;
 
         pthread_mutex_lock(&lock);
         while (*at != own)
@@ -332,13 +337,15 @@ int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_
         return fails(EIO) ? EIO : 0;
 }
 
-ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e, size_t max, uint32_t flags, size_t size)
+ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e, size_t max,
+                             uint32_t flags, size_t size)
 {
         const struct fake_device *f = (struct fake_device *)c->device;
 
         if (!f->has_gid || max == 0 || fails(EIO))
                 return 0;
-        *e = (struct ibv_gid_entry){.gid_index = f->index, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2};
+        *e = (struct ibv_gid_entry){
+                .gid_index = f->index, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2};
         memcpy(&e->gid, &f->addr, sizeof f->addr);
         return 1;
 }
@@ -366,7 +373,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *p, size_t n, int access)
         return mr;
 }
 
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *p, size_t n, uint64_t at, unsigned int access)
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *p, size_t n, uint64_t at,
+                                unsigned int access)
 {
         return ibv_reg_mr(pd, p, n, (int)access);
 }
@@ -394,7 +402,8 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
         return end(c);
 }
 
-struct ibv_cq *ibv_create_cq(struct ibv_context *c, int n, void *user, struct ibv_comp_channel *ch, int vector)
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int n, void *user, struct ibv_comp_channel *ch,
+                             int vector)
 {
         struct fake_cq *q = make(sizeof *q);
 
@@ -462,7 +471,10 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
                 if (qps[i] != NULL)
                         continue;
                 qps[i] = q;
-                q->qp = (struct ibv_qp){.context = pd->context, .pd = pd, .send_cq = a->send_cq, .recv_cq = a->recv_cq,
+                q->qp = (struct ibv_qp){.context = pd->context,
+                                        .pd = pd,
+                                        .send_cq = a->send_cq,
+                                        .recv_cq = a->recv_cq,
                                         .qp_num = i};
                 q->device = (int)((struct fake_device *)pd->context->device - devices);
                 a->cap.max_inline_data = 64;
@@ -500,7 +512,7 @@ static void complete(struct ibv_cq *cq, struct ibv_wc wc)
         struct fake_cq *q = (struct fake_cq *)cq;
 
         if (q->tail - q->head >= (uint32_t)cq->cqe)
-                abort();                /* completion queues are as long as the queues they serve */
+                abort(); /* completion queues are as long as the queues they serve */
         q->wc[q->tail++ % DEPTH] = wc;
         if (q->armed && write(q->say, &cq, sizeof cq) != sizeof cq)
                 abort();
@@ -532,7 +544,8 @@ static void flush(struct fake_qp *q)
 {
         q->state = IBV_QPS_ERR;
         for (; q->head != q->tail; q->head++)
-                complete(q->qp.recv_cq, (struct ibv_wc){.wr_id = q->wr[q->head % DEPTH].wr_id, .status = IBV_WC_WR_FLUSH_ERR});
+                complete(q->qp.recv_cq, (struct ibv_wc){.wr_id = q->wr[q->head % DEPTH].wr_id,
+                                                        .status = IBV_WC_WR_FLUSH_ERR});
 }
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
@@ -570,8 +583,10 @@ static struct fake_qp *find(const struct ibv_send_wr *wr)
         ip_addr to;
 
         memcpy(&to, &ah->attr.grh.dgid, sizeof to);
-        return q != NULL && ip_addr_eq(to, devices[q->device].addr) && q->qkey == wr->wr.ud.remote_qkey &&
-                               q->state == IBV_QPS_RTS ? q : NULL;
+        return q != NULL && ip_addr_eq(to, devices[q->device].addr) &&
+                               q->qkey == wr->wr.ud.remote_qkey && q->state == IBV_QPS_RTS
+                       ? q
+                       : NULL;
 }
 
 static void put_source(uint8_t *grh, const struct fake_device *f)
@@ -585,12 +600,13 @@ static void deliver(const struct fake_qp *from, struct fake_qp *to, const struct
 {
         struct fake_device *d = &devices[to->device];
         const struct ibv_sge *room = &to->sge[to->head % DEPTH];
-        struct ibv_wc wc = {.status = d->recv_status, .wc_flags = IBV_WC_GRH, .src_qp = from->qp.qp_num};
+        struct ibv_wc wc = {
+                .status = d->recv_status, .wc_flags = IBV_WC_GRH, .src_qp = from->qp.qp_num};
         uint8_t *at = (uint8_t *)(uintptr_t)room->addr + 40;
         uint32_t len = 0;
 
         if (to->head == to->tail)
-                return;                 /* no buffer: lost */
+                return; /* no buffer: lost */
         wc.wr_id = to->wr[to->head++ % DEPTH].wr_id;
         put_source(at - 40, &devices[from->device]);
         for (int i = 0; i < wr->num_sge && len + wr->sg_list[i].length <= room->length - 40; i++) {
@@ -627,7 +643,8 @@ static void send_one(struct fake_qp *q, const struct ibv_send_wr *wr)
                 to = find(wr);
         if (status == IBV_WC_SUCCESS && to != NULL && ah->attr.grh.sgid_index == d->index && d->up)
                 deliver(q, to, wr);
-        if (wr->send_flags & IBV_SEND_SIGNALED || status != IBV_WC_SUCCESS)     /* errors are told of in any case */
+        if (wr->send_flags & IBV_SEND_SIGNALED ||
+            status != IBV_WC_SUCCESS) /* errors are told of in any case */
                 complete(q->qp.send_cq, (struct ibv_wc){.wr_id = wr->wr_id, .status = status});
         if (status != IBV_WC_SUCCESS && q->state != IBV_QPS_ERR)
                 flush(q);

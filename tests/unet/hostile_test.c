@@ -1,8 +1,8 @@
 /*
- * A peer that writes rubbish into everything it may write: its ring, control words, returns, bell and
- * payload. The victim must not crash (run this under ASan), must show nothing that is out of bounds, must
- * count, and must go on with its other channels. Rubbish comes in two kinds: anything at all, and what is
- * nearly right, which gets further.
+ * A peer that writes rubbish into everything it may write: its ring, control words, returns, bell
+ * and payload. The victim must not crash (run this under ASan), must show nothing that is out of
+ * bounds, must count, and must go on with its other channels. Rubbish comes in two kinds: anything
+ * at all, and what is nearly right, which gets further.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ struct attacker {
         struct shm_region *region;
         uint8_t *station;
         size_t station_bytes;
-        uint32_t pos;                   /* where it writes next */
+        uint32_t pos; /* where it writes next */
         _Atomic bool stop;
 };
 
@@ -74,12 +74,13 @@ static void spoil_returns(struct attacker *a)
         atomic_store_explicit(&a->region->ctrl.ret_prod, prod + n, memory_order_release);
 }
 
-/* The victim waits at a slot whose sequence word was spoilt; go on, so that the rest of the rubbish is looked
- * at. */
+/* The victim waits at a slot whose sequence word was spoilt; go on, so that the rest of the rubbish
+ * is looked at. */
 static void repair(struct attacker *a)
 {
         for (uint32_t pos = a->pos - SHM_SLOTS; pos != a->pos; pos++)
-                atomic_store_explicit(&a->region->ring[pos % SHM_SLOTS].seq, pos + 1, memory_order_release);
+                atomic_store_explicit(&a->region->ring[pos % SHM_SLOTS].seq, pos + 1,
+                                      memory_order_release);
 }
 
 static void spoil(struct attacker *a)
@@ -104,7 +105,7 @@ static void spoil(struct attacker *a)
                 for (uint32_t i = 0; i < n; i++)
                         a->station[below(a, (uint32_t)a->station_bytes)] = (uint8_t)nasty(a);
                 break;
-        case 4:                         /* anything, anywhere but the word that says we left */
+        case 4: /* anything, anywhere but the word that says we left */
                 for (uint32_t i = 0; i < n; i++)
                         region[sizeof *c + below(a, (uint32_t)(sizeof *a->region - sizeof *c))] =
                                 (uint8_t)nasty(a);
@@ -119,8 +120,10 @@ static void spoil(struct attacker *a)
 static struct attacker attack_from(struct unet_ep *ep, uint32_t link, uint64_t seed)
 {
         struct unet_mem mem = shm_link_tx_mem((struct shm_link *)ep->link[link].l.ch);
-        struct attacker a = {.region = (struct shm_region *)(mem.base - offsetof(struct shm_region, frames)),
-                             .station = (uint8_t *)ep->st.bell, .station_bytes = ep->st.shared_bytes};
+        struct attacker a = {
+                .region = (struct shm_region *)(mem.base - offsetof(struct shm_region, frames)),
+                .station = (uint8_t *)ep->st.bell,
+                .station_bytes = ep->st.shared_bytes};
 
         prng_fast_init(&a.rng, seed);
         return a;
@@ -293,7 +296,7 @@ static void rubbish_into_the_switch(void **state)
         pair_provide(p, 32, 4096);
         for (uint32_t i = 0; i < ROUNDS; i++) {
                 spoil(&a);
-                if (below(&a, 2)) {     /* a tag that exists, but is not ours */
+                if (below(&a, 2)) { /* a tag that exists, but is not ours */
                         struct unet_chan_info info;
                         struct shm_slot *s = &a.region->ring[a.pos % SHM_SLOTS];
                         assert_int_equal(unet_chan_info(p->a, p->ca, &info), 0);
@@ -309,15 +312,17 @@ static void rubbish_into_the_switch(void **state)
         }
         assert_int_equal(got, ROUNDS);
         c = unet_switch_counters(p->sw, port);
-        print_message("malformed %llu, no channel %llu, bad source %llu, bad frame %llu, bad return %llu\n",
+        print_message("malformed %llu, no channel %llu, bad source %llu, bad frame %llu, bad "
+                      "return %llu\n",
                       (unsigned long long)c->drop[DROP_NI_MALFORMED],
                       (unsigned long long)c->drop[DROP_NI_NO_CHANNEL],
                       (unsigned long long)c->drop[DROP_NI_BAD_SOURCE],
                       (unsigned long long)c->drop[DROP_NI_BAD_FRAME],
                       (unsigned long long)c->n[COUNT_NI_BAD_RETURN]);
         assert_true(c->drop[DROP_NI_BAD_SOURCE] > 100);
-        assert_true(c->drop[DROP_NI_MALFORMED] + c->drop[DROP_NI_NO_CHANNEL] + c->drop[DROP_NI_BAD_SOURCE] +
-                    c->drop[DROP_NI_BAD_FRAME] > ROUNDS);
+        assert_true(c->drop[DROP_NI_MALFORMED] + c->drop[DROP_NI_NO_CHANNEL] +
+                            c->drop[DROP_NI_BAD_SOURCE] + c->drop[DROP_NI_BAD_FRAME] >
+                    ROUNDS);
         pair_free(p);
         unet_ep_close(bad);
 }
@@ -337,9 +342,11 @@ int main(void)
                 };
 
                 if (strcmp(how->name, "shm") == 0 || strcmp(how->name, "shm direct") == 0)
-                        failed += _cmocka_run_group_tests(how->name, direct, ARRAY_LEN(direct), NULL, NULL);
+                        failed += _cmocka_run_group_tests(how->name, direct, ARRAY_LEN(direct),
+                                                          NULL, NULL);
                 if (strcmp(how->name, "emul") == 0)
-                        failed += _cmocka_run_group_tests(how->name, through, ARRAY_LEN(through), NULL, NULL);
+                        failed += _cmocka_run_group_tests(how->name, through, ARRAY_LEN(through),
+                                                          NULL, NULL);
         }
         return failed;
 }

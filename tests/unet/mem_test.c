@@ -31,14 +31,25 @@ static void a_part_is_what_stands_there_in_the_whole(void **state)
 {
         static const struct unet_range more[] = {{3000, 300}, {7, 0}, {90, 1}};
         const struct unet_mem flat = unet_mem_flat(segment, sizeof segment);
-        const struct unet_mem frames = unet_mem_frames(segment, (struct frame_geom){{[FRAME_SMALL] = 2}});
+        const struct unet_mem frames =
+                unet_mem_frames(segment, (struct frame_geom){{[FRAME_SMALL] = 2}});
 
         for (uint32_t i = 0; i < BYTES; i++)
                 segment[i] = (uint8_t)(i * 7 + (i >> 8));
         parts_are_as(&flat, &(struct unet_tx){.inl = head, .inl_len = sizeof head});
-        parts_are_as(&flat, &(struct unet_tx){.inl = head, .inl_len = 0, .frame = 1, .off = 100, .len = 200});
-        parts_are_as(&flat, &(struct unet_tx){.inl = head, .inl_len = 20, .frame = 1, .off = 100, .len = 200, .nmore = 3, .more = more});
-        parts_are_as(&frames, &(struct unet_tx){.inl = head, .inl_len = sizeof head, .frame = 2, .off = 8, .len = 700});
+        parts_are_as(&flat, &(struct unet_tx){
+                                    .inl = head, .inl_len = 0, .frame = 1, .off = 100, .len = 200});
+        parts_are_as(&flat, &(struct unet_tx){.inl = head,
+                                              .inl_len = 20,
+                                              .frame = 1,
+                                              .off = 100,
+                                              .len = 200,
+                                              .nmore = 3,
+                                              .more = more});
+        parts_are_as(
+                &frames,
+                &(struct unet_tx){
+                        .inl = head, .inl_len = sizeof head, .frame = 2, .off = 8, .len = 700});
 }
 
 static void what_is_outside_the_region_is_refused(void **state)
@@ -46,8 +57,17 @@ static void what_is_outside_the_region_is_refused(void **state)
         const struct unet_mem flat = unet_mem_flat(segment, sizeof segment);
         const struct unet_range beyond = {BYTES - 1, 2};
         const struct unet_tx no_more = {.inl = head, .inl_len = 10},
-                             behind = {.inl = head, .inl_len = 10, .frame = 1, .off = BYTES, .len = 1},
-                             second = {.inl = head, .inl_len = 10, .frame = 1, .len = 1, .nmore = 1, .more = &beyond};
+                             behind = {.inl = head,
+                                       .inl_len = 10,
+                                       .frame = 1,
+                                       .off = BYTES,
+                                       .len = 1},
+                             second = {.inl = head,
+                                       .inl_len = 10,
+                                       .frame = 1,
+                                       .len = 1,
+                                       .nmore = 1,
+                                       .more = &beyond};
         uint8_t to[BYTES];
 
         assert_false(unet_mem_gather_part(&flat, &no_more, 0, 11, to));

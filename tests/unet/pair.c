@@ -139,7 +139,10 @@ static void join_pair(struct pair *p)
 
 static void join_sim(struct pair *p)
 {
-        const struct sim_params wire = {.mtu = 65536, .delay = NS_PER_MS, .rate = 1000000000, .tx_slots = 512,
+        const struct sim_params wire = {.mtu = 65536,
+                                        .delay = NS_PER_MS,
+                                        .rate = 1000000000,
+                                        .tx_slots = 512,
                                         .rx_slots = 512};
         const struct sim_params dir[2] = {wire, wire};
 
@@ -206,7 +209,11 @@ static void join_faultless(struct pair *p)
 const struct provider providers[] = {
         {.name = "shm", .hears_close = true, .join = join_pair},
         {.name = "shm direct", .direct = true, .hears_close = true, .join = join_pair},
-        {.name = "emul", .drops_behind = true, .hears_close = true, .join = join_emul, .settle = settle_emul},
+        {.name = "emul",
+         .drops_behind = true,
+         .hears_close = true,
+         .join = join_emul,
+         .settle = settle_emul},
         {.name = "emul direct",
          .drops_behind = true,
          .hears_close = true,
@@ -214,8 +221,15 @@ const struct provider providers[] = {
          .join = join_emul,
          .settle = settle_emul},
         {.name = "shm captured", .hears_close = true, .join = join_captured},
-        {.name = "emul faultless", .drops_behind = true, .join = join_faultless, .settle = settle_emul},
+        {.name = "emul faultless",
+         .drops_behind = true,
+         .join = join_faultless,
+         .settle = settle_emul},
         {.name = "sim", .drops_behind = true, .join = join_sim, .settle = settle_sim},
-        {.name = "sim direct", .drops_behind = true, .direct = true, .join = join_sim, .settle = settle_sim},
+        {.name = "sim direct",
+         .drops_behind = true,
+         .direct = true,
+         .join = join_sim,
+         .settle = settle_sim},
 };
 const int nproviders = ARRAY_LEN(providers);

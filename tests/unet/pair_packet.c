@@ -1,5 +1,6 @@
-/* Endpoint pairs over packet sockets. What was sent has arrived when the receiver's socket has had as many frames, or says that it
- * dropped them. Held, a sender writes into a queue of ours, which is emptied into its socket later. */
+/* Endpoint pairs over packet sockets. What was sent has arrived when the receiver's socket has had
+ * as many frames, or says that it dropped them. Held, a sender writes into a queue of ours, which
+ * is emptied into its socket later. */
 #include "pair_packet.h"
 
 #include <linux/if_packet.h>
@@ -12,12 +13,12 @@
 #include "unet/packet/packet_link.h"
 
 #define MTU      9000u
-#define QUIET_MS 300                    /* what has not arrived by then was lost */
+#define QUIET_MS 300 /* what has not arrived by then was lost */
 
 static int ns[2] = {-1, -1};
 static struct packet_sock end[2];
-static uint32_t arrived[2];             /* frames that the kernel has counted at each end */
-static int queue[2] = {-1, -1};         /* of a sender that is held */
+static uint32_t arrived[2];     /* frames that the kernel has counted at each end */
+static int queue[2] = {-1, -1}; /* of a sender that is held */
 
 const char *packet_pairs_impossible(void)
 {
@@ -89,7 +90,8 @@ static bool has_all(const struct unet_ep *from, const struct unet_ep *to, int i)
         if (chan_of(from) == NULL || chan_of(to) == NULL)
                 return true;
         assert_int_equal(getsockopt(end[i].fd, SOL_PACKET, PACKET_STATISTICS, &st, &len), 0);
-        arrived[i] += st.tp_packets;    /* since it was asked last, those that were dropped among them */
+        /* Since it was asked last, those that were dropped among them. */
+        arrived[i] += st.tp_packets;
         return arrived[i] >= packet_link_sent(chan_of(from));
 }
 
@@ -108,8 +110,18 @@ static void leave_packet(struct pair *p)
 }
 
 const struct provider packet_providers[] = {
-        {.name = "packet", .drops_behind = true, .join = join_packet, .settle = settle_packet, .hold = hold_packet, .leave = leave_packet},
-        {.name = "packet direct", .direct = true, .drops_behind = true, .join = join_packet, .settle = settle_packet,
-         .hold = hold_packet, .leave = leave_packet},
+        {.name = "packet",
+         .drops_behind = true,
+         .join = join_packet,
+         .settle = settle_packet,
+         .hold = hold_packet,
+         .leave = leave_packet},
+        {.name = "packet direct",
+         .direct = true,
+         .drops_behind = true,
+         .join = join_packet,
+         .settle = settle_packet,
+         .hold = hold_packet,
+         .leave = leave_packet},
 };
 const int npacket_providers = ARRAY_LEN(packet_providers);

@@ -1,4 +1,5 @@
-/* Endpoint pairs over packet sockets at the two ends of a veth pair, for the conformance suite; as root. */
+/* Endpoint pairs over packet sockets at the two ends of a veth pair, for the conformance suite;
+ * as root. */
 #ifndef TESTS_UNET_PAIR_PACKET_H
 #define TESTS_UNET_PAIR_PACKET_H
 

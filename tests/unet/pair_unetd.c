@@ -1,5 +1,5 @@
-/* Endpoint pairs over unetd. What was sent has arrived when unetd says that it took all of it; a queue can be
- * filled while it is stopped. */
+/* Endpoint pairs over unetd. What was sent has arrived when unetd says that it took all of it; a
+ * queue can be filled while it is stopped. */
 #include "pair_unetd.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* A pair of endpoints joined by the switch of a real unetd (tests/unetd/world.h), which must have been set up. */
+/* A pair of endpoints joined by the switch of a real unetd (tests/unetd/world.h), which must have
+ * been set up. */
 #ifndef TESTS_UNET_PAIR_UNETD_H
 #define TESTS_UNET_PAIR_UNETD_H
 

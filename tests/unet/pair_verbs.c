@@ -1,5 +1,5 @@
-/* Endpoint pairs over RDMA devices. What was sent has arrived when the receiver has seen its number; a queue can be filled
- * while the queue pair drains. */
+/* Endpoint pairs over RDMA devices. What was sent has arrived when the receiver has seen its
+ * number; a queue can be filled while the queue pair drains. */
 #include "pair_verbs.h"
 
 #include <arpa/inet.h>
@@ -11,7 +11,7 @@
 
 #include "unet/verbs/verbs_chan.h"
 
-#define QUIET_NS (300 * NS_PER_MS)      /* what has not arrived by then was lost */
+#define QUIET_NS (300 * NS_PER_MS) /* what has not arrived by then was lost */
 
 /* ---- joining ---- */
 
@@ -94,7 +94,8 @@ static nstime now(void)
 /* NULL: closed. */
 static struct verbs_chan *chan_of(const struct unet_ep *ep)
 {
-        return ep->nlinks > 0 && ep->link[0].serial != 0 ? (struct verbs_chan *)ep->link[0].l.ch : NULL;
+        return ep->nlinks > 0 && ep->link[0].serial != 0 ? (struct verbs_chan *)ep->link[0].l.ch
+                                                         : NULL;
 }
 
 static void set_state(struct verbs_chan *c, enum ibv_qp_state state)
@@ -118,13 +119,16 @@ static void hold_verbs(struct pair *p)
         set_state(chan_of(p->a), IBV_QPS_SQD);
 }
 
-/* The device looks at its queue again at the next doorbell: one for a datagram that nobody takes, with a wrong Q_Key. */
+/* The device looks at its queue again at the next doorbell: one for a datagram that nobody takes,
+ * with a wrong Q_Key. */
 static void let_go(struct verbs_chan *c)
 {
         struct ibv_send_wr *bad, wr = {
-                .opcode = IBV_WR_SEND_WITH_IMM,
-                .wr.ud = {.ah = c->host->ah, .remote_qpn = c->peer.qpn, .remote_qkey = c->peer.qkey ^ 1},
-        };
+                                         .opcode = IBV_WR_SEND_WITH_IMM,
+                                         .wr.ud = {.ah = c->host->ah,
+                                                   .remote_qpn = c->peer.qpn,
+                                                   .remote_qkey = c->peer.qkey ^ 1},
+                                 };
 
         set_state(c, IBV_QPS_RTS);
         assert_int_equal(ibv_post_send(c->port->qp, &wr, &bad), 0);
@@ -138,7 +142,8 @@ static bool arrived(struct verbs_chan *from, struct verbs_chan *to)
                 verbs_poll_sends(from->port);
         if (from == NULL || to == NULL)
                 return from == to || to == NULL || to->ended;
-        return from->tx_seq == to->rx_seq && from->port->posted - from->port->retired <= from->port->unsignalled;
+        return from->tx_seq == to->rx_seq &&
+               from->port->posted - from->port->retired <= from->port->unsignalled;
 }
 
 static bool all_arrived(struct verbs_chan *a, struct verbs_chan *b)
@@ -165,9 +170,18 @@ static void settle_verbs(struct pair *p)
 }
 
 const struct provider verbs_providers[] = {
-        {.name = "verbs", .drops_behind = true, .hears_close = true, .join = join_verbs, .settle = settle_verbs,
+        {.name = "verbs",
+         .drops_behind = true,
+         .hears_close = true,
+         .join = join_verbs,
+         .settle = settle_verbs,
          .hold = hold_verbs},
-        {.name = "verbs direct", .direct = true, .drops_behind = true, .hears_close = true, .join = join_verbs,
-         .settle = settle_verbs, .hold = hold_verbs},
+        {.name = "verbs direct",
+         .direct = true,
+         .drops_behind = true,
+         .hears_close = true,
+         .join = join_verbs,
+         .settle = settle_verbs,
+         .hold = hold_verbs},
 };
 const int nverbs_providers = ARRAY_LEN(verbs_providers);

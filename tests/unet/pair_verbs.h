@@ -1,5 +1,6 @@
-/* Endpoint pairs over RDMA devices, for the conformance suite: from the device with the address $VM_ADDR to that with
- * $VM_PEER (tests/vm/vm). Where the tree is built without libibverbs there are none. */
+/* Endpoint pairs over RDMA devices, for the conformance suite: from the device with the address
+ * $VM_ADDR to that with $VM_PEER (tests/vm/vm). Where the tree is built without libibverbs there
+ * are none. */
 #ifndef TESTS_UNET_PAIR_VERBS_H
 #define TESTS_UNET_PAIR_VERBS_H
 

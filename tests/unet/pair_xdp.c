@@ -1,5 +1,5 @@
-/* Endpoint pairs over AF_XDP. What was sent has arrived when the receiver's ring has had as many frames, or its kernel says
- * that it dropped them; a queue can be filled while nobody kicks it. */
+/* Endpoint pairs over AF_XDP. What was sent has arrived when the receiver's ring has had as many
+ * frames, or its kernel says that it dropped them; a queue can be filled while nobody kicks it. */
 #include "pair_xdp.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include "unet/xdp/xdp_link.h"
 #include "unet/xdp/xdp_open.h"
 
-#define MTU      3498u                  /* the most that veth's driver takes */
-#define QUIET_MS 300                    /* what has not arrived by then was lost */
+#define MTU      3498u /* the most that veth's driver takes */
+#define QUIET_MS 300   /* what has not arrived by then was lost */
 
 static int ns[2] = {-1, -1};
 static struct xdp_dev dev[2];
@@ -64,7 +64,9 @@ static void join_xdp(struct pair *p)
 /* NULL: closed. */
 static struct ni_xdp *ni_of(const struct unet_ep *ep)
 {
-        return ep != NULL && ep->nlinks > 0 && ep->link[0].serial != 0 ? xdp_link_ni(ep->link[0].l.ch) : NULL;
+        return ep != NULL && ep->nlinks > 0 && ep->link[0].serial != 0
+                       ? xdp_link_ni(ep->link[0].l.ch)
+                       : NULL;
 }
 
 static void hold_xdp(struct pair *p)
@@ -83,7 +85,8 @@ static uint32_t dropped(const struct ni_xdp *x)
 
 static bool arrived(const struct ni_xdp *from, const struct ni_xdp *to)
 {
-        return from == NULL || to == NULL || xdp_own(from->tx.prod) == xdp_theirs(to->rx.prod) + dropped(to);
+        return from == NULL || to == NULL ||
+               xdp_own(from->tx.prod) == xdp_theirs(to->rx.prod) + dropped(to);
 }
 
 static void settle_xdp(struct pair *p)
@@ -91,8 +94,9 @@ static void settle_xdp(struct pair *p)
         struct ni_xdp *a = ni_of(p->a), *b = ni_of(p->b);
         const struct timespec ms = {.tv_nsec = NS_PER_MS};
 
-        if (a != NULL)                  /* where the flags of TX are is known from another ring: all lie alike */
-                a->tx.flags = (_Atomic uint32_t *)((char *)a->tx.map + ((char *)a->rx.flags - (char *)a->rx.map));
+        if (a != NULL) /* where the flags of TX are is known from another ring: all lie alike */
+                a->tx.flags = (_Atomic uint32_t *)((char *)a->tx.map +
+                                                   ((char *)a->rx.flags - (char *)a->rx.map));
         for (int i = 0; i < QUIET_MS && !(arrived(a, b) && arrived(b, a)); i++) {
                 if (a != NULL)
                         a->base.ops->flush(&a->base);
@@ -110,8 +114,18 @@ static void leave_xdp(struct pair *p)
 }
 
 const struct provider xdp_providers[] = {
-        {.name = "xdp", .drops_behind = true, .join = join_xdp, .settle = settle_xdp, .hold = hold_xdp, .leave = leave_xdp},
-        {.name = "xdp direct", .direct = true, .drops_behind = true, .join = join_xdp, .settle = settle_xdp, .hold = hold_xdp,
+        {.name = "xdp",
+         .drops_behind = true,
+         .join = join_xdp,
+         .settle = settle_xdp,
+         .hold = hold_xdp,
+         .leave = leave_xdp},
+        {.name = "xdp direct",
+         .direct = true,
+         .drops_behind = true,
+         .join = join_xdp,
+         .settle = settle_xdp,
+         .hold = hold_xdp,
          .leave = leave_xdp},
 };
 const int nxdp_providers = ARRAY_LEN(xdp_providers);

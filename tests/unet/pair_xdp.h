@@ -1,4 +1,5 @@
-/* Endpoint pairs over AF_XDP sockets at the two ends of a veth pair, for the conformance suite; as root. */
+/* Endpoint pairs over AF_XDP sockets at the two ends of a veth pair, for the conformance suite;
+ * as root. */
 #ifndef TESTS_UNET_PAIR_XDP_H
 #define TESTS_UNET_PAIR_XDP_H
 

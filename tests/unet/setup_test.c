@@ -53,8 +53,9 @@ static void other_memory_does_not_pass(void **state)
         const uid_t me = geteuid();
         int fd = unet_memfd_make("test", 8192), twin = unet_memfd_reader(fd), pipefd[2], plain;
 
-        assert_int_equal(unet_memfd_check(fd, 8192, false, me), -EACCES);              /* open for writing */
-        assert_int_equal(unet_memfd_check(twin, 8192, false, me), -EPERM);             /* seals can still be added */
+        assert_int_equal(unet_memfd_check(fd, 8192, false, me), -EACCES); /* open for writing */
+        /* Seals can still be added. */
+        assert_int_equal(unet_memfd_check(twin, 8192, false, me), -EPERM);
         assert_int_equal(unet_memfd_freeze(fd), 0);
         assert_int_equal(unet_memfd_check(twin, 8192, true, me), -EACCES);
         assert_int_equal(unet_memfd_check(fd, 8192, true, me), 0);
@@ -79,7 +80,7 @@ static void other_memory_does_not_pass(void **state)
         assert_int_equal(unet_memfd_check(pipefd[0], 8192, false, me), -EINVAL);
         close(pipefd[0]);
         close(pipefd[1]);
-        plain = open("/proc/self/exe", O_RDONLY);                               /* not on tmpfs */
+        plain = open("/proc/self/exe", O_RDONLY); /* not on tmpfs */
         assert_true(unet_memfd_check(plain, 8192, false, me) < 0);
         close(plain);
         assert_int_equal(unet_memfd_check(-1, 8192, false, me), -EINVAL);
@@ -114,7 +115,8 @@ struct hello_words {
         uint32_t geom[2], pad[8];
 };
 
-static const struct hello_words good = {0x554e6574u, 1, sizeof(struct shm_region), 8192, {0, 0}, {0}};
+static const struct hello_words good = {0x554e6574u, 1,      sizeof(struct shm_region),
+                                        8192,        {0, 0}, {0}};
 
 static int sealed(size_t bytes)
 {
@@ -135,8 +137,10 @@ static int open_fds(void)
         return n;
 }
 
-/* What an endpoint answers to a hello with these descriptors; nothing leaks, the socket stays ours. */
-static int answer_to(struct unet_ep *ep, const struct hello_words *h, size_t n, const int *fds, int nfds)
+/* What an endpoint answers to a hello with these descriptors; nothing leaks, the socket
+ * stays ours. */
+static int answer_to(struct unet_ep *ep, const struct hello_words *h, size_t n, const int *fds,
+                     int nfds)
 {
         int sock[2], before, err;
         uint32_t chan;
@@ -179,16 +183,16 @@ static void a_bad_offer_is_refused_and_leaks_nothing(void **state)
         h.region++;
         assert_int_equal(answer_to(ep, &h, sizeof h, fds, 2), -EPROTO);
         h = good;
-        h.geom[0] = 1;                  /* frames that the region does not have */
+        h.geom[0] = 1; /* frames that the region does not have */
         assert_int_equal(answer_to(ep, &h, sizeof h, fds, 2), -EPROTO);
         h.geom[0] = h.geom[1] = UINT32_MAX;
         assert_int_equal(answer_to(ep, &h, sizeof h, fds, 2), -EPROTO);
         h = good;
-        h.station = 100;                /* no room for the bell */
+        h.station = 100; /* no room for the bell */
         assert_int_equal(answer_to(ep, &h, sizeof h, fds, 2), -EPROTO);
         h.station = UINT64_MAX;
         assert_int_equal(answer_to(ep, &h, sizeof h, fds, 2), -EPROTO);
-        h.station = 4096;               /* not the file's size */
+        h.station = 4096; /* not the file's size */
         assert_int_equal(answer_to(ep, &h, sizeof h, fds, 2), -ERANGE);
         fds[0] = station;
         assert_int_equal(answer_to(ep, &good, sizeof good, fds, 2), -ERANGE);
@@ -275,7 +279,8 @@ static void unique_name(char *name, size_t n)
         snprintf(name, n, "setup-test-%d", (int)getpid());
 }
 
-/* The other program: connects by name, echoes until the channel ends. All it shares with us is the name. */
+/* The other program: connects by name, echoes until the channel ends. All it shares with us is
+ * the name. */
 static void echo_program(const char *name)
 {
         struct unet_ep *ep;
@@ -287,7 +292,9 @@ static void echo_program(const char *name)
         while (unet_ep_wait(ep, UNET_READABLE | UNET_CLOSED, 10 * SECOND) > 0) {
                 if (unet_ep_recv(ep, &m, 1) == 0)
                         break;
-                unet_ep_send(ep, &(struct unet_send){.chan = chan, .inl = m.inl, .inl_len = m.inl_len}, 1);
+                unet_ep_send(ep,
+                             &(struct unet_send){.chan = chan, .inl = m.inl, .inl_len = m.inl_len},
+                             1);
         }
         unet_ep_close(ep);
         _exit(0);
@@ -337,14 +344,15 @@ static void a_name_without_listener_refuses(void **state)
         memset(longname, 'x', sizeof longname);
         longname[99] = '\0';
         assert_int_equal(unet_ep_open(NULL, &ep), 0);
-        assert_int_equal(unet_chan_connect(ep, "nobody-listens-here", SECOND, &chan), -ECONNREFUSED);
+        assert_int_equal(unet_chan_connect(ep, "nobody-listens-here", SECOND, &chan),
+                         -ECONNREFUSED);
         assert_int_equal(unet_chan_connect(ep, longname, SECOND, &chan), -ENAMETOOLONG);
         assert_int_equal(unet_chan_connect(ep, "", SECOND, &chan), -ENAMETOOLONG);
         unet_ep_close(ep);
 }
 
-/* Another user finds our name, or squats on one of ours: neither gets a channel. Needs root, to become
- * somebody else. */
+/* Another user finds our name, or squats on one of ours: neither gets a channel. Needs root, to
+ * become somebody else. */
 static void another_user_gets_no_channel(void **state)
 {
         struct unet_ep *ep;
@@ -361,7 +369,7 @@ static void another_user_gets_no_channel(void **state)
         fd = unet_chan_listen(name);
         assert_true(fd >= 0);
         child = fork_child();
-        if (child == 0) {               /* connects to root's socket by its full name */
+        if (child == 0) { /* connects to root's socket by its full name */
                 struct {
                         sa_family_t family;
                         char path[100];
@@ -371,9 +379,10 @@ static void another_user_gets_no_channel(void **state)
 
                 n = snprintf(sa.path + 1, sizeof sa.path - 1, "unet-chan/0/%s", name);
                 if (setuid(65534) != 0 ||
-                    connect(s, (struct sockaddr *)&sa, (socklen_t)(sizeof(sa_family_t) + 1 + (size_t)n)) != 0)
+                    connect(s, (struct sockaddr *)&sa,
+                            (socklen_t)(sizeof(sa_family_t) + 1 + (size_t)n)) != 0)
                         _exit(1);
-                _exit(read(s, &byte, 1) == 0 ? 0 : 2);  /* closed without a word */
+                _exit(read(s, &byte, 1) == 0 ? 0 : 2); /* closed without a word */
         }
         assert_int_equal(unet_ep_open(NULL, &ep), 0);
         assert_int_equal(unet_chan_accept(ep, fd, 10 * SECOND, &chan), -EACCES);
@@ -406,7 +415,8 @@ static void a_killed_peer_is_noticed(void **state)
         assert_int_equal(unet_chan_info(p->b, p->cb, &info), 0);
         assert_true(info.closed);
         do
-                err = unet_ep_send(p->b, &(struct unet_send){.chan = p->cb, .inl = "x", .inl_len = 1}, 1);
+                err = unet_ep_send(p->b,
+                                   &(struct unet_send){.chan = p->cb, .inl = "x", .inl_len = 1}, 1);
         while (err == 1 && ++sent < 1000);
         assert_int_equal(err, -EPIPE);
         pair_free(p);

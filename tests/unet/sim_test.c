@@ -39,13 +39,17 @@ static void link_free(struct link *l)
 /* One message of 4 bytes of number inline and `len` bytes of the segment. */
 static int send_number(struct link *l, uint32_t number, uint32_t len)
 {
-        struct unet_tx tx = {
-                .inl = (uint8_t *)&number, .inl_len = 4, .frame = len ? number + 1 : 0, .off = 8, .len = len};
+        struct unet_tx tx = {.inl = (uint8_t *)&number,
+                             .inl_len = 4,
+                             .frame = len ? number + 1 : 0,
+                             .off = 8,
+                             .len = len};
 
         return sim_ops.send(sim_end(l->sim, 0), &tx, 1);
 }
 
-/* The number of the next message at side 1, -1 when there is none; its payload is checked and released. */
+/* The number of the next message at side 1, -1 when there is none; its payload is checked
+ * and released. */
 static int64_t recv_number(struct link *l)
 {
         struct unet_rx rx;
@@ -57,7 +61,8 @@ static int64_t recv_number(struct link *l)
         memcpy(&number, rx.inl, 4);
         if (rx.frame != 0) {
                 struct unet_mem mem = sim_rx_mem(l->sim, 1);
-                assert_memory_equal(unet_mem_at(&mem, rx.frame, rx.off, rx.len), l->tx[0] + 8, rx.len);
+                assert_memory_equal(unet_mem_at(&mem, rx.frame, rx.off, rx.len), l->tx[0] + 8,
+                                    rx.len);
                 sim_ops.release(sim_end(l->sim, 1), &rx.frame, 1);
         }
         return number;
@@ -84,7 +89,7 @@ static void frames_come_back_at_injection(void **state)
         uint32_t frame[4];
 
         send_number(l, 7, 100);
-        send_number(l, 8, 0);           /* no frame, nothing to reap */
+        send_number(l, 8, 0); /* no frame, nothing to reap */
         send_number(l, 9, 100);
         assert_int_equal(sim_ops.reap(sim_end(l->sim, 0), frame, 4), 2);
         assert_int_equal(frame[0], 8);
@@ -176,7 +181,7 @@ static void bad_messages_are_counted_and_their_frames_returned(void **state)
         struct unet_tx empty = {.inl = &b};
         uint32_t frame[4], bogus = 123456;
 
-        send_number(l, 1, 1000);        /* 1004 bytes */
+        send_number(l, 1, 1000); /* 1004 bytes */
         sim_ops.send(sim_end(l->sim, 0), &outside, 1);
         sim_ops.send(sim_end(l->sim, 0), &wraps, 1);
         sim_ops.send(sim_end(l->sim, 0), &empty, 1);
@@ -231,7 +236,7 @@ static void loss_is_near_its_probability(void **state)
 
         run(l, 10000);
         lost = sim_counters(l->sim, 0)->drop[DROP_LINK_LOST];
-        assert_in_range(lost, 850, 1150);       /* five sigma */
+        assert_in_range(lost, 850, 1150); /* five sigma */
         link_free(l);
 }
 
@@ -239,7 +244,8 @@ static void loss_is_near_its_probability(void **state)
 static void burst_loss_comes_in_bursts(void **state)
 {
         struct link *l = link_with(
-                42, (struct sim_params){.burst_start = 0.005, .burst_end = 0.05, .rx_slots = 30000});
+                42,
+                (struct sim_params){.burst_start = 0.005, .burst_end = 0.05, .rx_slots = 30000});
         int64_t last = -1, got, bursts = 0, lost = 0;
 
         run(l, 30000);
@@ -263,7 +269,8 @@ static void jitter_keeps_the_order_and_reordering_breaks_it(void **state)
                 assert_int_equal(recv_number(l), i);
         link_free(l);
 
-        l = link_with(3, (struct sim_params){.delay = 1 * MS, .reorder = 0.05, .reorder_by = 5 * NS_PER_US});
+        l = link_with(3, (struct sim_params){
+                                 .delay = 1 * MS, .reorder = 0.05, .reorder_by = 5 * NS_PER_US});
         run(l, 1000);
         while ((got = recv_number(l)) >= 0) {
                 overtaken += got < last;

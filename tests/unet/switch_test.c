@@ -68,7 +68,8 @@ static uint32_t drain(const struct node *n, uint64_t *bytes_of)
                 if (bytes_of != NULL)
                         bytes_of[m.chan] += m.len;
                 for (int i = 0; i < m.nfrags; i++)
-                        unet_ep_provide(n->ep, &(struct unet_frag){m.frag[i].off, m.frag[i].size}, 1);
+                        unet_ep_provide(n->ep, &(struct unet_frag){m.frag[i].off, m.frag[i].size},
+                                        1);
         }
         return got;
 }
@@ -79,8 +80,8 @@ static void settle(struct unet_switch *sw)
                 ;
 }
 
-/* One sends 200-byte messages, one 1400, one 16 KB, each as much as it can: each gets about a third of the
- * bytes, for as long as it has enough to send. */
+/* One sends 200-byte messages, one 1400, one 16 KB, each as much as it can: each gets about a third
+ * of the bytes, for as long as it has enough to send. */
 static void ports_share_by_bytes(void **state)
 {
         const uint32_t len[3] = {200, 1400, 16384};
@@ -104,7 +105,8 @@ static void ports_share_by_bytes(void **state)
                 drain(&sink, bytes);
         }
         for (int i = 0; i < 3; i++) {
-                print_message("%u-byte messages: %llu bytes\n", len[i], (unsigned long long)bytes[cr[i]]);
+                print_message("%u-byte messages: %llu bytes\n", len[i],
+                              (unsigned long long)bytes[cr[i]]);
                 least = MIN(least, bytes[cr[i]]);
                 most = MAX(most, bytes[cr[i]]);
         }
@@ -115,7 +117,8 @@ static void ports_share_by_bytes(void **state)
         unet_switch_close(sw);
 }
 
-/* b takes nothing. a loses what it sends to b, by quota, and c hears all of what a and d send to it. */
+/* b takes nothing. a loses what it sends to b, by quota, and c hears all of what a and d send
+ * to it. */
 static void a_slow_receiver_costs_only_its_senders(void **state)
 {
         struct unet_switch *sw;
@@ -174,7 +177,8 @@ static void a_full_receive_ring_drops_at_the_receiver(void **state)
                 settle(sw);
         }
         assert_int_equal(sent, 1000);
-        assert_int_equal(drain(&b, NULL) + unet_switch_counters(sw, b.port)->drop[DROP_NI_QUEUE_FULL], 1000);
+        assert_int_equal(
+                drain(&b, NULL) + unet_switch_counters(sw, b.port)->drop[DROP_NI_QUEUE_FULL], 1000);
         unet_ep_close(a.ep);
         unet_ep_close(b.ep);
         unet_switch_close(sw);
@@ -249,7 +253,8 @@ static void tags_are_not_reused_at_once(void **state)
         unet_switch_close(sw);
 }
 
-/* The ends of a channel are seen at the other side, whichever way they come; a full queue delays them only. */
+/* The ends of a channel are seen at the other side, whichever way they come; a full queue delays
+ * them only. */
 static void an_ended_channel_is_seen(void **state)
 {
         struct unet_switch *sw;
@@ -268,7 +273,7 @@ static void an_ended_channel_is_seen(void **state)
         settle(sw);
         assert_int_equal(unet_chan_info(b.ep, ba, &info), 0);
         assert_false(info.closed);
-        unet_ep_poll(a.ep);             /* there is room now */
+        unet_ep_poll(a.ep); /* there is room now */
         settle(sw);
         assert_int_equal(unet_ep_wait(b.ep, UNET_CLOSED, UNET_FOREVER), UNET_CLOSED);
         assert_int_equal(unet_ep_wait(b.ep, UNET_CLOSED, 0), -ETIMEDOUT);
@@ -302,7 +307,8 @@ static struct node node_of(struct unet_switch *sw, struct unet_switch_account *a
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock), 0);
         assert_int_equal(shm_link_make(&n.ep->st, flat, &n.ep->cnt, &s), 0);
         theirs = shm_link_mine(s);
-        assert_int_equal(unet_switch_attach(sw, sock[0], &theirs, geteuid(), account, &mine, &n.port), 0);
+        assert_int_equal(
+                unet_switch_attach(sw, sock[0], &theirs, geteuid(), account, &mine, &n.port), 0);
         assert_int_equal(shm_link_connect(s, sock[1], &mine, geteuid(), &l), 0);
         unet_switch_sent(sw, n.port);
         shm_link_sent(s);
@@ -313,7 +319,8 @@ static struct node node_of(struct unet_switch *sw, struct unet_switch_account *a
 
 static void an_account_bounds_several_ports(void **state)
 {
-        struct unet_switch_account mine = {.bytes_max = 10 * 65536, .msgs_max = 6, .chans_max = 6}, his = mine;
+        struct unet_switch_account mine = {.bytes_max = 10 * 65536, .msgs_max = 6, .chans_max = 6},
+                                   his = mine;
         struct unet_switch *sw;
         struct node a[2], sink;
         uint32_t c[2], cs, tag[2];
@@ -335,7 +342,9 @@ static void an_account_bounds_several_ports(void **state)
         assert_int_equal(mine.msgs, 6);
         assert_int_equal(mine.bytes, 6 * 65536);
         n = unet_switch_counters(sw, a[0].port);
-        assert_int_equal(n->drop[DROP_NI_QUOTA] + unet_switch_counters(sw, a[1].port)->drop[DROP_NI_QUOTA], 4);
+        assert_int_equal(n->drop[DROP_NI_QUOTA] +
+                                 unet_switch_counters(sw, a[1].port)->drop[DROP_NI_QUOTA],
+                         4);
 
         /* Who goes is charged for nothing; nor is who sent to one that goes. */
         unet_ep_close(a[0].ep);
@@ -356,7 +365,10 @@ static void an_account_bounds_several_ports(void **state)
 static void accounts_share_and_not_ports(void **state)
 {
         enum { MANY = 10 };
-        struct unet_switch_account rich = {.bytes_max = 1 << 30, .msgs_max = 1 << 20, .chans_max = 100}, poor = rich;
+        struct unet_switch_account rich = {.bytes_max = 1 << 30,
+                                           .msgs_max = 1 << 20,
+                                           .chans_max = 100},
+                                   poor = rich;
         struct unet_switch_opts opts = {.quota = 16 << 20};
         const uint32_t len[3] = {200, 1400, 16384};
         uint32_t cs[MANY + 1], cr[MANY + 1];
@@ -380,7 +392,8 @@ static void accounts_share_and_not_ports(void **state)
         for (int i = 0; i < MANY; i++)
                 many += unet_switch_counters(sw, s[i].port)->n[COUNT_NI_RX_BYTES];
         one = unet_switch_counters(sw, s[MANY].port)->n[COUNT_NI_RX_BYTES];
-        print_message("ten ports: %llu bytes, one port: %llu\n", (unsigned long long)many, (unsigned long long)one);
+        print_message("ten ports: %llu bytes, one port: %llu\n", (unsigned long long)many,
+                      (unsigned long long)one);
         assert_true(many * 4 < one * 5 && one * 4 < many * 5);
         for (int i = 0; i <= MANY; i++)
                 unet_ep_close(s[i].ep);
@@ -506,7 +519,7 @@ static void a_loan_may_outlive_its_channel(void **state)
         assert_int_equal(send_bytes(&a, ab, 5000), 1);
         settle(sw);
         assert_int_equal(unet_ep_recv(b.ep, m, 1), 1);
-        assert_int_equal(unet_ep_poll(b.ep), 1);        /* the second waits in the receive queue */
+        assert_int_equal(unet_ep_poll(b.ep), 1); /* the second waits in the receive queue */
         assert_int_equal(unet_switch_charged(sw, a.port), 2 * 65536);
         assert_int_equal(unet_chan_close(b.ep, ba), 0);
         settle(sw);

@@ -1,6 +1,7 @@
 /*
- * What a device may say and do that soft-RoCE never does: events of itself, completions with errors, work requests that it does not
- * take, objects that it does not make. The device is played (fake_verbs.h); endpoints are as in pair_verbs.h.
+ * What a device may say and do that soft-RoCE never does: events of itself, completions with
+ * errors, work requests that it does not take, objects that it does not make. The device is played
+ * (fake_verbs.h); endpoints are as in pair_verbs.h.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +14,8 @@
 #include "unet/verbs/ni_verbs.h"
 #include "unet/verbs/verbs_chan.h"
 
-#define A 0
-#define B 1
+#define A        0
+#define B        1
 #define PATIENCE (10 * NS_PER_S)
 
 static struct pair *new_pair(void)
@@ -55,8 +56,10 @@ static void send_and_get_back(struct pair *p)
 /* ---- completions ---- */
 
 static const enum ibv_wc_status wrongs[] = {
-        IBV_WC_LOC_LEN_ERR,   IBV_WC_LOC_QP_OP_ERR,   IBV_WC_LOC_PROT_ERR,      IBV_WC_WR_FLUSH_ERR, IBV_WC_REM_ACCESS_ERR,
-        IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_FATAL_ERR,   IBV_WC_GENERAL_ERR,
+        IBV_WC_LOC_LEN_ERR,       IBV_WC_LOC_QP_OP_ERR,    IBV_WC_LOC_PROT_ERR,
+        IBV_WC_WR_FLUSH_ERR,      IBV_WC_REM_ACCESS_ERR,   IBV_WC_RETRY_EXC_ERR,
+        IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_FATAL_ERR,
+        IBV_WC_GENERAL_ERR,
 };
 
 static void a_send_that_ends_wrong_is_lost_and_the_next_ones_are_not(void **state)
@@ -101,7 +104,7 @@ static void what_makes_no_sense_is_dropped_and_counted(void **state)
                 {IBV_WC_GRH | IBV_WC_WITH_IMM, 0},
                 {IBV_WC_GRH | IBV_WC_WITH_IMM, 39},
                 {IBV_WC_GRH | IBV_WC_WITH_IMM, 40},
-                {IBV_WC_GRH | IBV_WC_WITH_IMM, 45},              /* less than was in the descriptor */
+                {IBV_WC_GRH | IBV_WC_WITH_IMM, 45}, /* less than was in the descriptor */
                 {IBV_WC_GRH | IBV_WC_WITH_IMM, 40 + 4097},
                 {IBV_WC_GRH | IBV_WC_WITH_IMM, UINT32_MAX},
         };
@@ -142,7 +145,10 @@ static void a_chain_that_is_taken_in_part(void **state)
         for (int taken = 0; taken < 8; taken++) {
                 for (uint32_t i = 0; i < 8; i++) {
                         flag[i] = 0;
-                        s[i] = (struct unet_send){.chan = p->ca, .nfrags = 1, .frag = {{i * 128, 100}}, .injected = &flag[i]};
+                        s[i] = (struct unet_send){.chan = p->ca,
+                                                  .nfrags = 1,
+                                                  .frag = {{i * 128, 100}},
+                                                  .injected = &flag[i]};
                 }
                 fake_post_send_limit(A, taken);
                 assert_int_equal(unet_ep_send(p->a, s, 8), 8);
@@ -226,7 +232,8 @@ static void an_address_that_moves_is_followed_and_one_that_goes_is_waited_for(vo
 
 static void events_of_a_queue_pair_set_it_up_anew(void **state)
 {
-        static const enum ibv_event_type types[] = {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR};
+        static const enum ibv_event_type types[] = {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR,
+                                                    IBV_EVENT_QP_ACCESS_ERR};
         struct pair *p = new_pair();
 
         for (uint32_t i = 0; i < ARRAY_LEN(types); i++) {
@@ -241,9 +248,10 @@ static void events_of_a_queue_pair_set_it_up_anew(void **state)
 
 static void events_that_say_nothing_change_nothing(void **state)
 {
-        static const enum ibv_event_type types[] = {IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG,
-                                                    IBV_EVENT_LID_CHANGE, IBV_EVENT_PKEY_CHANGE, IBV_EVENT_SM_CHANGE,
-                                                    IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_QP_LAST_WQE_REACHED};
+        static const enum ibv_event_type types[] = {
+                IBV_EVENT_COMM_EST,          IBV_EVENT_SQ_DRAINED,         IBV_EVENT_PATH_MIG,
+                IBV_EVENT_LID_CHANGE,        IBV_EVENT_PKEY_CHANGE,        IBV_EVENT_SM_CHANGE,
+                IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_QP_LAST_WQE_REACHED};
         struct pair *p = new_pair();
 
         for (uint32_t i = 0; i < ARRAY_LEN(types); i++)
@@ -256,8 +264,8 @@ static void events_that_say_nothing_change_nothing(void **state)
 }
 
 /* Its channels close, what is under way comes back, and all of it can be let go. */
-/* Whoever sleeps asks the device whether there is something, which it says is not so by errno: nobody's but the program's, whose
- * call did not fail (a recv() that returns 0, say). */
+/* Whoever sleeps asks the device whether there is something, which it says is not so by errno:
+ * nobody's but the program's, whose call did not fail (a recv() that returns 0, say). */
 static void errno_stays_the_programs(void **state)
 {
         struct pair *p = new_pair();
@@ -295,7 +303,8 @@ static void a_device_that_fails_with_messages_under_way(void **state)
         uint32_t flag[8];
 
         for (uint32_t i = 0; i < 8; i++) {
-                struct unet_send s = {.chan = p->ca, .nfrags = 1, .frag = {{i * 128, 100}}, .injected = &flag[i]};
+                struct unet_send s = {
+                        .chan = p->ca, .nfrags = 1, .frag = {{i * 128, 100}}, .injected = &flag[i]};
                 flag[i] = 0;
                 if (i == 4)
                         fake_event(A, IBV_EVENT_DEVICE_FATAL);
@@ -337,7 +346,10 @@ static struct two *new_two(void)
         fake_reset(0x7f000001, 0x7f000002);
         t->memory = calloc(1, 65536);
         for (uint32_t i = 0; i < 2; i++) {
-                const struct verbs_setup s = {.tx = unet_mem_flat(t->memory, 65536), .buffers = 256, .frames = true, .cnt = &t->cnt};
+                const struct verbs_setup s = {.tx = unet_mem_flat(t->memory, 65536),
+                                              .buffers = 256,
+                                              .frames = true,
+                                              .cnt = &t->cnt};
                 assert_int_equal(verbs_port_open(ip_addr_v4(0x7f000001 + i), &s, &t->port[i]), 0);
         }
         meet(t, A);
@@ -386,7 +398,7 @@ static void what_was_posted_to_a_peer_that_went_is_sent(void **state)
                 verbs_poll_sends(t->port[A]);
                 fake_hold(false);
                 b_has(t, 3);
-                meet(t, A);             /* the handle has a user again */
+                meet(t, A); /* the handle has a user again */
                 a_posts(t, 2);
                 b_has(t, 2);
                 assert_int_equal(t->cnt.n[COUNT_NI_REPAIRS], 0);
@@ -401,7 +413,11 @@ static void a_handle_nobody_uses_goes_when_all_is_sent(void **state)
         struct verbs_chan *other;
         int objects = fake_live();
 
-        assert_int_equal(verbs_chan_open(t->port[A], &(struct verbs_peer){.addr = ip_addr_v4(0x7f000003), .qpn = 9}, 4096, &other), 0);
+        assert_int_equal(
+                verbs_chan_open(t->port[A],
+                                &(struct verbs_peer){.addr = ip_addr_v4(0x7f000003), .qpn = 9},
+                                4096, &other),
+                0);
         a_posts(t, 1);
         verbs_chan_abort(other);
         assert_int_equal(fake_live(), objects + 1);
@@ -422,7 +438,7 @@ static void what_was_posted_before_an_address_moved_is_no_error(void **state)
         fake_move_gid(A);
         verbs_port_events(t->port[A]);
         verbs_poll_sends(t->port[A]);
-        fake_hold(false);               /* from an address that it has no more: lost */
+        fake_hold(false); /* from an address that it has no more: lost */
         for (int i = 0; i < 4; i++) {
                 a_posts(t, 16);
                 b_has(t, 16);
@@ -485,8 +501,10 @@ static void link_sends(struct stack_link *l, struct two *t)
 
 static void tell_book(struct stack_link *l, uint32_t slot, const struct verbs_port *p)
 {
-        vlink_put(l->book, slot, &(struct vlink_peer){.addr = p != NULL ? ip_addr_get_v4(p->dev.addr) : 0,
-                                                      .qpn = p != NULL ? p->qp->qp_num : 0, .qkey = p != NULL ? p->qkey : 0});
+        vlink_put(l->book, slot,
+                  &(struct vlink_peer){.addr = p != NULL ? ip_addr_get_v4(p->dev.addr) : 0,
+                                       .qpn = p != NULL ? p->qp->qp_num : 0,
+                                       .qkey = p != NULL ? p->qkey : 0});
 }
 
 /* The other stack knows the link's queue pair, and nobody else. */
@@ -583,7 +601,7 @@ static void a_repair_that_fails_at_any_step_loses_the_device(void **state)
                 assert_int_equal(unet_ep_wait(p->a, UNET_CLOSED, PATIENCE), UNET_CLOSED);
                 end_pair(p);
         }
-        assert_int_equal(steps, 4);     /* RESET, INIT, RTR, RTS */
+        assert_int_equal(steps, 4); /* RESET, INIT, RTR, RTS */
 }
 
 static void opening_that_fails_at_any_step_leaves_nothing_behind(void **state)
@@ -594,13 +612,16 @@ static void opening_that_fails_at_any_step_leaves_nothing_behind(void **state)
                 struct counters cnt = {.n = {0}};
                 struct verbs_port *port = NULL;
                 uint8_t *memory = calloc(1, 65536);
-                const struct verbs_setup s = {.tx = unet_mem_flat(memory, 65536), .buffers = 256, .frames = true, .cnt = &cnt};
+                const struct verbs_setup s = {.tx = unet_mem_flat(memory, 65536),
+                                              .buffers = 256,
+                                              .frames = true,
+                                              .cnt = &cnt};
                 int err;
 
                 fake_reset(0x7f000001, 0x7f000002);
                 fake_fail_call(n);
                 err = verbs_port_open(ip_addr_v4(0x7f000001), &s, &port);
-                if (err == 0)           /* a queue pair without inline data is one, too */
+                if (err == 0) /* a queue pair without inline data is one, too */
                         verbs_port_close(port, false);
                 assert_int_equal(fake_live(), 0);
                 free(memory);
@@ -617,7 +638,8 @@ static void an_address_that_no_device_has(void **state)
         struct counters cnt = {.n = {0}};
         struct verbs_port *port;
         uint8_t memory[4096];
-        const struct verbs_setup s = {.tx = unet_mem_flat(memory, sizeof memory), .buffers = 256, .cnt = &cnt};
+        const struct verbs_setup s = {
+                .tx = unet_mem_flat(memory, sizeof memory), .buffers = 256, .cnt = &cnt};
         char text[512];
 
         fake_reset(0x7f000001, 0x7f000002);

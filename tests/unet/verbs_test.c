@@ -1,6 +1,7 @@
 /*
- * What is particular to verbs, in a machine with two RDMA devices that it may take down (tests/vm/vm): who gets through,
- * what happens when port or queue pair fail, and that nothing is left behind.
+ * What is particular to verbs, in a machine with two RDMA devices that it may take down
+ * (tests/vm/vm): who gets through, what happens when port or queue pair fail, and that nothing is
+ * left behind.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -43,15 +44,18 @@ static void sleep_ms(int ms)
 /* A datagram past all that the library would check. */
 static void post_raw(struct verbs_chan *c, uint32_t qkey, uint32_t imm, enum ibv_wr_opcode opcode)
 {
-        struct ibv_sge sge = {.addr = (uintptr_t)c->port->tx.base, .length = 16, .lkey = c->port->tx_mr->lkey};
+        struct ibv_sge sge = {
+                .addr = (uintptr_t)c->port->tx.base, .length = 16, .lkey = c->port->tx_mr->lkey};
         struct ibv_send_wr *bad, wr = {
-                .wr_id = c->port->posted,
-                .sg_list = &sge,
-                .num_sge = 1,
-                .opcode = opcode,
-                .imm_data = be32_of(imm).raw,
-                .wr.ud = {.ah = c->host->ah, .remote_qpn = c->peer.qpn, .remote_qkey = qkey},
-        };
+                                         .wr_id = c->port->posted,
+                                         .sg_list = &sge,
+                                         .num_sge = 1,
+                                         .opcode = opcode,
+                                         .imm_data = be32_of(imm).raw,
+                                         .wr.ud = {.ah = c->host->ah,
+                                                   .remote_qpn = c->peer.qpn,
+                                                   .remote_qkey = qkey},
+                                 };
 
         assert_int_equal(ibv_post_send(c->port->qp, &wr, &bad), 0);
 }
@@ -92,14 +96,15 @@ static void what_is_not_ours_is_dropped_and_counted(void **state)
         struct pair *p = new_pair();
         struct verbs_chan *a = chan_of(p->a, 0);
 
-        post_raw(a, a->peer.qkey, 0, IBV_WR_SEND);                              /* no immediate data */
-        post_raw(a, a->peer.qkey, 17u << VERBS_IMM_INLINE, IBV_WR_SEND_WITH_IMM);   /* more in the descriptor than came */
-        post_raw(a, a->peer.qkey, VERBS_SEQ_MASK - 5, IBV_WR_SEND_WITH_IMM);    /* of long ago */
+        post_raw(a, a->peer.qkey, 0, IBV_WR_SEND); /* no immediate data */
+        /* More in the descriptor than came. */
+        post_raw(a, a->peer.qkey, 17u << VERBS_IMM_INLINE, IBV_WR_SEND_WITH_IMM);
+        post_raw(a, a->peer.qkey, VERBS_SEQ_MASK - 5, IBV_WR_SEND_WITH_IMM); /* of long ago */
         sleep_ms(100);
         pair_expect_none(p);
         assert_int_equal(unet_ep_stat(p->b, "NI_MALFORMED"), 2);
         assert_int_equal(unet_ep_stat(p->b, "NI_LATE"), 1);
-        a->tx_seq = 1;                  /* the second of them had number 0 */
+        a->tx_seq = 1; /* the second of them had number 0 */
         assert_int_equal(pair_send(p, 1, 100, 100, 0), 1);
         pair_expect(p, 1, 100);
         pair_free(p);
@@ -163,7 +168,8 @@ static void peers_of_one_queue_pair_are_told_apart(void **state)
         }
         for (int i = 0; i < 2; i++) {
                 while (unet_ep_recv(p->b, &m, 1) == 0)
-                        assert_int_equal(unet_ep_wait(p->b, UNET_READABLE, PATIENCE), UNET_READABLE);
+                        assert_int_equal(unet_ep_wait(p->b, UNET_READABLE, PATIENCE),
+                                         UNET_READABLE);
                 assert_int_equal(m.inl[0], m.chan == q.cb ? 'q' : 'p');
         }
         unet_ep_close(q.a);
@@ -215,7 +221,7 @@ static void what_the_receiver_has_no_buffer_for_is_missed(void **state)
         while (unet_ep_recv(p->b, &m, 1) == 1)
                 got++;
         assert_in_range(got, buffers - VERBS_REPOST, buffers);
-        assert_int_equal(pair_send(p, 0, 8, 8, 0), 1);          /* its number tells */
+        assert_int_equal(pair_send(p, 0, 8, 8, 0), 1); /* its number tells */
         pair_expect(p, 0, 8);
         assert_int_equal(unet_ep_stat(p->b, "NI_MISSED"), sent - got);
         pair_free(p);
@@ -236,7 +242,8 @@ static void a_broken_queue_pair_is_set_up_anew(void **state)
                 pair_expect(p, 1, 100);
                 assert_int_equal(ibv_modify_qp(c->port->qp, &err, IBV_QP_STATE), 0);
                 flag = 0;
-                assert_int_equal(unet_ep_send(p->a, &s, 1), 1); /* lost, but its buffer comes back */
+                /* Lost, but its buffer comes back. */
+                assert_int_equal(unet_ep_send(p->a, &s, 1), 1);
                 for (int i = 0; i < 100 && flag == 0; i++) {
                         unet_ep_poll(p->a);
                         sleep_ms(10);
@@ -258,10 +265,11 @@ static void a_port_that_is_down_holds_the_sender_up(void **state)
         assert_int_equal(unet_ep_wait(p->a, UNET_READABLE, 300 * NS_PER_MS), -ETIMEDOUT);
         assert_int_equal(unet_ep_stat(p->a, "NI_PORT_DOWN"), 1);
         assert_int_equal(pair_send(p, 1, 100, 0, 0), -EAGAIN);
-        shell("ip link set veth0 up; ip route replace \"$VM_PEER\" dev veth0 src \"$VM_ADDR\" table 101");
+        shell("ip link set veth0 up; ip route replace \"$VM_PEER\" dev veth0 src \"$VM_ADDR\" "
+              "table 101");
         assert_int_equal(unet_ep_wait(p->a, UNET_WRITABLE, PATIENCE), UNET_WRITABLE);
         assert_int_equal(unet_ep_stat(p->a, "NI_PORT_UP"), 1);
-        for (int i = 0; i < 50; i++) {  /* the kernel's own resolution comes back in its time */
+        for (int i = 0; i < 50; i++) { /* the kernel's own resolution comes back in its time */
                 assert_int_equal(pair_send(p, 2, 100, 0, 0), 1);
                 if (unet_ep_wait(p->b, UNET_READABLE, 100 * NS_PER_MS) == UNET_READABLE)
                         break;
@@ -306,8 +314,9 @@ static int count_lines(const char *command)
 
 static void nothing_is_left_behind(void **state)
 {
-        static const char *objects[] = {"rdma resource show qp", "rdma resource show mr", "rdma resource show cq",
-                                        "rdma resource show pd", "ls /proc/self/fd"};
+        static const char *objects[] = {"rdma resource show qp", "rdma resource show mr",
+                                        "rdma resource show cq", "rdma resource show pd",
+                                        "ls /proc/self/fd"};
         int before[ARRAY_LEN(objects)];
 
         for (int round = 0; round < 60; round++) {

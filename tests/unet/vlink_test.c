@@ -1,5 +1,5 @@
-/* The book of a link: a unetd that dies at any store leaves something that the next one can end, and readers see a peer as it was or
- * as it is to be. */
+/* The book of a link: a unetd that dies at any store leaves something that the next one can end,
+ * and readers see a peer as it was or as it is to be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,9 +11,19 @@
 
 #define SLOT 5u
 
-static const struct vlink_peer old = {.addr = 0x0a000001, .qpn = 17, .qkey = 1, .nranges = 1, .range = {{1000, 64, 6, 0}}, .mine = 3};
-static const struct vlink_peer new = {.addr = 0x0a000001, .qpn = 18, .qkey = 2, .nranges = 2,
-                                      .range = {{1000, 64, 6, 0}, {53, 1, 17, 0}}, .mine = 3, .version = 9};
+static const struct vlink_peer old = {.addr = 0x0a000001,
+                                      .qpn = 17,
+                                      .qkey = 1,
+                                      .nranges = 1,
+                                      .range = {{1000, 64, 6, 0}},
+                                      .mine = 3};
+static const struct vlink_peer new = {.addr = 0x0a000001,
+                                      .qpn = 18,
+                                      .qkey = 2,
+                                      .nranges = 2,
+                                      .range = {{1000, 64, 6, 0}, {53, 1, 17, 0}},
+                                      .mine = 3,
+                                      .version = 9};
 
 static struct vlink_book *book(void)
 {
@@ -99,7 +109,7 @@ static void a_death_after_it_was_copied_is_made_good(void **state)
         struct vlink_book *b = book();
 
         vlink_put(b, SLOT, &new);
-        b->redo = SLOT + 1;             /* not taken back yet */
+        b->redo = SLOT + 1; /* not taken back yet */
         vlink_redo(b);
         expect(b, &new);
 }

@@ -52,8 +52,11 @@ static nstime given_time(void *arg)
 static void a_capture_holds_both_directions_with_the_given_times(void **state)
 {
         struct pair *p = pair_new(&providers[0], (struct unet_ep_opts){0});
-        struct unet_send m = {
-                .chan = p->ca, .inl = "head", .inl_len = 4, .nfrags = 2, .frag = {{0, 3}, {100, 2}}};
+        struct unet_send m = {.chan = p->ca,
+                              .inl = "head",
+                              .inl_len = 4,
+                              .nfrags = 2,
+                              .frag = {{0, 3}, {100, 2}}};
         struct unet_send back = {.chan = p->cb, .inl = "answer", .inl_len = 6};
         nstime now = 5 * NS_PER_S + 7 * NS_PER_US;
         struct ni_pcap_opts o = {
@@ -71,7 +74,7 @@ static void a_capture_holds_both_directions_with_the_given_times(void **state)
         now += 2 * NS_PER_S;
         assert_int_equal(unet_ep_send(p->b, &back, 1), 1);
         assert_int_equal(unet_ep_recv(p->a, &r, 1), 1);
-        pair_free(p);                   /* closes the file */
+        pair_free(p); /* closes the file */
 
         read_back(path, &c);
         assert_int_equal(c.n, 24 + 16 + 9 + 16 + 6);
@@ -114,8 +117,10 @@ static void a_capture_before_a_bare_channel(void **state)
         static uint8_t frames[4 * FRAME_SMALL_BYTES];
         struct sim *s = sim_create(1, dir);
         nstime now = 0;
-        struct ni_pcap_opts o = {.clock = given_time, .arg = &now, .tx = unet_mem_frames(frames, geom)};
-        struct unet_tx tx = {.inl = (const uint8_t *)"hdr", .inl_len = 3, .frame = 2, .off = 8, .len = 4};
+        struct ni_pcap_opts o = {
+                .clock = given_time, .arg = &now, .tx = unet_mem_frames(frames, geom)};
+        struct unet_tx tx = {
+                .inl = (const uint8_t *)"hdr", .inl_len = 3, .frame = 2, .off = 8, .len = 4};
         static struct capture c;
         struct unet_chan *ch;
         char path[64];
@@ -137,9 +142,19 @@ static void a_capture_before_a_bare_channel(void **state)
 
 static void fault_parameters_are_read(void **state)
 {
-        static const char *const bad[] = {
-                "loss",  "loss=",   "loss=2", "loss=-1", "loss=x",          "loss=0.1x",           "lost=0.1",
-                "seed=", "seed=-1", "seed=x", "=1",      "loss=0.1;seed=1", "delay_by=99999999999"};
+        static const char *const bad[] = {"loss",
+                                          "loss=",
+                                          "loss=2",
+                                          "loss=-1",
+                                          "loss=x",
+                                          "loss=0.1x",
+                                          "lost=0.1",
+                                          "seed=",
+                                          "seed=-1",
+                                          "seed=x",
+                                          "=1",
+                                          "loss=0.1;seed=1",
+                                          "delay_by=99999999999"};
         struct fault_params p = {.seed = 1234};
 
         for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -148,7 +163,9 @@ static void fault_parameters_are_read(void **state)
         assert_int_equal(fault_parse("", &p), 0);
         assert_int_equal(p.seed, 0);
         assert_int_equal(
-                fault_parse("loss=0.01,seed=7,delay=1,delay_by=3,reorder=0.5,duplicate=0,corrupt=1e-3", &p),
+                fault_parse(
+                        "loss=0.01,seed=7,delay=1,delay_by=3,reorder=0.5,duplicate=0,corrupt=1e-3",
+                        &p),
                 0);
         assert_true(p.loss > 0.0099 && p.loss < 0.0101 && p.delay >= 1 && p.corrupt > 0);
         assert_int_equal(p.seed, 7);
@@ -166,7 +183,8 @@ static struct pair *faulty(const char *spec)
         return p;
 }
 
-/* Number of the next message at b; -1: none. Four bytes inline carry it, some bytes of the segment follow. */
+/* Number of the next message at b; -1: none. Four bytes inline carry it, some bytes of the
+ * segment follow. */
 static int64_t next_number(struct pair *p)
 {
         struct unet_recv m;
@@ -181,7 +199,11 @@ static int64_t next_number(struct pair *p)
 
 static void send_number(struct pair *p, uint32_t n, bool piece, uint32_t *injected)
 {
-        struct unet_send m = {.chan = p->ca, .inl = &n, .inl_len = 4, .nfrags = piece, .frag = {{0, 100}},
+        struct unet_send m = {.chan = p->ca,
+                              .inl = &n,
+                              .inl_len = 4,
+                              .nfrags = piece,
+                              .frag = {{0, 100}},
                               .injected = injected};
 
         assert_int_equal(unet_ep_send(p->a, &m, 1), 1);
@@ -219,8 +241,12 @@ static void lost_messages_count_as_injected(void **state)
 static void duplicates_arrive_twice_and_are_injected_once(void **state)
 {
         struct pair *p = faulty("duplicate=1");
-        struct unet_send m = {
-                .chan = p->ca, .inl = "\0\0\0", .inl_len = 4, .nfrags = 1, .frag = {{0, 100}}, .cookie = 3};
+        struct unet_send m = {.chan = p->ca,
+                              .inl = "\0\0\0",
+                              .inl_len = 4,
+                              .nfrags = 1,
+                              .frag = {{0, 100}},
+                              .cookie = 3};
         uint64_t cookie[4];
 
         for (int i = 0; i < 2000; i++) {
@@ -261,7 +287,8 @@ static void reordering_swaps_neighbours_and_loses_nothing(void **state)
         pair_free(p);
 }
 
-/* The sender waits for an answer that cannot come before the held message is passed on: looking is enough. */
+/* The sender waits for an answer that cannot come before the held message is passed on: looking
+ * is enough. */
 static void a_delayed_message_is_not_forgotten(void **state)
 {
         struct pair *p = faulty("delay=1,delay_by=10");

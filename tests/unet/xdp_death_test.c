@@ -1,9 +1,10 @@
 /*
- * The provider `xdp` on rings in ordinary memory, with a kernel made of a few lines: it needs no privilege, and its
- * memory can be copied. A process does something with it, one instruction at a time; after each instruction that changed
- * anything, a copy is repaired as a successor does, and every chunk must be in exactly one place, what is lent untouched,
- * and packets must pass again, in every chunk. Everything twice: with the rings of AF_XDP, and with those of mode XDP_MODE_TCX, where
- * some packets that come are long.
+ * The provider `xdp` on rings in ordinary memory, with a kernel made of a few lines: it needs no
+ * privilege, and its memory can be copied. A process does something with it, one instruction at a
+ * time; after each instruction that changed anything, a copy is repaired as a successor does, and
+ * every chunk must be in exactly one place, what is lent untouched, and packets must pass again, in
+ * every chunk. Everything twice: with the rings of AF_XDP, and with those of mode XDP_MODE_TCX,
+ * where some packets that come are long.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -18,17 +19,17 @@
 
 #include "unet/xdp/ni_xdp.h"
 
-#define RX      64u
-#define LARGE   4u                      /* XDP_MODE_TCX only */
-#define ALL     (RX + LARGE)
-#define RING    128u
-#define TX      16u
-#define CHUNK   2048u
-#define KEPT    5u                      /* lent packets that the stack has records of */
-#define FRAMES  8u
-#define LONG    1000u                   /* a packet that is lent */
-#define SHORT   60u                     /* one that is not */
-#define HUGE    5000u                   /* one that is too long for a chunk */
+#define RX     64u
+#define LARGE  4u /* XDP_MODE_TCX only */
+#define ALL    (RX + LARGE)
+#define RING   128u
+#define TX     16u
+#define CHUNK  2048u
+#define KEPT   5u /* lent packets that the stack has records of */
+#define FRAMES 8u
+#define LONG   1000u /* a packet that is lent */
+#define SHORT  60u   /* one that is not */
+#define HUGE   5000u /* one that is too long for a chunk */
 
 struct ring_mem {
         uint32_t prod, cons, flags;
@@ -45,21 +46,33 @@ struct world {
         struct counters cnt;
         struct {
                 uint32_t frame, off, len, number;
-        } kept[KEPT], lent[ALL];        /* lent: for the child to give back */
+        } kept[KEPT], lent[ALL]; /* lent: for the child to give back */
         uint32_t nlent;
-        uint32_t delivered;             /* packets that came, numbered */
-        _Atomic uint64_t bell;          /* XDP_MODE_TCX: both its positions */
+        uint32_t delivered;    /* packets that came, numbered */
+        _Atomic uint64_t bell; /* XDP_MODE_TCX: both its positions */
         uint8_t frames[FRAMES * FRAME_SMALL_BYTES];
-        struct tcx_words words;         /* of which only `armed` is not in the rings above */
-        uint8_t umem[LARGE * FRAME_LARGE_BYTES + (RX + TX) * CHUNK];    /* last: bytes that no decision hangs on */
+        struct tcx_words words; /* of which only `armed` is not in the rings above */
+        /* last: bytes that no decision hangs on. */
+        uint8_t umem[LARGE * FRAME_LARGE_BYTES + (RX + TX) * CHUNK];
 };
 
 static const struct xdp_geom geoms[] = {
-        {.mtu = 1500, .chunk_bytes = CHUNK, .tx_chunk_bytes = CHUNK, .rx_chunks = RX, .tx_chunks = TX, .rx_ring = RING},
-        {.mtu = 1500, .chunk_bytes = CHUNK, .tx_chunk_bytes = CHUNK, .rx_chunks = RX, .tx_chunks = TX, .rx_ring = RING, .rx_large = LARGE,
+        {.mtu = 1500,
+         .chunk_bytes = CHUNK,
+         .tx_chunk_bytes = CHUNK,
+         .rx_chunks = RX,
+         .tx_chunks = TX,
+         .rx_ring = RING},
+        {.mtu = 1500,
+         .chunk_bytes = CHUNK,
+         .tx_chunk_bytes = CHUNK,
+         .rx_chunks = RX,
+         .tx_chunks = TX,
+         .rx_ring = RING,
+         .rx_large = LARGE,
          .mode = XDP_MODE_TCX},
 };
-static struct xdp_geom geom;            /* of this round */
+static struct xdp_geom geom; /* of this round */
 static const struct frame_geom tx_geom = {{[FRAME_SMALL] = FRAMES}};
 
 static bool tcx(void)
@@ -84,12 +97,21 @@ static struct xdp_ring ring_of(struct ring_mem *m, uint32_t entries)
 /* Somebody's view of a world. Without a wake-up flag nobody makes a system call. */
 static struct ni_xdp view_of(struct world *w)
 {
-        struct ni_xdp x = {.base = {.ops = &ni_xdp_ops, .caps = {.mtu = 1514, .inline_max = UNET_INLINE_MAX}},
-                           .sh = &w->sh, .geom = geom, .umem = w->umem,
-                           .fill = {ring_of(&w->fill[FRAME_SMALL], RING), ring_of(&w->fill[FRAME_LARGE], RING)},
-                           .comp = ring_of(&w->comp, TX), .rx = ring_of(&w->rx, RING), .tx = ring_of(&w->tx, TX),
-                           .tx_mem = unet_mem_frames(w->frames, tx_geom), .cnt = &w->cnt, .xsk = -1, .packet = -1,
-                           .inline_most = UNET_INLINE_MAX};
+        struct ni_xdp x = {
+                .base = {.ops = &ni_xdp_ops, .caps = {.mtu = 1514, .inline_max = UNET_INLINE_MAX}},
+                .sh = &w->sh,
+                .geom = geom,
+                .umem = w->umem,
+                .fill = {ring_of(&w->fill[FRAME_SMALL], RING),
+                         ring_of(&w->fill[FRAME_LARGE], RING)},
+                .comp = ring_of(&w->comp, TX),
+                .rx = ring_of(&w->rx, RING),
+                .tx = ring_of(&w->tx, TX),
+                .tx_mem = unet_mem_frames(w->frames, tx_geom),
+                .cnt = &w->cnt,
+                .xsk = -1,
+                .packet = -1,
+                .inline_most = UNET_INLINE_MAX};
 
         if (tcx()) {
                 x.words = &w->words;
@@ -100,7 +122,8 @@ static struct ni_xdp view_of(struct world *w)
 
 static struct world *world_map(int flags)
 {
-        struct world *w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+        struct world *w =
+                mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
 
         assert_true(w != MAP_FAILED);
         return w;
@@ -128,7 +151,8 @@ static uint8_t byte_of(uint32_t number, uint32_t i)
 
 static void comes(struct world *w, uint64_t addr, uint32_t len, uint32_t options)
 {
-        w->rx.desc[w->rx.prod % RING] = (struct xdp_desc){addr, len, options | (tcx() ? tcx_lap(w->rx.prod, RING - 1) : 0)};
+        w->rx.desc[w->rx.prod % RING] =
+                (struct xdp_desc){addr, len, options | (tcx() ? tcx_lap(w->rx.prod, RING - 1) : 0)};
         w->rx.prod++;
 }
 
@@ -174,7 +198,8 @@ static uint32_t leaves(struct world *w)
 
 /* ---- the stack ---- */
 
-static void check_bytes(const struct world *w, uint32_t frame, uint32_t off, uint32_t len, uint32_t number)
+static void check_bytes(const struct world *w, uint32_t frame, uint32_t off, uint32_t len,
+                        uint32_t number)
 {
         const uint8_t *p = w->umem + frame_geom_offset(xdp_frame_geom(&geom), frame) + off;
 
@@ -217,7 +242,8 @@ static int transmit(struct ni_xdp *x, int n)
         struct unet_tx tx[8];
 
         for (int i = 0; i < n; i++)
-                tx[i] = (struct unet_tx){.inl = head, .inl_len = sizeof head, .frame = (uint32_t)i + 1, .len = 30};
+                tx[i] = (struct unet_tx){
+                        .inl = head, .inl_len = sizeof head, .frame = (uint32_t)i + 1, .len = 30};
         return x->base.ops->send(&x->base, tx, n);
 }
 
@@ -257,7 +283,8 @@ static struct world *scene(void)
         assert_int_equal(transmit(&x, 8) + transmit(&x, 2), 10);
         assert_int_equal(leaves(w), 10);
         reap_all(&x);
-        assert_int_equal(w->comp.prod - w->comp.cons, 10);      /* no chunk was taken before those that came back */
+        /* No chunk was taken before those that came back. */
+        assert_int_equal(w->comp.prod - w->comp.cons, 10);
         assert_int_equal(transmit(&x, 3), 3);
         return w;
 }
@@ -278,7 +305,8 @@ static void check(const struct world *w)
 
         for (int c = 0; c < FRAME_CLASSES; c++)
                 for (uint32_t i = w->fill[c].cons; i != w->fill[c].prod; i++)
-                        seen(times, xdp_rx_chunk(&geom, w->fill[c].addr[i % RING]), c == FRAME_LARGE ? 0 : geom.rx_large,
+                        seen(times, xdp_rx_chunk(&geom, w->fill[c].addr[i % RING]),
+                             c == FRAME_LARGE ? 0 : geom.rx_large,
                              c == FRAME_LARGE ? geom.rx_large : RX);
         for (uint32_t i = w->rx.cons; i != w->rx.prod; i++)
                 seen(times, xdp_rx_chunk(&geom, w->rx.desc[i % RING].addr), 0, all);
@@ -326,7 +354,7 @@ static void goes_on(struct world *w, struct ni_xdp *x)
                 assert_int_equal(receive(w, x, ALL), n);
                 release_all(w, x);
                 x->base.ops->flush(&x->base);
-                x->base.ops->arm(&x->base);             /* a program is told of every chunk then */
+                x->base.ops->arm(&x->base); /* a program is told of every chunk then */
                 assert_int_equal(x->base.ops->room(&x->base), TX);
                 assert_int_equal(transmit(x, 8) + transmit(x, 8), TX);
                 assert_int_equal(leaves(w), TX);
@@ -395,7 +423,8 @@ static void child(struct world *w, void (*act)(struct world *, struct ni_xdp *))
         _exit(0);
 }
 
-static void dies_everywhere(struct world *w, void (*act)(struct world *, struct ni_xdp *), unsigned at_least)
+static void dies_everywhere(struct world *w, void (*act)(struct world *, struct ni_xdp *),
+                            unsigned at_least)
 {
         struct world *copy = world_map(MAP_PRIVATE), *last = world_map(MAP_PRIVATE);
         unsigned steps = 0, deaths = 0;
@@ -495,11 +524,13 @@ static void a_repair_may_end_anywhere(void **state)
         for (uint32_t i = 0; i < 20; i++)
                 assert_true(arrives(w, tcx() && i < 3 ? HUGE : i % 2 ? LONG : SHORT));
         receive(w, &x, 10);
-        for (uint32_t i = w->rx.cons; i != w->rx.prod; i++)     /* marked, and not yet taken off the ring */
-                w->sh.owner[xdp_rx_chunk(&geom, w->rx.desc[i % RING].addr)] = i % 2 ? XDP_LENT : XDP_BACK;
+        for (uint32_t i = w->rx.cons; i != w->rx.prod;
+             i++) /* marked, and not yet taken off the ring */
+                w->sh.owner[xdp_rx_chunk(&geom, w->rx.desc[i % RING].addr)] =
+                        i % 2 ? XDP_LENT : XDP_BACK;
         release_all(w, &x);
         for (int c = 0; c < FRAME_CLASSES; c++)
-                w->fill[c].prod = w->sh.fill_next[c];           /* published, and not noted */
+                w->fill[c].prod = w->sh.fill_next[c]; /* published, and not noted */
         for (uint32_t i = 0; i < 2; i++, w->tx.prod++) {
                 uint64_t addr = w->comp.addr[(w->comp.cons + i) % TX];
                 w->tx.desc[w->tx.prod % TX] = (struct xdp_desc){.addr = addr, .len = 60};
@@ -513,7 +544,8 @@ static void a_repair_may_end_anywhere(void **state)
 
 static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
 {
-        const uint64_t end = xdp_rx_bytes(&geom), bad[] = {end, xdp_umem_bytes(&geom), UINT64_MAX, UINT64_MAX - 100, 1ull << 40};
+        const uint64_t end = xdp_rx_bytes(&geom), bad[] = {end, xdp_umem_bytes(&geom), UINT64_MAX,
+                                                           UINT64_MAX - 100, 1ull << 40};
         struct world *w = scene();
         struct ni_xdp x = view_of(w);
         struct unet_rx rx[8];
@@ -524,10 +556,10 @@ static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
         comes(w, xdp_large_bytes(&geom) + 2047, 2, 0);
         comes(w, xdp_large_bytes(&geom), UINT32_MAX, 0);
         comes(w, xdp_large_bytes(&geom), 100, 1);
-        comes(w, frame_geom_offset(xdp_frame_geom(&geom), w->kept[0].frame), 100, 0);   /* lent */
+        comes(w, frame_geom_offset(xdp_frame_geom(&geom), w->kept[0].frame), 100, 0); /* lent */
         assert_int_equal(x.base.ops->recv(&x.base, rx, 8), 0);
         assert_int_equal(w->cnt.drop[DROP_NI_MALFORMED], n + 4);
-        w->rx.prod += 1u << 31;                                 /* more than a ring holds; a program has no such word */
+        w->rx.prod += 1u << 31; /* more than a ring holds; a program has no such word */
         x.base.ops->recv(&x.base, rx, 8);
         w->rx.prod = w->rx.cons;
         leaves(w);
@@ -535,7 +567,7 @@ static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
                 w->comp.addr[i] = UINT64_MAX - i * 12345;
         w->comp.prod += 1u << 30;
         assert_true(x.base.ops->room(&x.base) <= TX);
-        assert_int_equal(transmit(&x, 8), 8);                   /* somewhere among the transmit chunks */
+        assert_int_equal(transmit(&x, 8), 8); /* somewhere among the transmit chunks */
         for (uint32_t i = w->tx.cons; i != w->tx.prod; i++)
                 assert_true(w->tx.desc[i % TX].addr - xdp_tx_addr(&geom) < TX * CHUNK);
         for (uint32_t i = 0; i < KEPT; i++)

@@ -10,13 +10,25 @@
 
 static struct agent_msg sample(uint16_t nranges)
 {
-        struct agent_msg m = {.op = AGENT_OPEN, .proto = 6, .port = 5201, .addr = 0x0a000002, .instance = 7, .stack = 0x3fffffff,
-                              .mine = 3, .yours = 4, .qpn = 17, .qkey = 0x7fffffff, .mtu = 4096,
-                              .version = 0xfffffffe, .flags = AGENT_NO_CSUM,
+        struct agent_msg m = {.op = AGENT_OPEN,
+                              .proto = 6,
+                              .port = 5201,
+                              .addr = 0x0a000002,
+                              .instance = 7,
+                              .stack = 0x3fffffff,
+                              .mine = 3,
+                              .yours = 4,
+                              .qpn = 17,
+                              .qkey = 0x7fffffff,
+                              .mtu = 4096,
+                              .version = 0xfffffffe,
+                              .flags = AGENT_NO_CSUM,
                               .nranges = nranges};
 
         for (uint16_t i = 0; i < nranges; i++)
-                m.range[i] = (struct vlink_range){.proto = i % 2 ? 6 : 17, .first = (uint16_t)(1000 * i), .count = (uint16_t)(64 + i)};
+                m.range[i] = (struct vlink_range){.proto = i % 2 ? 6 : 17,
+                                                  .first = (uint16_t)(1000 * i),
+                                                  .count = (uint16_t)(64 + i)};
         return m;
 }
 
@@ -54,7 +66,8 @@ static void what_is_cut_short_is_refused(void **state)
         size_t len = agent_write(&in, false, bytes, sizeof bytes);
 
         for (size_t n = 0; n < len; n++) {
-                uint8_t *exact = malloc(n != 0 ? n : 1);        /* so that the address sanitizer sees what is read behind it */
+                /* So that the address sanitizer sees what is read behind it. */
+                uint8_t *exact = malloc(n != 0 ? n : 1);
                 memcpy(exact, bytes, n);
                 assert_false(agent_read(&out, false, exact, n));
                 free(exact);
@@ -70,7 +83,7 @@ static void rubbish_is_refused_or_bounded(void **state)
         bytes[0] ^= 1;
         assert_false(agent_read(&out, false, bytes, sizeof bytes));
         bytes[0] ^= 1;
-        for (unsigned n = 0; n < 65536; n++) {                  /* every count that can be claimed */
+        for (unsigned n = 0; n < 65536; n++) { /* every count that can be claimed */
                 bytes[42] = (uint8_t)(n >> 8);
                 bytes[43] = (uint8_t)n;
                 if (agent_read(&out, false, bytes, sizeof bytes))

@@ -121,11 +121,12 @@ static void a_state_that_is_none_is_refused(void **state)
         unetd_close(&c);
 }
 
-/* Numbers that stand for interfaces and for stacks of other hosts are no stack's to choose: what is sent to its peers would be
- * taken for something else, and a part of it be forgotten. */
+/* Numbers that stand for interfaces and for stacks of other hosts are no stack's to choose: what is
+ * sent to its peers would be taken for something else, and a part of it be forgotten. */
 static void a_number_that_is_no_stacks_is_refused(void **state)
 {
-        static const uint32_t wrong[] = {UNETD_IFACE, UNETD_REMOTE, UNETD_REMOTE | 17, UINT32_MAX, UNETD_STACK_ID_MAX + 1};
+        static const uint32_t wrong[] = {UNETD_IFACE, UNETD_REMOTE, UNETD_REMOTE | 17, UINT32_MAX,
+                                         UNETD_STACK_ID_MAX + 1};
         struct unetd_client c;
         struct fake_stack a, b;
         uint32_t chan, peer, id;
@@ -143,7 +144,7 @@ static void a_number_that_is_no_stacks_is_refused(void **state)
         }
         world_fds_back_to("unetd", world_daemon_pid(&c), fds);
         fake_stack_make(&b);
-        id = UNETD_STACK_ID_MAX;                                /* one that a keeper brought, or forgot */
+        id = UNETD_STACK_ID_MAX; /* one that a keeper brought, or forgot */
         assert_int_equal(unetd_stack_new(&c, &b.fds, 0, &id), 0);
         assert_int_equal(unetd_chan_open(&c, a.id, id, &chan, &peer), 0);
         fake_stack_forget(&a);
@@ -156,7 +157,8 @@ static void wrong_descriptors_are_refused(void **state)
         struct unetd_client c;
         struct fake_stack st;
         struct unetd_stack_fds bad;
-        int null = open("/dev/null", O_RDWR), dir = open("/", O_RDONLY), plain = memfd_create("plain", 0);
+        int null = open("/dev/null", O_RDWR), dir = open("/", O_RDONLY),
+            plain = memfd_create("plain", 0);
         int sock = socket(AF_INET, SOCK_STREAM, 0);
         uint32_t id = 0;
 
@@ -166,7 +168,7 @@ static void wrong_descriptors_are_refused(void **state)
         int wrong[] = {null, dir, plain, sock, st.fds.leader};
         for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
                 for (unsigned at = 0; at < 6; at++) {
-                        int *field[] = {&bad.state, &bad.bell, &bad.leader,
+                        int *field[] = {&bad.state,       &bad.bell,   &bad.leader,
                                         &bad.ring_leader, &bad.keeper, &bad.ring_keeper};
                         bad = st.fds;
                         if (*field[at] == wrong[i])
@@ -211,13 +213,13 @@ static void the_last_process_gone_the_stack_finishes_and_goes(void **state)
 
 static int child_adds_itself(void *arg)
 {
-        struct unetd_client *c = ((void **)arg)[0];     /* the parent's, used right after fork */
+        struct unetd_client *c = ((void **)arg)[0]; /* the parent's, used right after fork */
         struct fake_stack *st = ((void **)arg)[1];
         int32_t parents = c->pid;
 
         if (unetd_proc_add(c, st->id, 1, 0) != 0 || c->pid == parents)
                 return 1;
-        return unetd_proc_add(c, st->id, 1, getpid()) == 0 ? 0 : 2;     /* again: no error */
+        return unetd_proc_add(c, st->id, 1, getpid()) == 0 ? 0 : 2; /* again: no error */
 }
 
 static void a_forked_child_uses_its_copy_at_once(void **state)
@@ -367,12 +369,12 @@ static void a_peer_that_dies_takes_the_channel_down(void **state)
         fake_stack_new(&c, &a);
         fake_stack_new(&c, &b);
         assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
-        a.s->again = 3;                 /* the survivor's lock is held when it is told */
+        a.s->again = 3; /* the survivor's lock is held when it is told */
         assert_int_equal(unetd_proc_del(&c, b.id, 0), 0);
         eventually(a.s->chan_peer[chan] == 0);
         eventually(world_count(&c).n[UNETD_S_CHAN] == 0);
         fake_stack_forget(&b);
-        fake_stack_new(&c, &b);         /* the number is free again */
+        fake_stack_new(&c, &b); /* the number is free again */
         assert_int_equal(unetd_chan_open(&c, a.id, b.id, &again, &peer), 0);
         assert_int_equal(again, chan);
         fake_stack_forget(&a);
@@ -437,7 +439,7 @@ static void both_sides_may_open_at_once(void **state)
                 assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 100);
                 if (first < 0)
                         first = WEXITSTATUS(status);
-                assert_int_equal(WEXITSTATUS(status), first);   /* both numbers are 0 */
+                assert_int_equal(WEXITSTATUS(status), first); /* both numbers are 0 */
         }
         assert_int_equal(world_count(&c).n[UNETD_S_CHAN], 1);
         fake_stack_forget(&a);
@@ -458,7 +460,8 @@ static void a_listener_is_in_the_directory_while_it_lasts(void **state)
         fake_stack_new(&c, &st);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), 0);
         assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), port), st.id);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), -EADDRINUSE);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd),
+                         -EADDRINUSE);
         assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), port, 0), 0);
         assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), port, 0), -ENOENT);
         assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), port), 0);
@@ -466,14 +469,15 @@ static void a_listener_is_in_the_directory_while_it_lasts(void **state)
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), 0);
         st.s->gone_port = port;
         st.s->gone_listeners = 1;
-        assert_int_equal(write(st.fds.ring_keeper, "x", 1), 1);    /* the stack closed it: the keeper says so */
+        /* The stack closed it: the keeper says so. */
+        assert_int_equal(write(st.fds.ring_keeper, "x", 1), 1);
         eventually(lookup(&c, IPPROTO_TCP, localhost(), port) == 0);
 
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, 4242, 0, -1), 0);
         assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), 4242), st.id);
         st.s->unfinished = 1000;
         assert_int_equal(unetd_proc_del(&c, st.id, 0), 0);
-        eventually(lookup(&c, IPPROTO_TCP, localhost(), 4242) == 0);    /* an orphan listens no more */
+        eventually(lookup(&c, IPPROTO_TCP, localhost(), 4242) == 0); /* an orphan listens no more */
         close(fd);
         fake_stack_forget(&st);
         unetd_close(&c);
@@ -489,8 +493,10 @@ static void each_listener_at_a_port_has_an_entry_of_its_own(void **state)
         open_client(&c);
         fake_stack_new(&c, &st);
         for (uint64_t sock = 1; sock <= 3; sock++)
-                assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), 4242, sock, -1), 0);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), 4242, 2, -1), -EADDRINUSE);
+                assert_int_equal(
+                        unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), 4242, sock, -1), 0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), 4242, 2, -1),
+                         -EADDRINUSE);
         n = world_count(&c);
         assert_int_equal(n.n[UNETD_S_LISTENER], 3);
         assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 1), 0);
@@ -514,13 +520,16 @@ static void the_kernel_socket_must_be_the_one_that_is_claimed(void **state)
 
         open_client(&c);
         fake_stack_new(&c, &st);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), (uint16_t)(tcp + 1), 0, t),
-                         -EINVAL);
+        assert_int_equal(
+                unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), (uint16_t)(tcp + 1), 0, t),
+                -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, tcp, 0, t), -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), tcp, 0, t), -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), udp, 0, u), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, 0, null), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, 0, idle), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, 0, null),
+                         -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, 0, idle),
+                         -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, 1, localhost(), tcp, 0, t), -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), udp, 0, u), 0);
         close(t), close(u), close(null), close(idle);
@@ -540,7 +549,7 @@ static void a_held_port_is_nobody_elses(void **state)
         fake_stack_new(&c, &st);
         same = 0;
         assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, localhost(), &same), 0);
-        assert_int_not_equal(same, 0);                          /* the kernel chose it */
+        assert_int_not_equal(same, 0); /* the kernel chose it */
         assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, localhost(), &port), 0);
         sin.sin_port = htons(port);
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -590,7 +599,7 @@ static void leases_are_unique_and_come_back(void **state)
         assert_int_equal(unetd_port_lease(&c, b.id, &first, &count), 0);
         assert_int_equal(unetd_port_unlease(&c, b.id, first), 0);
         assert_int_equal(unetd_port_unlease(&c, b.id, first), -ENOENT);
-        assert_int_equal(unetd_port_lease(&c, b.id, &first, &count), 0);        /* that very block again */
+        assert_int_equal(unetd_port_lease(&c, b.id, &first, &count), 0); /* that very block again */
         fake_stack_forget(&a);
         fake_stack_forget(&b);
         unetd_close(&c);
@@ -661,7 +670,7 @@ static void a_dead_keeper_is_replaced_and_told_all(void **state)
         assert_int_equal(unetd_stack_get(&c, a.id, &got), 0);
         unetd_stack_fds_close(&got);
         eventually(unetd_chan_get(&c, a.id, chan, &(struct unetd_chan){.tx = -1}) == 0);
-        assert_int_equal(unetd_proc_del(&c, b.id, 0), 0);       /* the new one knows its process */
+        assert_int_equal(unetd_proc_del(&c, b.id, 0), 0); /* the new one knows its process */
         eventually(a.s->chan_peer[chan] == 0);
         assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);
         fake_stack_forget(&a);
@@ -720,8 +729,8 @@ static void a_dead_unetd_is_replaced_and_the_keeper_stays(void **state)
         unetd_close(&c);
 }
 
-/* unetd dies while the keeper is stopped; a stranger starts another, with another keeper; then the old one
- * wakes up. */
+/* unetd dies while the keeper is stopped; a stranger starts another, with another keeper; then the
+ * old one wakes up. */
 static void a_keeper_that_comes_late_hands_over(void **state)
 {
         struct unetd_client c, stranger;
@@ -769,7 +778,8 @@ static void a_keeper_that_dies_and_dies_is_given_up(void **state)
 
         open_client(&c);
         fake_stack_new(&c, &a);
-        for (int64_t until = world_now_ms() + PATIENCE_MS; world_count(&c).n[UNETD_S_STACK] == 1 && world_now_ms() < until;) {
+        for (int64_t until = world_now_ms() + PATIENCE_MS;
+             world_count(&c).n[UNETD_S_STACK] == 1 && world_now_ms() < until;) {
                 pid_t keeper = world_keeper_pid(&c);
                 if (keeper > 0 && keeper != last) {
                         kill(keeper, SIGKILL);
@@ -781,7 +791,7 @@ static void a_keeper_that_dies_and_dies_is_given_up(void **state)
         print_message("%d keepers were killed\n", deaths);
         assert_int_equal(world_count(&c).n[UNETD_S_STACK], 0);
         assert_true(deaths > 1);
-        fake_stack_new(&c, &b);                                 /* the user is served all the same */
+        fake_stack_new(&c, &b); /* the user is served all the same */
         fake_stack_forget(&a);
         fake_stack_forget(&b);
         unetd_close(&c);
@@ -821,7 +831,7 @@ static void a_program_that_closes_everything_loses_nothing(void **state)
         open_client(&c);
         fake_stack_new(&c, &st);
         close(c.daemon.fd);
-        mine = dup2(STDERR_FILENO, c.daemon.fd);                /* the number is the program's now */
+        mine = dup2(STDERR_FILENO, c.daemon.fd); /* the number is the program's now */
         assert_int_equal(unetd_proc_add(&c, st.id, 0, 0), 0);
         assert_int_not_equal(c.daemon.fd, mine);
         assert_true(fcntl(mine, F_GETFD) >= 0);

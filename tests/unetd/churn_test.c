@@ -1,6 +1,6 @@
 /*
- * A thousand programs are born and die, in order and by kill -9. After round 1,000 unetd and the keeper have
- * the same descriptors open, and the same memory, as after round 100.
+ * A thousand programs are born and die, in order and by kill -9. After round 1,000 unetd and the
+ * keeper have the same descriptors open, and the same memory, as after round 100.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -13,10 +13,10 @@
 #include "tests/unetd/world.h"
 
 #define ROUNDS   1000
-#define SLACK_KB 32                     /* what the allocator may keep; 36 bytes a round would be more */
+#define SLACK_KB 32 /* what the allocator may keep; 36 bytes a round would be more */
 
 #if defined(__SANITIZE_ADDRESS__)
-#define MEMORY_IS_KNOWN 0               /* freed memory stays in quarantine */
+#define MEMORY_IS_KNOWN 0 /* freed memory stays in quarantine */
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define MEMORY_IS_KNOWN 0
@@ -51,12 +51,14 @@ static int live(uint32_t peer)
         s = calloc(1, sizeof *s);
         s->magic = FAKE_MAGIC;
         s->unfinished = 3;
-        if (pwrite(f.state, s, sizeof *s, 0) != sizeof *s || unetd_stack_new(&mine, &f, 0, &id) != 0)
+        if (pwrite(f.state, s, sizeof *s, 0) != sizeof *s ||
+            unetd_stack_new(&mine, &f, 0, &id) != 0)
                 return 3;
         if (unetd_chan_open(&mine, id, peer, &chan, &peer_chan) != 0 ||
             unetd_chan_get(&mine, id, chan, &ch) != 0)
                 return 4;
-        if (unetd_chan_open(&mine, id, id, &chan, &peer_chan) != 0 || unetd_stack_get(&mine, id, &got) != 0)
+        if (unetd_chan_open(&mine, id, id, &chan, &peer_chan) != 0 ||
+            unetd_stack_get(&mine, id, &got) != 0)
                 return 5;
         if (unetd_listen_add(&mine, id, IPPROTO_TCP, ip_addr_v4(0), 4242, 0, -1) != 0)
                 return 6;
@@ -113,8 +115,8 @@ static void a_thousand_births_and_deaths_leave_nothing(void **state)
                 eventually(settled());
                 for (int i = 0; i < 2; i++) {
                         now[i] = usage_of(pid[i]);
-                        print_message("round %d, %s: %d descriptors, %ld KB\n", round, i ? "keeper" : "unetd",
-                                      now[i].fds, now[i].rss);
+                        print_message("round %d, %s: %d descriptors, %ld KB\n", round,
+                                      i ? "keeper" : "unetd", now[i].fds, now[i].rss);
                         if (round == 100)
                                 at100[i] = now[i];
                 }

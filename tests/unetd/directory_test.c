@@ -1,5 +1,5 @@
-/* The directory: what was added is found, what was deleted is not, whatever the order; a reader always comes
- * back. */
+/* The directory: what was added is found, what was deleted is not, whatever the order; a reader
+ * always comes back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,7 +110,7 @@ static void each_change_is_a_generation(void **state)
 
         directory_add(&dir, TCP, host(1), 80, 1, 0);
         assert_int_equal(directory_generation(dir.d), g + 1);
-        directory_del(&dir, TCP, host(2), 80, 1);               /* not there: no change */
+        directory_del(&dir, TCP, host(2), 80, 1); /* not there: no change */
         assert_int_equal(directory_generation(dir.d), g + 1);
         directory_del(&dir, TCP, host(1), 80, 1);
         assert_int_equal(directory_generation(dir.d), g + 2);
@@ -119,12 +119,13 @@ static void each_change_is_a_generation(void **state)
 static void it_fills_up_to_its_limit(void **state)
 {
         for (uint32_t i = 0; i < DIR_MAX; i++)
-                assert_int_equal(
-                        directory_add(&dir, TCP, host((uint8_t)(i >> 13)), (uint16_t)(i & 8191), i + 1, i % 4),
-                        0);
+                assert_int_equal(directory_add(&dir, TCP, host((uint8_t)(i >> 13)),
+                                               (uint16_t)(i & 8191), i + 1, i % 4),
+                                 0);
         assert_int_equal(directory_add(&dir, UDP, host(1), 9999, 1, 0), -ENOSPC);
         for (uint32_t i = 0; i < DIR_MAX; i++)
-                assert_int_equal(lookup(TCP, host((uint8_t)(i >> 13)), (uint16_t)(i & 8191), 0), i + 1);
+                assert_int_equal(lookup(TCP, host((uint8_t)(i >> 13)), (uint16_t)(i & 8191), 0),
+                                 i + 1);
 }
 
 /* Against an array: few ports, so that runs overlap and deletion has to shift. */
@@ -181,7 +182,7 @@ static void a_reader_always_comes_back(void **state)
         assert_int_equal(directory_vouches(d, UDP, host(1), 80, 1), -EAGAIN);
         assert_int_equal(directory_verbs(d, host(1), &f), -EAGAIN);
         atomic_store(&d->seq, 2);
-        directory_lookup(d, TCP, host(1), 80, 0, &hit);         /* no empty slot anywhere */
+        directory_lookup(d, TCP, host(1), 80, 0, &hit); /* no empty slot anywhere */
         assert_int_equal(directory_is_local(d, host(1)), 0);
         for (int round = 0; round < 100; round++) {
                 for (size_t i = 0; i < sizeof *d; i += 4)
@@ -194,7 +195,8 @@ static void a_reader_always_comes_back(void **state)
 
 static void clients_cannot_write(void **state)
 {
-        void *p = mmap(NULL, sizeof(struct directory), PROT_READ | PROT_WRITE, MAP_SHARED, dir.fd, 0);
+        void *p =
+                mmap(NULL, sizeof(struct directory), PROT_READ | PROT_WRITE, MAP_SHARED, dir.fd, 0);
 
         assert_ptr_equal(p, MAP_FAILED);
         assert_int_equal(dir.d->magic, DIR_MAGIC);
@@ -202,7 +204,8 @@ static void clients_cannot_write(void **state)
 
 #define t(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-/* Who has many addresses finds, with the key that he reads, as many that lie where another's entry is to go. */
+/* Who has many addresses finds, with the key that he reads, as many that lie where another's entry
+ * is to go. */
 static void nobody_fills_a_run_alone(void **state)
 {
         const ip_addr theirs = host(1);

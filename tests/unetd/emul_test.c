@@ -1,6 +1,6 @@
 /*
- * Emulated endpoints through a real unetd: who may talk to whom, who gets how much, what is left of the dead,
- * and what a hostile endpoint can do to the others.
+ * Emulated endpoints through a real unetd: who may talk to whom, who gets how much, what is left of
+ * the dead, and what a hostile endpoint can do to the others.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@
 #include "unet/shm/shm_link.h"
 
 #define SECONDS  (NS_PER_S)
-#define PATIENCE (PATIENCE_MS * NS_PER_MS)      /* for what comes for certain */
-#define BUFFERS 40u
+#define PATIENCE (PATIENCE_MS * NS_PER_MS) /* for what comes for certain */
+#define BUFFERS  40u
 
 /* ---- endpoints ---- */
 
@@ -177,7 +177,8 @@ static void names_are_found_or_not(void **state)
         assert_int_equal(unet_emul_listen("a/b", 0), -EINVAL);
         assert_int_equal(unet_emul_listen("x", 1u << 20), -EINVAL);
         assert_int_equal(
-                unet_emul_listen("a name that is longer than the sixty-three bytes there are for it", 0),
+                unet_emul_listen(
+                        "a name that is longer than the sixty-three bytes there are for it", 0),
                 -ENAMETOOLONG);
         snprintf(own, sizeof own, "%u/here", (unsigned)geteuid());
         snprintf(other, sizeof other, "%u/here", (unsigned)geteuid() + 1);
@@ -234,8 +235,8 @@ static void every_call_rings(void **state)
 
 /* ---- fairness ---- */
 
-/* Two senders, of 200-byte and of 4 KB messages, have their queues full when the switch begins: as long as both
- * have something to send, they differ by no more than one share. */
+/* Two senders, of 200-byte and of 4 KB messages, have their queues full when the switch begins: as
+ * long as both have something to send, they differ by no more than one share. */
 static void senders_share_by_bytes(void **state)
 {
         enum { SHARE = 65536, SLACK = 4096 + 200 + 2 * 4 };
@@ -260,7 +261,8 @@ static void senders_share_by_bytes(void **state)
 
                 assert_int_equal(bytes, len[i]);
                 got[i]++;
-                assert_in_range(got[0] * len[0] + SHARE + SLACK - got[1] * len[1], 0, 2 * (SHARE + SLACK));
+                assert_in_range(got[0] * len[0] + SHARE + SLACK - got[1] * len[1], 0,
+                                2 * (SHARE + SLACK));
         }
         unetd_close(&c);
         for (int i = 0; i < 2; i++)
@@ -307,7 +309,7 @@ static void the_dead_leave_nothing(void **state)
                 assert_int_equal(waitpid(pid, &status, 0), pid);
                 assert_true(WIFSIGNALED(status));
                 eventually(is_closed(b, chan));
-                for (int i = 0; i < 10; i++)    /* what it sent before is there */
+                for (int i = 0; i < 10; i++) /* what it sent before is there */
                         assert_int_equal(receive(b, &from), 5000);
                 assert_int_equal(send_bytes(b, chan, 8), -EPIPE);
                 assert_int_equal(unet_chan_close(b, chan), 0);
@@ -386,7 +388,8 @@ static void a_user_has_limits(void **state)
         struct call call;
         int fd;
 
-        configure("[limits]\nemulated = 2\nemulated_names = 1\nemulated_channels = 2\nemulated_waiting = 5\n");
+        configure("[limits]\nemulated = 2\nemulated_names = 1\nemulated_channels = "
+                  "2\nemulated_waiting = 5\n");
         a = ep_new();
         b = ep_new();
         d = ep_new();
@@ -443,7 +446,7 @@ static void idle_endpoints_wake_nobody(void **state)
         assert_int_equal(unetd_open(&c, UNETD_NO_START), 0);
         daemon = world_daemon_pid(&c);
         unetd_close(&c);
-        assert_true(world_rests(daemon, 1500));                 /* addresses of the machine may change meanwhile */
+        assert_true(world_rests(daemon, 1500)); /* addresses of the machine may change meanwhile */
         must_pass(b, a, cb, ca);
         unet_ep_close(a);
         unet_ep_close(b);
@@ -475,14 +478,16 @@ static void unetd_stays_for_attached_endpoints(void **state)
 
 static uint32_t nasty(struct prng_fast *rng)
 {
-        static const uint32_t near[] = {0, 1, 2, 212, 213, 248, 2048, 65532, 65536, 65537, 1u << 20, INT32_MAX,
-                                        UINT32_MAX};
+        static const uint32_t near[] = {0,     1,     2,     212,      213,       248,       2048,
+                                        65532, 65536, 65537, 1u << 20, INT32_MAX, UINT32_MAX};
         uint32_t v = near[prng_fast_below(rng, ARRAY_LEN(near))];
 
-        return prng_fast_below(rng, 3) ? v + prng_fast_below(rng, 3) - 1 : (uint32_t)prng_fast_u64(rng);
+        return prng_fast_below(rng, 3) ? v + prng_fast_below(rng, 3) - 1
+                                       : (uint32_t)prng_fast_u64(rng);
 }
 
-/* Rubbish, nearly right and entirely wrong, into ring, control words and returns, with rings of the bell. */
+/* Rubbish, nearly right and entirely wrong, into ring, control words and returns, with rings of
+ * the bell. */
 static void spoil(struct prng_fast *rng, struct shm_region *r, uint32_t *pos, int sock)
 {
         for (uint32_t n = prng_fast_below(rng, 100); n > 0; n--, ++*pos) {
@@ -492,9 +497,11 @@ static void spoil(struct prng_fast *rng, struct shm_region *r, uint32_t *pos, in
                         uint32_t word = nasty(rng);
                         memcpy(s->body + 4 * i, &word, 4);
                 }
-                s->flags = (uint8_t)(prng_fast_below(rng, 4) ? prng_fast_below(rng, 4) : nasty(rng));
+                s->flags =
+                        (uint8_t)(prng_fast_below(rng, 4) ? prng_fast_below(rng, 4) : nasty(rng));
                 s->inl_len = (uint8_t)(prng_fast_below(rng, 2) ? 8 : nasty(rng));
-                s->nmore = (uint16_t)(prng_fast_below(rng, 2) ? prng_fast_below(rng, 5) : nasty(rng));
+                s->nmore =
+                        (uint16_t)(prng_fast_below(rng, 2) ? prng_fast_below(rng, 5) : nasty(rng));
                 atomic_store_explicit(&s->seq, *pos + 1, memory_order_release);
         }
         if (prng_fast_below(rng, 8) == 0)
@@ -522,18 +529,19 @@ static void attack(uint64_t seed)
         uint32_t port, pos = 0;
         int sock;
 
-        prctl(PR_SET_PDEATHSIG, SIGKILL);       /* a failed test leaves nobody behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         prng_fast_init(&rng, seed);
         if (station_open(&st, 1 << 20, 0) != 0 || shm_link_make(&st, flat, &cnt, &l) != 0)
                 _exit(1);
         mine = shm_link_mine(l);
-        region = (struct shm_region *)(shm_link_tx_mem(l).base - offsetof(struct shm_region, frames));
+        region = (struct shm_region *)(shm_link_tx_mem(l).base -
+                                       offsetof(struct shm_region, frames));
         if (unetd_open(&c, 0) != 0 || unetd_emul_attach(&c, &mine, &theirs, &port, &sock) != 0)
                 _exit(2);
         his = mmap(NULL, theirs.region_bytes, PROT_READ, MAP_SHARED, theirs.region, 0);
         if (his == MAP_FAILED)
                 _exit(3);
-        for (;;) {                      /* what is written over before it is read would be waited for */
+        for (;;) { /* what is written over before it is read would be waited for */
                 if (pos - atomic_load(&his->ctrl.cons) < SHM_SLOTS / 2)
                         spoil(&rng, region, &pos, sock);
                 else
@@ -570,7 +578,8 @@ static void rubbish_harms_nobody(void **state)
                         attack(first + (uint64_t)i);
         }
         for (int i = 0; i < 3; i++)
-                eventually(counts_of(&c, pid[i]).malformed > 1000 && counts_of(&c, pid[i]).no_channel > 0);
+                eventually(counts_of(&c, pid[i]).malformed > 1000 &&
+                           counts_of(&c, pid[i]).no_channel > 0);
         for (int i = 0; i < 1000; i++) {
                 must_pass(a, b, ca, cb);
                 must_pass(b, a, cb, ca);
@@ -609,7 +618,9 @@ static void forged_tags_go_nowhere(void **state)
         assert_int_equal(unet_chan_tagged(thief, thief->emul.link, 0, 78, &forged), 0);
         end = (struct link_end){0, info.tx_tag};
         assert_int_equal(
-                unet_ep_send(thief, &(struct unet_send){.chan = forged, .inl = &end.tag, .inl_len = 4}, 1), 1);
+                unet_ep_send(thief,
+                             &(struct unet_send){.chan = forged, .inl = &end.tag, .inl_len = 4}, 1),
+                1);
         assert_int_equal(send_bytes(thief, ct, 9), 1);
         assert_int_equal(receive(a, &forged), 9);
         assert_int_equal(unetd_open(&c, UNETD_NO_START), 0);
@@ -644,8 +655,8 @@ static void wrong_requests_are_refused(void **state)
         o = good = shm_link_mine(l);
         o.geom.count[FRAME_LARGE] = UINT32_MAX;
         assert_true(unetd_emul_attach(&c, &o, &theirs, &port, &sock) < 0);
-        world_count(&c);                        /* by now the descriptors of that request are closed */
-        fds = world_fds(daemon);                /* with the switch, which stays */
+        world_count(&c);         /* by now the descriptors of that request are closed */
+        fds = world_fds(daemon); /* with the switch, which stays */
         o = good;
         o.region_bytes += 4096;
         assert_true(unetd_emul_attach(&c, &o, &theirs, &port, &sock) < 0);

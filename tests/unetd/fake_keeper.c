@@ -19,7 +19,8 @@ static bool spend(_Atomic uint32_t *n)
 
 static int fake_attach(void **view, uint32_t stack_id, const struct unetd_stack_fds *fds)
 {
-        struct fake_state *s = mmap(NULL, FAKE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds->state, 0);
+        struct fake_state *s =
+                mmap(NULL, FAKE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds->state, 0);
 
         if (s == MAP_FAILED)
                 return -errno;
@@ -130,7 +131,8 @@ static bool fake_listener_gone(void *view, struct keeper_listener *out)
 
         if (!spend(&s->gone_listeners))
                 return false;
-        *out = (struct keeper_listener){.proto = IPPROTO_TCP, .port = (uint16_t)s->gone_port,
+        *out = (struct keeper_listener){.proto = IPPROTO_TCP,
+                                        .port = (uint16_t)s->gone_port,
                                         .addr = ip_addr_v4(0x7f000001)};
         return true;
 }

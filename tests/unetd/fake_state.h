@@ -16,15 +16,15 @@
 struct fake_state {
         _Atomic uint32_t magic;
         /* the test's part */
-        _Atomic uint32_t unfinished;            /* ticks an orphan needs until it is empty */
-        _Atomic uint32_t again;                 /* so many operations answer -EAGAIN first */
-        _Atomic uint64_t cookie[4];             /* sockets it owns */
-        _Atomic uint32_t gone_listeners;        /* announces TCP 127.0.0.1:gone_port as gone so often */
+        _Atomic uint32_t unfinished;     /* ticks an orphan needs until it is empty */
+        _Atomic uint32_t again;          /* so many operations answer -EAGAIN first */
+        _Atomic uint64_t cookie[4];      /* sockets it owns */
+        _Atomic uint32_t gone_listeners; /* announces TCP 127.0.0.1:gone_port as gone so often */
         _Atomic uint32_t gone_port;
-        _Atomic uint32_t active;                /* ticks that say active */
-        _Atomic uint32_t refuse_chan;           /* errno for chan_attach */
+        _Atomic uint32_t active;      /* ticks that say active */
+        _Atomic uint32_t refuse_chan; /* errno for chan_attach */
         /* the keeper's part */
-        _Atomic uint32_t attached;              /* how often */
+        _Atomic uint32_t attached; /* how often */
         _Atomic uint32_t ticks;
         _Atomic uint32_t died[8];               /* process slots, as bits */
         _Atomic uint32_t chan_peer[FAKE_CHANS]; /* peer stack, 0: none */

@@ -25,13 +25,15 @@ static uint32_t get16(const uint8_t *p)
         return (uint32_t)(p[0] << 8 | p[1]);
 }
 
-/* A frame as a packet socket has it, of its own size exactly: `ip_hdr` bytes of IP header, so much payload. */
+/* A frame as a packet socket has it, of its own size exactly: `ip_hdr` bytes of IP header, so
+ * much payload. */
 static uint8_t *joined(uint32_t ip_hdr, uint32_t payload, uint32_t *len)
 {
         uint8_t *p = calloc(1, *len = 14 + ip_hdr + 8 + payload), *ip = p + 14, *udp = ip + ip_hdr;
         be32 a = be32_of(FROM), b = be32_of(TO);
 
-        ether_write(p, (const uint8_t[6]){2, 0, 0, 0, 0, 1}, (const uint8_t[6]){2, 0, 0, 0, 0, 2}, ETHER_IPV4);
+        ether_write(p, (const uint8_t[6]){2, 0, 0, 0, 0, 1}, (const uint8_t[6]){2, 0, 0, 0, 0, 2},
+                    ETHER_IPV4);
         ip[0] = (uint8_t)(0x40 | ip_hdr / 4);
         put16(ip + 2, ip_hdr + 8 + payload);
         put16(ip + 4, ID);
@@ -40,11 +42,11 @@ static uint8_t *joined(uint32_t ip_hdr, uint32_t payload, uint32_t *len)
         ip[9] = IP_PROTO_UDP;
         memcpy(ip + 12, &a, 4);
         memcpy(ip + 16, &b, 4);
-        memset(ip + 20, 1, ip_hdr - 20);        /* options: nothing */
+        memset(ip + 20, 1, ip_hdr - 20); /* options: nothing */
         put16(udp, 1000);
         put16(udp + 2, 2000);
         put16(udp + 4, 8 + payload);
-        put16(udp + 6, 0x1234);                 /* of the pseudo header, or of nothing */
+        put16(udp + 6, 0x1234); /* of the pseudo header, or of nothing */
         for (uint32_t i = 0; i < payload; i++)
                 udp[8 + i] = (uint8_t)(i * 7 + i / 256);
         return p;
@@ -62,7 +64,11 @@ static void is_right(const uint8_t *p, uint32_t len, uint32_t ip_hdr, uint32_t n
         assert_int_equal(get16(udp + 2), 2000);
         assert_int_equal(get16(udp + 4), n);
         assert_int_not_equal(get16(udp + 6), 0);
-        assert_int_equal(csum_finish(csum_partial(udp, n, csum_pseudo(ip_addr_v4(FROM), ip_addr_v4(TO), IP_PROTO_UDP, n))).raw, 0);
+        assert_int_equal(csum_finish(csum_partial(udp, n,
+                                                  csum_pseudo(ip_addr_v4(FROM), ip_addr_v4(TO),
+                                                              IP_PROTO_UDP, n)))
+                                 .raw,
+                         0);
 }
 
 static void each_size_into_its_pieces(void **state)
@@ -70,7 +76,8 @@ static void each_size_into_its_pieces(void **state)
         static const struct {
                 uint32_t ip_hdr, payload;
                 uint16_t size;
-        } row[] = {{20, 3000, 1000}, {20, 3001, 1000}, {20, 1, 1000}, {20, 1000, 1000}, {60, 2500, 100}, {24, 5, 1}, {20, 700, 1472}};
+        } row[] = {{20, 3000, 1000}, {20, 3001, 1000}, {20, 1, 1000},  {20, 1000, 1000},
+                   {60, 2500, 100},  {24, 5, 1},       {20, 700, 1472}};
 
         for (size_t i = 0; i < ARRAY_LEN(row); i++) {
                 uint32_t len, n, nth = 0, done = 0;
@@ -113,7 +120,8 @@ static void what_is_no_whole_datagram_is_not_split(void **state)
         static const struct {
                 uint32_t at;
                 uint8_t byte;
-        } harm[] = {{12, 0x86}, {14, 0x65}, {14, 0x44}, {14, 0x4f}, {16, 0xff}, {17, 27}, {20, 0x20}, {21, 1}, {23, IP_PROTO_TCP}};
+        } harm[] = {{12, 0x86}, {14, 0x65}, {14, 0x44}, {14, 0x4f},        {16, 0xff},
+                    {17, 27},   {20, 0x20}, {21, 1},    {23, IP_PROTO_TCP}};
         struct gate_split s;
         uint32_t len;
         uint8_t *p;

@@ -1,4 +1,5 @@
-/* A gateway's decisions: who may send what, whose what arrives is, what is answered, and what is joined to one frame. */
+/* A gateway's decisions: who may send what, whose what arrives is, what is answered, and what is
+ * joined to one frame. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -135,7 +136,8 @@ static struct frame segment(bool out, uint16_t ours, uint16_t theirs, uint8_t fl
 /* An ICMP message that quotes `inner`'s packet. */
 static struct frame quoting(bool out, uint8_t type, struct frame inner)
 {
-        struct frame f = packet(out, IP_PROTO_ICMP, out ? US : PEER, out ? PEER : US, 8 + inner.len - 14);
+        struct frame f =
+                packet(out, IP_PROTO_ICMP, out ? US : PEER, out ? PEER : US, 8 + inner.len - 14);
 
         f.p[34] = type;
         memcpy(f.p + 42, inner.p + 14, inner.len - 14);
@@ -161,11 +163,11 @@ static struct gate_way comes(struct frame f)
 
 #define expect_passes(who, f)  assert_int_equal(leaves((who), (f)), DROP_NONE)
 #define expect_refused(who, f) assert_int_equal(leaves((who), (f)), DROP_NI_BAD_SOURCE)
-#define expect_to(s, f)                                                                                                \
-        do {                                                                                                           \
-                struct gate_way way_ = comes(f);                                                                       \
-                assert_int_equal(way_.to, GATE_ONE);                                                                   \
-                assert_int_equal(way_.stack, (s));                                                                     \
+#define expect_to(s, f)                              \
+        do {                                         \
+                struct gate_way way_ = comes(f);     \
+                assert_int_equal(way_.to, GATE_ONE); \
+                assert_int_equal(way_.stack, (s));   \
         } while (0)
 #define expect_way(t, f) assert_int_equal(comes(f).to, (t))
 
@@ -190,16 +192,16 @@ static void addresses_are_ours(void **state)
         put32(f.p + 26, OTHER);
         expect_refused(&alice, f);
         f = segment(true, WEB, 5, TCP_ACK);
-        f.p[11] = 9;                    /* another MAC address */
+        f.p[11] = 9; /* another MAC address */
         expect_refused(&alice, f);
         f = segment(true, WEB, 5, TCP_ACK);
         put16(f.p + 12, ETHER_IPV6);
         expect_refused(&alice, f);
         f = segment(true, WEB, 5, TCP_ACK);
-        f.p[14] = 0x4f;                 /* a header longer than the packet */
+        f.p[14] = 0x4f; /* a header longer than the packet */
         expect_refused(&alice, f);
         f = segment(true, WEB, 5, TCP_ACK);
-        put16(f.p + 16, 2000);          /* a packet longer than the frame */
+        put16(f.p + 16, 2000); /* a packet longer than the frame */
         expect_refused(&alice, f);
         expect_refused(&alice, packet(true, 99, US, PEER, 20));
 }
@@ -277,7 +279,8 @@ static void later_fragments_follow_their_first(void **state)
         expect_refused(&bob, later_fragment(IP_PROTO_UDP, 77));
 }
 
-/* The receiver joins fragments by addresses, protocol and identification, of which only the last can tell stacks apart. */
+/* The receiver joins fragments by addresses, protocol and identification, of which only the last
+ * can tell stacks apart. */
 static void fragments_of_two_stacks_are_never_joined(void **state)
 {
         int alices, bobs;
@@ -317,10 +320,13 @@ static void a_stack_has_few_first_fragments(void **state)
 
 static void errors_are_about_what_came_for_the_sender(void **state)
 {
-        expect_passes(&alice, quoting(true, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
-        expect_refused(&bob, quoting(true, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
+        expect_passes(&alice,
+                      quoting(true, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
+        expect_refused(&bob,
+                       quoting(true, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
         expect_refused(&alice, quoting(true, ICMP_UNREACHABLE, segment(false, LEASED, 5, TCP_ACK)));
-        expect_refused(&alice, quoting(true, ICMP_REDIRECT, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
+        expect_refused(&alice,
+                       quoting(true, ICMP_REDIRECT, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
 }
 
 /* To somebody else than the sender of what it quotes; about what was never for us. */
@@ -380,7 +386,8 @@ static void a_lease_takes_no_connection(void **state)
         expect_passes(&bob, segment(true, LEASED, 5, TCP_SYN));
 }
 
-/* Alice left connections at her port, of all that may come: they begin with who has the port now. */
+/* Alice left connections at her port, of all that may come: they begin with who has the
+ * port now. */
 static void a_connection_begins_with_who_has_the_port(void **state)
 {
         struct gate_key k = {.raddr = PEER, .local = WEB, .remote = 5, .proto = IP_PROTO_TCP};
@@ -399,9 +406,12 @@ static void errors_go_to_who_sent_what_they_quote(void **state)
 {
         expect_to(ALICE, quoting(false, ICMP_UNREACHABLE, ported(true, IP_PROTO_UDP, WEB, 5, 20)));
         expect_to(BOB, quoting(false, ICMP_TIME_EXCEEDED, segment(true, LEASED, 5, TCP_ACK)));
-        expect_way(GATE_NOBODY, quoting(false, ICMP_UNREACHABLE, segment(true, NOBODYS, 5, TCP_ACK)));
-        expect_way(GATE_NOBODY, quoting(false, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
-        expect_way(GATE_NOBODY, quoting(false, ICMP_REDIRECT, ported(true, IP_PROTO_UDP, WEB, 5, 20)));
+        expect_way(GATE_NOBODY,
+                   quoting(false, ICMP_UNREACHABLE, segment(true, NOBODYS, 5, TCP_ACK)));
+        expect_way(GATE_NOBODY,
+                   quoting(false, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
+        expect_way(GATE_NOBODY,
+                   quoting(false, ICMP_REDIRECT, ported(true, IP_PROTO_UDP, WEB, 5, 20)));
 }
 
 static struct frame echo(bool out, uint8_t type, uint16_t id)
@@ -469,7 +479,7 @@ static void groups_are_joined(void **state)
         expect_passes(&alice, igmp(GROUP, V2, 0));
         for (uint8_t record = IS_EX; record <= BLOCK; record++)
                 expect_passes(&alice, igmp(0xe0000016, V3, record));
-        expect_refused(&alice, igmp(GROUP + 1, V2, 0));         /* not where it belongs */
+        expect_refused(&alice, igmp(GROUP + 1, V2, 0)); /* not where it belongs */
         expect_refused(&alice, igmp(PEER, V3, IS_EX));
         f = igmp(GROUP, V2, 0);
         f.p[22] = 2;
@@ -492,7 +502,7 @@ static void no_stack_leaves_for_another(void **state)
         expect_refused(&bob, igmp(0xe0000016, V3, TO_IN));
         expect_refused(&bob, igmp(0xe0000016, V3, BLOCK));
         expect_passes(&bob, igmp(0xe0000016, V3, TO_EX));
-        expect_refused(&alice, igmp(0xe0000016, V3, TO_IN));    /* Bob is a member still */
+        expect_refused(&alice, igmp(0xe0000016, V3, TO_IN)); /* Bob is a member still */
         gate_groups_forget(&groups, BOB);
         expect_passes(&alice, igmp(0xe0000016, V3, TO_IN));
         expect_passes(&bob, igmp(0xe0000002, LEAVE, 0));
@@ -502,17 +512,17 @@ static void damaged_reports(void **state)
 {
         struct frame f;
 
-        for (uint32_t n = 0; n < 16; n++) {             /* cut off anywhere */
+        for (uint32_t n = 0; n < 16; n++) { /* cut off anywhere */
                 f = igmp(0xe0000016, V3, IS_EX);
                 f.len = 34 + n;
                 put16(f.p + 16, 20 + n);
                 expect_refused(&alice, f);
         }
         f = igmp(0xe0000016, V3, IS_EX);
-        f.p[34 + 7] = 2;                                /* a record that is not there */
+        f.p[34 + 7] = 2; /* a record that is not there */
         expect_refused(&alice, f);
         f = igmp(0xe0000016, V3, IS_EX);
-        f.p[34 + 11] = 1;                               /* nor is that source */
+        f.p[34 + 11] = 1; /* nor is that source */
         expect_refused(&alice, f);
         f = igmp(0xe0000016, V3, IS_EX);
         put16(f.p + 20, 0x2000);
@@ -553,14 +563,16 @@ static void what_is_for_several_goes_to_all(void **state)
         expect_way(GATE_NOBODY, f);
 }
 
-/* Cut anywhere, with bytes of any value: nothing is read that is not there, and nothing damaged gets out as another's. */
+/* Cut anywhere, with bytes of any value: nothing is read that is not there, and nothing damaged
+ * gets out as another's. */
 static void damaged_frames(void **state)
 {
         uint64_t r = 42;
 
         for (int i = 0; i < 200000; i++) {
                 bool out = i & 1;
-                struct frame f = i % 3 == 0   ? quoting(out, ICMP_UNREACHABLE, ported(!out, IP_PROTO_UDP, WEB, 5, 20))
+                struct frame f = i % 3 == 0   ? quoting(out, ICMP_UNREACHABLE,
+                                                        ported(!out, IP_PROTO_UDP, WEB, 5, 20))
                                  : i % 3 == 1 ? segment(out, WEB, 5, TCP_ACK)
                                               : arp(US, 1);
                 struct frame cut;
@@ -609,7 +621,7 @@ static void those_that_stand_stay(void **state)
 
 /* ---- answers ---- */
 
-#define TTL 33                          /* the host's, as it is configured */
+#define TTL 33 /* the host's, as it is configured */
 
 static struct gate_answerer answerer;
 static struct counters cnt;
@@ -626,7 +638,9 @@ static int setup_answers(void **state)
 static void sum_l4(struct frame f, unsigned field_at)
 {
         uint32_t n = f.len - 34;
-        uint32_t pseudo = f.p[23] == IP_PROTO_ICMP ? 0 : csum_pseudo(ip_addr_v4(PEER), ip_addr_v4(US), f.p[23], n);
+        uint32_t pseudo = f.p[23] == IP_PROTO_ICMP
+                                  ? 0
+                                  : csum_pseudo(ip_addr_v4(PEER), ip_addr_v4(US), f.p[23], n);
         be16 sum = {0};
 
         memcpy(f.p + 34 + field_at, &sum, 2);
@@ -681,7 +695,7 @@ static void a_closed_port_resets(void **state)
         f = segment(false, NOBODYS, 5, TCP_RST);
         sum_l4(f, 16);
         assert_int_equal(answered(f, out), 0);
-        assert_int_equal(answered(segment(false, NOBODYS, 5, TCP_SYN), out), 0);       /* not summed */
+        assert_int_equal(answered(segment(false, NOBODYS, 5, TCP_SYN), out), 0); /* not summed */
         assert_int_equal(cnt.drop[DROP_TCP_CHECKSUM], 1);
 }
 
@@ -697,7 +711,7 @@ static void a_datagram_for_nobody_is_answered(void **state)
         check_answer(out, answered(packet(false, 99, PEER, US, 8), out), IP_PROTO_ICMP);
         assert_true(out[20] == ICMP_UNREACHABLE && out[21] == ICMP_PROTOCOL_UNREACHABLE);
         f = ported(false, IP_PROTO_UDP, NOBODYS, 5, 20);
-        f.p[26] = 127;                  /* from a loopback address */
+        f.p[26] = 127; /* from a loopback address */
         sum_ip(f);
         assert_int_equal(answered(f, out), 0);
 }
@@ -766,13 +780,14 @@ static void segments_become_one_frame(void **state)
         assert_int_equal(gather.n, 1);
         gate_out_finish(&gather, 0);
         assert_int_equal(f->segs, 11);
-        assert_true(f->how.gso_size == 1448 && f->how.gso_type == VIRTIO_NET_HDR_GSO_TCPV4 && f->how.csum_start == 34 &&
-                    f->how.hdr_len == 54);
+        assert_true(f->how.gso_size == 1448 && f->how.gso_type == VIRTIO_NET_HDR_GSO_TCPV4 &&
+                    f->how.csum_start == 34 && f->how.hdr_len == 54);
         assert_int_equal((f->head[16] << 8 | f->head[17]), 40 + 14580);
         assert_int_equal(csum_finish(csum_partial(f->head + 14, 20, 0)).raw, 0);
         assert_int_equal(f->head[47], TCP_ACK | TCP_PSH);
         sum = csum_pseudo(ip_addr_v4(US), ip_addr_v4(PEER), IP_PROTO_TCP, 20 + 14580);
-        assert_int_equal((be16){*(const uint16_t *)(const void *)(f->head + 50)}.raw, csum_fold(sum));
+        assert_int_equal((be16){*(const uint16_t *)(const void *)(f->head + 50)}.raw,
+                         csum_fold(sum));
         assert_int_equal(f->niov, 2 + 11);
         for (uint32_t i = 0; i < 11; i++)
                 assert_ptr_equal(f->iov[2 + i].iov_base, payload + i * 1448);
@@ -785,12 +800,12 @@ static void a_run_ends(void **state)
         gather.n = 0;
         add(0, 1448, TCP_ACK);
         add(1448, 100, TCP_ACK);
-        add(1548, 1448, TCP_ACK);       /* behind a shorter one */
-        add(1548 + 2 * 1448, 1448, TCP_ACK);    /* behind a gap */
+        add(1548, 1448, TCP_ACK);            /* behind a shorter one */
+        add(1548 + 2 * 1448, 1448, TCP_ACK); /* behind a gap */
         add(1548 + 3 * 1448, 1448, TCP_ACK | TCP_FIN);
         add(1548 + 4 * 1448, 1448, TCP_ACK);
         f = data(1548 + 5 * 1448, TCP_ACK);
-        put16(f.p + 48, 99);            /* another window */
+        put16(f.p + 48, 99); /* another window */
         put16(f.p + 16, 40 + 1448);
         sum_ip(f);
         assert_true(gate_out_add(&gather, f.p, f.len, payload, 1448));
@@ -802,7 +817,8 @@ static void a_run_ends(void **state)
         for (uint32_t i = 0; i < 50; i++)
                 add(i * 1448, 1448, TCP_ACK);
         assert_int_equal(gather.n, 2);
-        assert_true(gather.frame[0].payload <= 65535 - 80 && gather.frame[0].payload + gather.frame[1].payload == 50 * 1448);
+        assert_true(gather.frame[0].payload <= 65535 - 80 &&
+                    gather.frame[0].payload + gather.frame[1].payload == 50 * 1448);
 }
 
 int main(void)

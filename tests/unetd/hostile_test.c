@@ -1,7 +1,7 @@
 /*
- * Hostile input to both daemons: malformed, truncated and oversize messages, wrong descriptors, floods.
- * Afterwards both must serve a well-behaved client, and have as many descriptors open as before. UNET_SEED
- * makes it another run, UNET_FUZZ_MESSAGES sets its length.
+ * Hostile input to both daemons: malformed, truncated and oversize messages, wrong descriptors,
+ * floods. Afterwards both must serve a well-behaved client, and have as many descriptors open as
+ * before. UNET_SEED makes it another run, UNET_FUZZ_MESSAGES sets its length.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +39,8 @@ static void bystander_start(struct bystander *b)
         assert_int_equal(unetd_open(&b->c, 0), 0);
         for (int i = 0; i < BYSTANDERS; i++)
                 fake_stack_new(&b->c, &b->st[i]);
-        assert_int_equal(unetd_chan_open(&b->c, b->st[0].id, b->st[1].id, &b->chan, &b->peer_chan), 0);
+        assert_int_equal(unetd_chan_open(&b->c, b->st[0].id, b->st[1].id, &b->chan, &b->peer_chan),
+                         0);
         assert_int_equal(unetd_stack_get(&b->c, b->st[0].id, &got), 0);
         unetd_stack_fds_close(&got);
         b->daemon = world_daemon_pid(&b->c);
@@ -141,11 +142,11 @@ static void say_nonsense(int fd, uint16_t good_type)
         for (int i = 0; i < 30; i++)
                 fds[i] = STDERR_FILENO;
         memcpy(big, &m, sizeof m);
-        for (size_t len = 1; len < sizeof m; len += 9) {                /* truncated */
+        for (size_t len = 1; len < sizeof m; len += 9) { /* truncated */
                 assert_int_equal(send_raw(fd, &m, len, NULL, 0), (long)len);
                 assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         }
-        assert_true(send_raw(fd, big, sizeof big, NULL, 0) > 0);        /* oversize */
+        assert_true(send_raw(fd, big, sizeof big, NULL, 0) > 0); /* oversize */
         assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m.magic = 0;
         send_raw(fd, &m, sizeof m, NULL, 0);
@@ -154,16 +155,16 @@ static void say_nonsense(int fd, uint16_t good_type)
         send_raw(fd, &m, sizeof m, NULL, 0);
         assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m = plain(good_type);
-        m.nfds = 3;                                                     /* fewer came */
+        m.nfds = 3; /* fewer came */
         send_raw(fd, &m, sizeof m, fds, 1);
         assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
-        m.nfds = 0;                                                     /* more came */
+        m.nfds = 0; /* more came */
         send_raw(fd, &m, sizeof m, fds, 1);
         assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m.nfds = 30;
         send_raw(fd, &m, sizeof m, fds, 30);
         assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
-        m.nfds = 1;                                                     /* a type that has none */
+        m.nfds = 1; /* a type that has none */
         send_raw(fd, &m, sizeof m, fds, 1);
         assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
 }
@@ -198,7 +199,7 @@ static void nothing_is_served_before_hello(void **state)
         m.hello.abi = UNETD_ABI + 1;
         send_raw(fd, &m, sizeof m, NULL, 0);
         assert_int_equal(reply_error(fd, PATIENCE_MS), -EPROTONOSUPPORT);
-        send_raw(fd, NULL, 0, NULL, 0);                         /* an empty packet counts as the end */
+        send_raw(fd, NULL, 0, NULL, 0); /* an empty packet counts as the end */
         assert_int_equal(reply_error(fd, PATIENCE_MS), 2);
         close(fd);
         bystander_check(&b);
@@ -217,7 +218,8 @@ static void a_stack_of_huge_pages_is_refused(void **state)
         f = st.fds;
         if (huge >= 0) {
                 assert_int_equal(ftruncate(huge, 2 << 20), 0);
-                assert_int_equal(fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+                assert_int_equal(
+                        fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
                 f.state = huge;
                 assert_int_equal(unetd_stack_new(&b.c, &f, 0, &st.id), -EINVAL);
                 close(huge);
@@ -228,13 +230,13 @@ static void a_stack_of_huge_pages_is_refused(void **state)
         assert_int_equal(unetd_stack_new(&b.c, &f, 0, &st.id), -EPERM);
         close(plain_fd);
         f = st.fds;
-        f.bell = st.fds.state;                                  /* not one page */
+        f.bell = st.fds.state; /* not one page */
         assert_int_equal(unetd_stack_new(&b.c, &f, 0, &st.id), -ERANGE);
         f.bell = fd_reopen(st.fds.bell, O_RDONLY);
         assert_int_equal(unetd_stack_new(&b.c, &f, 0, &st.id), -EACCES);
         close(f.bell);
         f = st.fds;
-        f.leader = st.fds.keeper;                               /* not what the ringer is for */
+        f.leader = st.fds.keeper; /* not what the ringer is for */
         assert_int_equal(unetd_stack_new(&b.c, &f, 0, &st.id), -EINVAL);
         fake_stack_forget(&st);
         bystander_check(&b);
@@ -267,7 +269,7 @@ static void who_never_reads_is_disconnected(void **state)
         bystander_start(&b);
         assert_int_equal(unetd_open(&evil, 0), 0);
         keeper_fd(&evil);
-        r = flood(evil.daemon.fd, UNETD_HELLO);                 /* each reply has a descriptor */
+        r = flood(evil.daemon.fd, UNETD_HELLO); /* each reply has a descriptor */
         assert_true(r == EPIPE || r == ECONNRESET);
         r = flood(evil.keeper.fd, UNETD_STACK_GET);
         assert_true(r == EPIPE || r == ECONNRESET);
@@ -335,7 +337,8 @@ static void out_of_descriptors_it_goes_on(void **state)
 
 /* ---- a hostile keeper ---- */
 
-/* A client that says it is a keeper, when there is one: what it offers must be in order, and goes with it. */
+/* A client that says it is a keeper, when there is one: what it offers must be in order, and goes
+ * with it. */
 static int offers_nonsense(void *arg)
 {
         struct unetd_client c = {.pid = 0};
@@ -351,8 +354,10 @@ static int offers_nonsense(void *arg)
                         m.nfds = (uint16_t)n;
                         m.stack.stack = *(uint32_t *)arg;
                         m.stack.slot = 5;
-                        /* K_GONE, K_ORPHAN and K_PROC_GONE would be believed: it is the same user */
-                        if (type != UNETD_K_GONE && type != UNETD_K_ORPHAN && type != UNETD_K_PROC_GONE)
+                        /* K_GONE, K_ORPHAN and K_PROC_GONE would be believed: it is the
+                         * same user */
+                        if (type != UNETD_K_GONE && type != UNETD_K_ORPHAN &&
+                            type != UNETD_K_PROC_GONE)
                                 send_raw(fd, &m, sizeof m, fds, n);
                         world_sleep_ms(1);
                 }
@@ -370,10 +375,11 @@ static void a_false_keeper_offers_in_vain(void **state)
         bystander_stop(&b);
 }
 
-#define AT_ONCE 2000                    /* ms, on a busy machine: less than anybody waits for one that is stopped */
+/* ms, on a busy machine: less than anybody waits for one that is stopped. */
+#define AT_ONCE 2000
 
-/* A keeper that is stopped: callers get -ETIMEDOUT, and only the first has to wait for that; others are served, and it goes on where it
- * was. */
+/* A keeper that is stopped: callers get -ETIMEDOUT, and only the first has to wait for that; others
+ * are served, and it goes on where it was. */
 static void a_stopped_keeper_holds_up_its_own_calls_only(void **state)
 {
         struct bystander b;
@@ -439,11 +445,24 @@ static void fds_make(struct fds *f)
         fake_stack_make(&f->st);
         assert_int_equal(pipe2(p, O_NONBLOCK), 0);
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sp), 0);
-        int all[] = {f->st.fds.state, f->st.fds.bell, f->st.fds.leader, f->st.fds.ring_leader,
-                     f->st.fds.keeper, f->st.fds.ring_keeper, p[0], p[1], sp[0], sp[1],
-                     open("/", O_RDONLY), open("/", O_PATH), open("/dev/null", O_RDWR),
-                     memfd_create("x", MFD_ALLOW_SEALING), socket(AF_INET, SOCK_STREAM, 0),
-                     epoll_create1(0), open("/proc/self/mem", O_RDWR), fd_reopen(f->st.fds.state, O_RDONLY)};
+        int all[] = {f->st.fds.state,
+                     f->st.fds.bell,
+                     f->st.fds.leader,
+                     f->st.fds.ring_leader,
+                     f->st.fds.keeper,
+                     f->st.fds.ring_keeper,
+                     p[0],
+                     p[1],
+                     sp[0],
+                     sp[1],
+                     open("/", O_RDONLY),
+                     open("/", O_PATH),
+                     open("/dev/null", O_RDWR),
+                     memfd_create("x", MFD_ALLOW_SEALING),
+                     socket(AF_INET, SOCK_STREAM, 0),
+                     epoll_create1(0),
+                     open("/proc/self/mem", O_RDWR),
+                     fd_reopen(f->st.fds.state, O_RDONLY)};
         f->n = ARRAY_LEN(all);
         memcpy(f->fd, all, sizeof all);
 }
@@ -474,9 +493,9 @@ static size_t plausible(struct unetd_msg *m, const struct fds *f, const uint32_t
                 return 0;
         }
         if (m->type == UNETD_PROC_DEL && rnd(20))
-                m->type = UNETD_CHAN_OPEN;              /* without a process there is no stack to play with */
+                m->type = UNETD_CHAN_OPEN; /* without a process there is no stack to play with */
         if (m->type == UNETD_HELLO) {
-                m->hello.abi = UNETD_ABI + !rnd(100);   /* the wrong one ends all service */
+                m->hello.abi = UNETD_ABI + !rnd(100); /* the wrong one ends all service */
                 return 0;
         }
         m->stack.stack = ids[rnd(16) == 0];
@@ -516,15 +535,17 @@ static size_t mutate(struct unetd_msg *m, const struct fds *f, int *fds, size_t 
         return n;
 }
 
-/* What would be believed of the same user, and outlive the fuzzer or harm the bystander, whose stacks have numbers next to each other. */
+/* What would be believed of the same user, and outlive the fuzzer or harm the bystander, whose
+ * stacks have numbers next to each other. */
 static void tame(struct unetd_msg *m, const uint32_t ids[2])
 {
         if (m->type == UNETD_PROC_ADD && m->stack.pid != 0 && m->stack.pid != getpid())
-                m->stack.pid = 0;                       /* a living stranger would keep the stack */
+                m->stack.pid = 0; /* a living stranger would keep the stack */
         if (m->type == UNETD_K_HELLO && rnd(200))
-                m->type = UNETD_STACK_NEW;              /* after it, only a keeper's words count */
-        if (m->stack.stack - ids[1] < BYSTANDERS && m->type != UNETD_STACK_GET && m->type != UNETD_CHAN_GET)
-                m->stack.stack = ids[0];                /* the bystander's only as a peer */
+                m->type = UNETD_STACK_NEW; /* after it, only a keeper's words count */
+        if (m->stack.stack - ids[1] < BYSTANDERS && m->type != UNETD_STACK_GET &&
+            m->type != UNETD_CHAN_GET)
+                m->stack.stack = ids[0]; /* the bystander's only as a peer */
 }
 
 /* False: the connection is gone. */
@@ -579,7 +600,8 @@ static int fuzzer(void *arg)
         return 0;
 }
 
-/* The switch of emulated endpoints stays, once somebody wanted it: a random message may be the first that does. */
+/* The switch of emulated endpoints stays, once somebody wanted it: a random message may be the
+ * first that does. */
 static void start_switch(void)
 {
         struct unetd_msg m = plain(UNETD_EMUL_ATTACH);

@@ -12,13 +12,13 @@
 #include "unetd/agent/knock.h"
 
 #define HERE    0x7f000001u
-#define THERE   0x7f000203u              /* loopback has all of 127/8 */
+#define THERE   0x7f000203u /* loopback has all of 127/8 */
 #define NOWHERE 0x7f000204u
 
 struct scene {
         struct loop loop;
         struct knock knock;
-        int taken;                      /* has the port at THERE */
+        int taken; /* has the port at THERE */
         uint32_t said[4];
         unsigned nsaid;
 };
@@ -76,7 +76,8 @@ static void who_has_nobody_there_says_so(void **state)
         assert_int_equal(s->said[0], NOWHERE);
 }
 
-/* On loopback an error is there before the datagram of a later call: THERE's, if it made one, would come first. */
+/* On loopback an error is there before the datagram of a later call: THERE's, if it made one, would
+ * come first. */
 static void who_has_somebody_says_nothing(void **state)
 {
         struct scene *s = *state;
@@ -124,7 +125,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(who_has_nobody_there_says_so, setup, teardown),
                 cmocka_unit_test_setup_teardown(who_has_somebody_says_nothing, setup, teardown),
-                cmocka_unit_test_setup_teardown(an_error_does_not_keep_the_next_from_going, setup, teardown),
+                cmocka_unit_test_setup_teardown(an_error_does_not_keep_the_next_from_going, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(an_answer_is_no_refusal, setup, teardown),
         };
 

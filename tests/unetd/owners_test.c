@@ -1,5 +1,5 @@
-/* Whose a queue pair is: what the kernel's answers look like, and what is no answer. The rest is tested where there is a device
- * (tests/vm). */
+/* Whose a queue pair is: what the kernel's answers look like, and what is no answer. The rest is
+ * tested where there is a device (tests/vm). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static void what_is_not_there_is_not_found(void **state)
         uint32_t v;
 
         assert_false(owner_attr_u32(m.bytes, m.len, RDMA_NLDEV_ATTR_RES_KERN_NAME, &v));
-        assert_false(owner_attr_u32(m.bytes, m.len, RDMA_NLDEV_ATTR_RES_TYPE, &v));     /* one byte */
+        assert_false(owner_attr_u32(m.bytes, m.len, RDMA_NLDEV_ATTR_RES_TYPE, &v)); /* one byte */
         assert_false(owner_attr_u32(m.bytes, 3, RDMA_NLDEV_ATTR_RES_LQPN, &v));
 }
 

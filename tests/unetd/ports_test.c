@@ -1,4 +1,5 @@
-/* Ports that sockets which are only bound vouch for (unetd/daemon/vouch.c), and leases beside them. */
+/* Ports that sockets which are only bound vouch for (unetd/daemon/vouch.c), and leases
+ * beside them. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -60,7 +61,8 @@ static uint16_t port_of(int fd)
 /* -1: the port is somebody's. */
 static int bound_socket(uint32_t addr, uint16_t port)
 {
-        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(addr)};
+        struct sockaddr_in sin = {
+                .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(addr)};
         int fd = socket(AF_INET, SOCK_STREAM, 0);
 
         if (bind(fd, (struct sockaddr *)&sin, sizeof sin) == 0)
@@ -72,8 +74,11 @@ static int bound_socket(uint32_t addr, uint16_t port)
 /* That was told to connect. */
 static int used_socket(uint16_t to)
 {
-        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(to), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        int fd = socket(AF_INET, SOCK_STREAM, 0), r = connect(fd, (struct sockaddr *)&sin, sizeof sin);
+        struct sockaddr_in sin = {.sin_family = AF_INET,
+                                  .sin_port = htons(to),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        int fd = socket(AF_INET, SOCK_STREAM, 0),
+            r = connect(fd, (struct sockaddr *)&sin, sizeof sin);
 
         assert_true(r == 0 || errno == ECONNREFUSED);
         return fd;
@@ -91,11 +96,12 @@ static void a_bound_socket_vouches_for_its_port(void **state)
         assert_int_equal(unetd_listen_add(&s->c, s->a.id, SENDS, any, port, 0, fd), 0);
         assert_true(may_send(s, &s->a, port));
         assert_false(may_send(s, &s->b, port));
-        assert_int_equal(directory_lookup(s->c.dir, IPPROTO_TCP, localhost(), port, 0, &hit), 0);      /* nobody listens */
+        /* Nobody listens. */
+        assert_int_equal(directory_lookup(s->c.dir, IPPROTO_TCP, localhost(), port, 0, &hit), 0);
         n = world_count(&s->c);
         assert_int_equal(n.n[UNETD_S_HOLD], 1);
         assert_int_equal(n.n[UNETD_S_LISTENER], 0);
-        close(fd);                      /* unetd has it too */
+        close(fd); /* unetd has it too */
         assert_int_equal(unetd_port_hold(&s->c, s->a.id, IPPROTO_TCP, any, &port), -EADDRINUSE);
         assert_int_equal(unetd_listen_del(&s->c, s->a.id, SENDS, any, port, 0), 0);
         assert_false(may_send(s, &s->a, port));
@@ -106,8 +112,9 @@ static void what_is_not_bound_vouches_for_nothing(void **state)
 {
         struct scene *s = *state;
         uint16_t listens = 0, again = 0;
-        int l = world_socket(IPPROTO_TCP, &listens), b = bound_socket(INADDR_LOOPBACK, 0), idle = socket(AF_INET, SOCK_STREAM, 0),
-            connected = used_socket(listens), refused = used_socket(1);
+        int l = world_socket(IPPROTO_TCP, &listens), b = bound_socket(INADDR_LOOPBACK, 0),
+            idle = socket(AF_INET, SOCK_STREAM, 0), connected = used_socket(listens),
+            refused = used_socket(1);
         uint16_t port = port_of(b);
         const struct {
                 uint8_t proto;
@@ -120,15 +127,17 @@ static void what_is_not_bound_vouches_for_nothing(void **state)
                 {SENDS, localhost(), (uint16_t)(port + 1), b, -EINVAL},
                 {SENDS, localhost(), listens, l, -EINVAL},
                 {SENDS, localhost(), port_of(connected), connected, -EINVAL},
-                {SENDS, localhost(), port_of(refused), refused, -EINVAL},       /* what it tells of a port that it had */
-                {SENDS, any, 80, idle, -EINVAL},                        /* asked, it is bound, but not to what it claims */
+                /* What it tells of a port that it had. */
+                {SENDS, localhost(), port_of(refused), refused, -EINVAL},
+                {SENDS, any, 80, idle, -EINVAL}, /* asked, it is bound, but not to what it claims */
                 {IPPROTO_UDP | DIR_HELD, localhost(), port, b, -EINVAL},
                 {SENDS, localhost(), port, b, 0},
                 {SENDS, localhost(), port, b, -EADDRINUSE},
         };
 
         for (size_t i = 0; i < ARRAY_LEN(claim); i++)
-                assert_int_equal(unetd_listen_add(&s->c, s->a.id, claim[i].proto, claim[i].addr, claim[i].port, 0, claim[i].fd),
+                assert_int_equal(unetd_listen_add(&s->c, s->a.id, claim[i].proto, claim[i].addr,
+                                                  claim[i].port, 0, claim[i].fd),
                                  claim[i].says);
         assert_int_equal(unetd_port_hold(&s->c, s->a.id, SENDS, localhost(), &again), -EINVAL);
         close(l), close(b), close(idle), close(connected), close(refused);
@@ -141,7 +150,8 @@ static void a_leased_port_is_not_another_stacks_to_send_from(void **state)
         int fd = -1;
 
         assert_int_equal(unetd_port_lease(&s->c, s->a.id, &first, &count), 0);
-        for (port = first; fd < 0 && port < first + count; port++)      /* one that is free in the kernel */
+        for (port = first; fd < 0 && port < first + count;
+             port++) /* one that is free in the kernel */
                 fd = bound_socket(INADDR_ANY, port);
         assert_true(fd >= 0);
         port = port_of(fd);
@@ -150,7 +160,8 @@ static void a_leased_port_is_not_another_stacks_to_send_from(void **state)
         close(fd);
 }
 
-/* As many as may be had are leased, of all that there are but for the few in which ports are held. */
+/* As many as may be had are leased, of all that there are but for the few in which ports
+ * are held. */
 static void blocks_in_which_somebody_has_a_port_are_leased_last(void **state)
 {
         struct scene *s = *state;

@@ -94,7 +94,7 @@ static int fds_to(pid_t pid, const char *prefix)
                 snprintf(link, sizeof link, "fd/%s", e->d_name);
                 if (e->d_name[0] == '.')
                         continue;
-                if (proc_link_is(pid, link, target, sizeof target))     /* it may just be closed */
+                if (proc_link_is(pid, link, target, sizeof target)) /* it may just be closed */
                         n += strncmp(target, prefix, strlen(prefix)) == 0;
         }
         closedir(d);
@@ -106,7 +106,7 @@ static int fds_to(pid_t pid, const char *prefix)
 static void it_inherits_nothing(void **state)
 {
         struct unetd_client c = {.pid = 0};
-        int file = open("/proc/self/exe", O_RDONLY);            /* not close-on-exec */
+        int file = open("/proc/self/exe", O_RDONLY); /* not close-on-exec */
         char text[256];
         sigset_t set;
         pid_t pid;
@@ -180,7 +180,7 @@ static void the_program_sees_no_child(void **state)
         assert_int_equal(unetd_open(&c, 0), 0);
         assert_int_equal(errno, 77);
         sigprocmask(SIG_SETMASK, NULL, &after);
-        assert_memory_equal(&before, &after, 8);          /* what the kernel keeps */
+        assert_memory_equal(&before, &after, 8); /* what the kernel keeps */
         assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
         assert_int_equal(errno, ECHILD);
         assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
@@ -238,7 +238,7 @@ static int without_low_fds(void *arg)
         close(2);
         if (unetd_open(&c, 0) != 0)
                 return 1;
-        return open("/dev/null", O_RDWR) == 0 ? 0 : 2;          /* they are still free */
+        return open("/dev/null", O_RDWR) == 0 ? 0 : 2; /* they are still free */
 }
 
 static int with_few_fds(void *arg)
@@ -298,7 +298,7 @@ static int starter(void *arg)
         if (write(fd[1], &c.instance, sizeof c.instance) != sizeof c.instance)
                 return 2;
         for (;;)
-                pause();                /* ended by the parent */
+                pause(); /* ended by the parent */
 }
 
 static void twenty_starters_get_one(void **state)
@@ -317,7 +317,7 @@ static void twenty_starters_get_one(void **state)
                         _exit(starter(arg));
                 }
         }
-        close(gate[1]);                 /* they all go */
+        close(gate[1]); /* they all go */
         for (int i = 0; i < 20; i++) {
                 assert_int_equal(read(out[0], &instance, sizeof instance), sizeof instance);
                 if (first == 0)
@@ -404,7 +404,8 @@ static pid_t run_unetd(const char *opt, const char *value)
         pid_t pid = fork();
 
         if (pid == 0) {
-                execl(TEST_LIBEXEC "/unetd", "unetd", "--foreground", "--log", "/dev/null", opt, value, NULL);
+                execl(TEST_LIBEXEC "/unetd", "unetd", "--foreground", "--log", "/dev/null", opt,
+                      value, NULL);
                 _exit(127);
         }
         return pid;
@@ -416,7 +417,8 @@ static bool found(struct unetd_client *c)
         return unetd_open(c, UNETD_NO_START) == 0;
 }
 
-/* One that leaves after a second, and whom somebody has found: on a busy machine it may have left before. */
+/* One that leaves after a second, and whom somebody has found: on a busy machine it may have
+ * left before. */
 static pid_t run_short_lived(struct unetd_client *c)
 {
         for (int tries = 0; tries < 100; tries++) {
@@ -441,7 +443,7 @@ static void it_leaves_when_idle_and_the_keeper_too(void **state)
 
         fake_stack_new(&c, &st);
         keeper = world_keeper_pid(&c);
-        world_sleep_ms(1500);                                   /* not while somebody uses it */
+        world_sleep_ms(1500); /* not while somebody uses it */
         assert_true(world_alive(pid) && world_alive(keeper));
         assert_int_equal(unetd_proc_del(&c, st.id, 0), 0);
         unetd_close(&c);
@@ -451,7 +453,8 @@ static void it_leaves_when_idle_and_the_keeper_too(void **state)
         fake_stack_forget(&st);
 }
 
-/* What dead processes left cannot be finished when nobody is there to take it: it does not stay for ever. */
+/* What dead processes left cannot be finished when nobody is there to take it: it does not stay
+ * for ever. */
 static void an_orphan_without_a_peer_is_given_up(void **state)
 {
         struct unetd_client c;
@@ -461,7 +464,8 @@ static void an_orphan_without_a_peer_is_given_up(void **state)
         int status;
 
         fake_stack_new(&c, &st);
-        assert_int_equal(unetd_chan_open(&c, st.id, st.id, &chan, &peer), 0);   /* itself is not a peer */
+        /* Itself is not a peer. */
+        assert_int_equal(unetd_chan_open(&c, st.id, st.id, &chan, &peer), 0);
         st.s->unfinished = 1000000000;
         assert_int_equal(unetd_proc_del(&c, st.id, 0), 0);
         assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);
@@ -487,7 +491,8 @@ static void a_second_one_leaves_at_once(void **state)
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Another one would find its name taken, and leave: it is waited for once, and those who ask next are told at once. */
+/* Another one would find its name taken, and leave: it is waited for once, and those who ask next
+ * are told at once. */
 static void a_stopped_one_is_waited_for_once(void **state)
 {
         struct unetd_client first = {.pid = 0}, c = {.pid = 0}, later = {.pid = 0};
@@ -509,7 +514,8 @@ static void a_stopped_one_is_waited_for_once(void **state)
         unetd_close(&first);
 }
 
-/* A process of a paused container looks like one that sleeps: it is known by not running though it is asked. */
+/* A process of a paused container looks like one that sleeps: it is known by not running though it
+ * is asked. */
 static void who_does_not_run_though_asked_is_frozen(void **state)
 {
         int ask[2], answer[2];
@@ -576,7 +582,8 @@ static void idle_daemons_do_not_wake(void **state)
         fake_stack_new(&c, &a);
         fake_stack_new(&c, &b);
         assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
-        assert_true(world_rests(world_daemon_pid(&c), 2000));   /* addresses of the machine may change meanwhile */
+        /* Addresses of the machine may change meanwhile. */
+        assert_true(world_rests(world_daemon_pid(&c), 2000));
         assert_true(world_rests(world_keeper_pid(&c), 2000));
         fake_stack_forget(&a);
         fake_stack_forget(&b);

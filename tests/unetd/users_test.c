@@ -1,6 +1,7 @@
 /*
- * Two users and one system-wide unetd: each has a keeper of his own, neither sees, opens or disturbs what is
- * the other's, and a channel between them gives each side exactly what it may have. Needs root, to be both.
+ * Two users and one system-wide unetd: each has a keeper of his own, neither sees, opens or
+ * disturbs what is the other's, and a channel between them gives each side exactly what it may
+ * have. Needs root, to be both.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +48,9 @@ static bool reachable_by(uint32_t uid)
         pid_t pid = fork();
 
         if (pid == 0)
-                _exit(setresuid(uid, uid, uid) == 0 && access(TEST_LIBEXEC "/unetd", X_OK) == 0 ? 0 : 1);
+                _exit(setresuid(uid, uid, uid) == 0 && access(TEST_LIBEXEC "/unetd", X_OK) == 0
+                              ? 0
+                              : 1);
         waitpid(pid, &status, 0);
         return status == 0;
 }
@@ -76,7 +79,8 @@ static int setup(void **state)
                 return 0;
         system_unetd = fork();
         if (system_unetd == 0) {
-                execl(TEST_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--log", "/dev/null", NULL);
+                execl(TEST_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--log",
+                      "/dev/null", NULL);
                 _exit(127);
         }
         eventually(unetd_open(&c, UNETD_NO_START) == 0);
@@ -100,25 +104,26 @@ static void become(uint32_t uid)
 
         if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
                 abort();
-        prctl(PR_SET_PDEATHSIG, SIGKILL);       /* a failed test leaves nobody behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
 }
 
 /* In a child: like assert_true, but by exit status, which is the line. */
-#define must(cond)                                                                                           \
-        do {                                                                                                 \
-                if (!(cond)) {                                                                               \
-                        fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                           \
-                        _exit(1);                                                                            \
-                }                                                                                            \
+#define must(cond)                                                                 \
+        do {                                                                       \
+                if (!(cond)) {                                                     \
+                        fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
+                        _exit(1);                                                  \
+                }                                                                  \
         } while (0)
-#define must_eventually(cond)                                                                                \
-        do {                                                                                                 \
-                bool is_ = (cond);                                                                           \
-                for (int64_t until_ = world_now_ms() + PATIENCE_MS; !is_ && world_now_ms() < until_;) {      \
-                        world_sleep_ms(1);                                                                   \
-                        is_ = (cond);                                                                        \
-                }                                                                                            \
-                must(is_);                                                                                   \
+#define must_eventually(cond)                                       \
+        do {                                                        \
+                bool is_ = (cond);                                  \
+                for (int64_t until_ = world_now_ms() + PATIENCE_MS; \
+                     !is_ && world_now_ms() < until_;) {            \
+                        world_sleep_ms(1);                          \
+                        is_ = (cond);                               \
+                }                                                   \
+                must(is_);                                          \
         } while (0)
 
 static void must_stack(struct unetd_client *c, struct fake_stack *st)
@@ -176,7 +181,7 @@ static void bob(void)
         must(ch.peer_uid == ALICE);
         table->bob_saw = 1;
         must_eventually(table->done);
-        must_eventually(st.s->chan_peer[0] == 0);               /* Alice has gone */
+        must_eventually(st.s->chan_peer[0] == 0); /* Alice has gone */
         _exit(0);
 }
 
@@ -215,9 +220,9 @@ static void alice_tries_everything(void)
         must(!reopens(ch.peer_bell, O_RDWR));
         must(!reopens(ch.peer_leader, O_RDONLY));
         must(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ch.rx, 0) == MAP_FAILED);
-        must(ftruncate(ch.tx, 0) < 0);                          /* sealed: Bob's view of it stays */
+        must(ftruncate(ch.tx, 0) < 0); /* sealed: Bob's view of it stays */
         must(fcntl(ch.tx, F_ADD_SEALS, F_SEAL_WRITE) < 0);
-        must(fcntl(ch.peer_leader, F_SETFL, 0) == 0);           /* her own description only */
+        must(fcntl(ch.peer_leader, F_SETFL, 0) == 0); /* her own description only */
         must(kill(table->bob_keeper, 0) < 0 && errno == EPERM);
         snprintf(path, sizeof path, "/proc/%d/fd", (int)table->bob_keeper);
         must(open(path, O_RDONLY | O_DIRECTORY) < 0);
@@ -273,16 +278,18 @@ static void keeper_is_as_the_user(void)
         }
         must(uid == ALICE && gid == ALICE);
         table->bob_keeper = world_keeper_pid(&c);
-        must_eventually(ptrace(PTRACE_ATTACH, table->bob_keeper, NULL, NULL) == -1 && errno == EPERM);
+        must_eventually(ptrace(PTRACE_ATTACH, table->bob_keeper, NULL, NULL) == -1 &&
+                        errno == EPERM);
         table->ready = 1;
         must_eventually(table->done);
         _exit(0);
 }
 
-/* It has what who started unetd had, which root raises for itself; but for memory that queue pairs pin. */
+/* It has what who started unetd had, which root raises for itself; but for memory that queue
+ * pairs pin. */
 static void is_limited(pid_t keeper)
 {
-        enum { HARD = 47, WIDTH = 20 };         /* of proc_pid_limits(5) */
+        enum { HARD = 47, WIDTH = 20 }; /* of proc_pid_limits(5) */
         char path[64], own[256], its[256];
         FILE *a = fopen("/proc/self/limits", "re"), *b;
 
@@ -339,7 +346,8 @@ static int tcp_listener(uint16_t *port)
         struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-        must(fd >= 0 && bind(fd, (struct sockaddr *)&sin, sizeof sin) == 0 && listen(fd, 1) == 0 && local_port(fd, port));
+        must(fd >= 0 && bind(fd, (struct sockaddr *)&sin, sizeof sin) == 0 && listen(fd, 1) == 0 &&
+             local_port(fd, port));
         return fd;
 }
 
@@ -357,7 +365,7 @@ static void ports_need_proof(int foreign, uint16_t foreign_port)
         fd = tcp_listener(&port);
         must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, 0, -1) == -EACCES);
         must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, 0, fd) == 0);
-        close(fd);                      /* unetd has it too: nobody takes the port while the entry stands */
+        close(fd); /* unetd has it too: nobody takes the port while the entry stands */
         must(directory_lookup(c.dir, IPPROTO_TCP, lo, port, 0, &hit) == 1 && hit.uid == ALICE);
         must(unetd_port_hold(&c, st.id, IPPROTO_TCP, lo, &low) == -EACCES);
         must(unetd_port_hold(&c, st.id, IPPROTO_TCP, lo, &chosen) == 0);
@@ -371,7 +379,8 @@ static void ports_need_proof(int foreign, uint16_t foreign_port)
 static int foreign_listener(uint16_t *port)
 {
         int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), fd;
-        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(8080),
+        struct sockaddr_in sin = {.sin_family = AF_INET,
+                                  .sin_port = htons(8080),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
         assert_int_equal(unshare(CLONE_NEWNET), 0);
@@ -400,7 +409,8 @@ static void a_port_is_registered_only_against_its_socket(void **state)
         close(fd);
 }
 
-/* A server that listens anew for each client, as iperf3 does: unetd's copy of the socket is closed by a child of its. */
+/* A server that listens anew for each client, as iperf3 does: unetd's copy of the socket is closed
+ * by a child of its. */
 static void alice_listens_again_and_again(void)
 {
         struct unetd_client c = {.pid = 0};
@@ -433,11 +443,13 @@ static void a_port_is_free_when_its_listener_is_gone(void **state)
 
 /* ---- a TCP port is one user's ---- */
 
-#define PORT_TAKEN 7                    /* bob's status: the kernel has given the port to a stranger meanwhile */
+#define PORT_TAKEN 7 /* bob's status: the kernel has given the port to a stranger meanwhile */
 
 static int bound_to(uint16_t port, int status)
 {
-        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        struct sockaddr_in sin = {.sin_family = AF_INET,
+                                  .sin_port = htons(port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
 
         must(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
@@ -448,7 +460,8 @@ static int bound_to(uint16_t port, int status)
 
 enum { SENDS = IPPROTO_TCP | DIR_HELD };
 
-/* Says that she listens, and does not any more; and sends from a port that others may be bound to as well. */
+/* Says that she listens, and does not any more; and sends from a port that others may be bound to
+ * as well. */
 static void alice_claims(void)
 {
         struct unetd_client c = {.pid = 0};
@@ -464,7 +477,7 @@ static void alice_claims(void)
         must(local_port(b, &reused));
         must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, 0, fd) == 0);
         must(unetd_listen_add(&c, st.id, SENDS, lo, reused, 0, b) == 0);
-        must(shutdown(fd, SHUT_RDWR) == 0);     /* the kernel has the port again, which it had chosen */
+        must(shutdown(fd, SHUT_RDWR) == 0); /* the kernel has the port again, which it had chosen */
         table->alice_stack = st.id;
         table->reused = reused;
         table->port = port;
@@ -490,7 +503,8 @@ static void bob_has_the_port(void)
         /* The kernel lets both of them connect from there, and unetd the first. */
         fd = bound_to((uint16_t)table->reused, 1);
         must(unetd_listen_add(&c, st.id, SENDS, lo, (uint16_t)table->reused, 0, fd) == -EADDRINUSE);
-        must(directory_vouches(c.dir, IPPROTO_TCP, lo, (uint16_t)table->reused, table->alice_stack) == 1);
+        must(directory_vouches(c.dir, IPPROTO_TCP, lo, (uint16_t)table->reused,
+                               table->alice_stack) == 1);
         _exit(0);
 }
 
@@ -516,7 +530,8 @@ static void a_claim_that_does_not_hold_any_more_gives_way(void **state)
 
         if (cannot_run())
                 skip();
-        for (int tries = 0; tries < 10 && WIFEXITED(status) && WEXITSTATUS(status) == PORT_TAKEN; tries++) {
+        for (int tries = 0; tries < 10 && WIFEXITED(status) && WEXITSTATUS(status) == PORT_TAKEN;
+             tries++) {
                 table->port = 0;
                 status = alice_claims_and_bob_has_the_port();
         }
@@ -525,13 +540,15 @@ static void a_claim_that_does_not_hold_any_more_gives_way(void **state)
 
 /* ---- one user cannot stop the service for the other ---- */
 
-/* A connected socket with data that its peer does not read, which its last close waits for: an hour, or until *listening is closed. */
+/* A connected socket with data that its peer does not read, which its last close waits for: an
+ * hour, or until *listening is closed. */
 static int lingering_socket(int *listening)
 {
         struct linger hour = {1, 3600};
         uint16_t port;
         int l = *listening = tcp_listener(&port), fd = socket(AF_INET, SOCK_STREAM, 0);
-        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port),
+        struct sockaddr_in sin = {.sin_family = AF_INET,
+                                  .sin_port = htons(port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         static char data[65536];
 
@@ -539,11 +556,12 @@ static int lingering_socket(int *listening)
         while (send(fd, data, sizeof data, MSG_DONTWAIT) > 0)
                 ;
         must(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour) == 0);
-        must(fcntl(l, F_SETFD, 0) == 0);                /* stays, and does not read */
+        must(fcntl(l, F_SETFD, 0) == 0); /* stays, and does not read */
         return fd;
 }
 
-/* Passes it in messages that have no use for it, in one that is refused, and in one that is never read. */
+/* Passes it in messages that have no use for it, in one that is refused, and in one that is
+ * never read. */
 static void alice_obstructs(int ready)
 {
         struct unetd_msg m = {.type = UNETD_STATUS, .seq = 1};
@@ -554,7 +572,8 @@ static void alice_obstructs(int ready)
         become(ALICE);
         must_stack(&c, &st);
         fd = lingering_socket(&listening);
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, ip_addr_v4(INADDR_LOOPBACK), 4242, 0, fd) == -EINVAL);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, ip_addr_v4(INADDR_LOOPBACK), 4242, 0, fd) ==
+             -EINVAL);
         for (int i = 0; i < 100; i++)
                 wire_send(c.daemon.fd, &m, &fd, 1, MSG_DONTWAIT);
         close(fd);
@@ -611,8 +630,10 @@ static void alice_passes(struct unetd_client *c, struct unetd_msg *m, int fd)
 /* The port may be what a child of unetd still closes: its user is told when all is closed. */
 static void alice_asks_what_stands_at_a_port(void)
 {
-        struct unetd_msg add = {.type = UNETD_LISTEN_ADD, .seq = 1000000,
-                                .port = {.proto = IPPROTO_TCP, .port = 4242, .addr = ip_addr_v4(INADDR_LOOPBACK)}};
+        struct unetd_msg add = {
+                .type = UNETD_LISTEN_ADD,
+                .seq = 1000000,
+                .port = {.proto = IPPROTO_TCP, .port = 4242, .addr = ip_addr_v4(INADDR_LOOPBACK)}};
         struct unetd_msg settle = {.type = UNETD_PORT_SETTLE, .seq = 1000001, .port = add.port};
         struct unetd_client c = {.pid = 0}, other = {.pid = 0};
         struct pollfd answer;
@@ -631,7 +652,7 @@ static void alice_asks_what_stands_at_a_port(void)
         must(in.msg.seq == 1000000 && in.msg.err == -EINVAL);
         must(wire_send(c.daemon.fd, &settle, NULL, 0, 0) == 0);
         for (int i = 0; i < 3; i++)
-                world_count(&other);                            /* it has heard of it by then */
+                world_count(&other); /* it has heard of it by then */
         must(poll(&answer, 1, 0) == 0);
         close(listening);
         must(poll(&answer, 1, 60000) == 1 && wire_recv(c.daemon.fd, &in, 0) == 0);
@@ -740,7 +761,8 @@ static void alice_listens(void)
 
         become(ALICE);
         must(unet_ep_open(NULL, &ep) == 0);
-        must(unet_ep_provide(ep, &(struct unet_frag){(uint32_t)unet_ep_segment(ep).tx_bytes, 8192}, 1) == 1);
+        must(unet_ep_provide(ep, &(struct unet_frag){(uint32_t)unet_ep_segment(ep).tx_bytes, 8192},
+                             1) == 1);
         must((all = unet_emul_listen("all", UNET_EMUL_ANYBODY)) >= 0);
         must((own = unet_emul_listen("own", 0)) >= 0);
         table->alice_stack = 1;
@@ -760,7 +782,8 @@ static void bob_calls(void)
         become(BOB);
         must_eventually(table->alice_stack == 1);
         must(unet_ep_open(NULL, &ep) == 0);
-        must(unet_emul_connect(ep, "all", PATIENCE_MS * NS_PER_MS, &m.chan) == -ECONNREFUSED);  /* a name is one user's */
+        /* A name is one user's. */
+        must(unet_emul_connect(ep, "all", PATIENCE_MS * NS_PER_MS, &m.chan) == -ECONNREFUSED);
         snprintf(name, sizeof name, "%u/own", ALICE);
         must(unet_emul_connect(ep, name, PATIENCE_MS * NS_PER_MS, &m.chan) == -EACCES);
         snprintf(name, sizeof name, "%u/all", ALICE);

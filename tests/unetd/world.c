@@ -36,7 +36,7 @@ int world_teardown(void **state)
         keeper = world_keeper_pid(&c);
         unetd_close(&c);
         if (keeper)
-                kill(keeper, SIGSTOP);          /* or one would bring the other back */
+                kill(keeper, SIGSTOP); /* or one would bring the other back */
         kill(daemon, SIGKILL);
         if (keeper)
                 kill(keeper, SIGKILL);
@@ -174,7 +174,8 @@ void world_print_fds(const char *who, pid_t pid)
         }
         if (d)
                 closedir(d);
-        snprintf(link, sizeof link, "ss -Hanpextu 2>&1 | grep -w pid=%d", (int)pid);     /* what the sockets are, and of whom the peers */
+        /* What the sockets are, and of whom the peers. */
+        snprintf(link, sizeof link, "ss -Hanpextu 2>&1 | grep -w pid=%d", (int)pid);
         if (system(link) != 0)
                 print_message("%s: no ss\n", who);
 }
@@ -215,7 +216,8 @@ bool world_rests(pid_t pid, int ms)
                 after = switches(pid);
                 if (after == before)
                         return true;
-                print_message("process %d woke %llu times in %d ms\n", (int)pid, after - before, ms);
+                print_message("process %d woke %llu times in %d ms\n", (int)pid, after - before,
+                              ms);
         }
         return false;
 }
@@ -251,7 +253,8 @@ int world_socket(uint8_t proto, uint16_t *port)
 {
         struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(*port)};
         socklen_t len = sizeof sin;
-        int fd = socket(AF_INET, (proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
+        int fd = socket(AF_INET, (proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC,
+                        0);
 
         sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         assert_true(fd >= 0);

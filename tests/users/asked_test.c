@@ -1,5 +1,5 @@
-/* What one user asks of another: his keeper is not harmed by any number of questions, and nobody waits long for one that does not
- * answer. */
+/* What one user asks of another: his keeper is not harmed by any number of questions, and nobody
+ * waits long for one that does not answer. */
 #include "tests/users/users.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #define LOOPBACK  0x7f000001u
 #define ASKERS    600
-#define QUESTIONS 63                    /* a connection may have one more that waits */
+#define QUESTIONS 63 /* a connection may have one more that waits */
 
 /* ---- questions about a port of his ---- */
 
@@ -52,9 +52,12 @@ static int asks_and_asks(void)
                 fd[i] = hostile_client();
         for (int q = 0; q < QUESTIONS; q++)
                 for (int i = 0; i < ASKERS; i++) {
-                        struct unetd_msg msg = {.type = UNETD_PORT_SETTLE, .seq = (uint32_t)(q * ASKERS + i + 1)};
+                        struct unetd_msg msg = {.type = UNETD_PORT_SETTLE,
+                                                .seq = (uint32_t)(q * ASKERS + i + 1)};
 
-                        msg.port = (struct unetd_port){.proto = IPPROTO_TCP, .port = (uint16_t)table->port, .addr = ip_addr_v4(LOOPBACK)};
+                        msg.port = (struct unetd_port){.proto = IPPROTO_TCP,
+                                                       .port = (uint16_t)table->port,
+                                                       .addr = ip_addr_v4(LOOPBACK)};
                         hostile_send(fd[i], &msg, NULL, 0);
                 }
         table->ready = 1;
@@ -70,7 +73,7 @@ static void questions_do_not_end_a_keeper(void **state)
                 skip();
         users_victim_start();
         keeper = keeper_of_victim();
-        kill(keeper, SIGSTOP);                  /* it is slow */
+        kill(keeper, SIGSTOP); /* it is slow */
         hostile = users_begin(HOSTILE, asks_and_asks);
         eventually(table->ready == 1);
         users_unetd_answers();
@@ -110,7 +113,8 @@ static int asks_the_mute(void)
 
         must(k >= 0 && hostile_stack(c, &st) == 0);
         for (int i = 0; i < 20; i++) {
-                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN, .chan = {.stack = st.id, .peer_stack = table->stack}};
+                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,
+                                        .chan = {.stack = st.id, .peer_stack = table->stack}};
 
                 must(hostile_ask(c, &msg, NULL, 0) == -ETIMEDOUT);
                 if (i == 0)
@@ -119,11 +123,15 @@ static int asks_the_mute(void)
         for (int i = 0; i < 20; i++) {
                 struct unetd_msg msg = {.type = UNETD_PORT_SETTLE};
 
-                msg.port = (struct unetd_port){.proto = IPPROTO_TCP, .port = (uint16_t)table->port, .addr = ip_addr_v4(LOOPBACK)};
+                msg.port = (struct unetd_port){.proto = IPPROTO_TCP,
+                                               .port = (uint16_t)table->port,
+                                               .addr = ip_addr_v4(LOOPBACK)};
                 must(hostile_ask(c, &msg, NULL, 0) == -ENOENT);
         }
-        fprintf(stderr, "the first waits %d ms, 40 together %d ms\n", (int)first, (int)(users_now_ms() - began));
-        must(users_now_ms() - began < 40000);   /* one that waits as long as for its own keeper takes 50 s */
+        fprintf(stderr, "the first waits %d ms, 40 together %d ms\n", (int)first,
+                (int)(users_now_ms() - began));
+        /* One that waits as long as for its own keeper takes 50 s. */
+        must(users_now_ms() - began < 40000);
         return 0;
 }
 
@@ -143,8 +151,10 @@ static void who_does_not_answer_is_not_waited_for(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(questions_do_not_end_a_keeper, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(who_does_not_answer_is_not_waited_for, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(questions_do_not_end_a_keeper, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(who_does_not_answer_is_not_waited_for, users_setup,
+                                                users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* What a user can hold of his own stack while others ring it: unetd, and who has a channel to him, must not wait. */
+/* What a user can hold of his own stack while others ring it: unetd, and who has a channel to him,
+ * must not wait. */
 #include "tests/users/hold.h"
 #include "tests/users/users.h"
 

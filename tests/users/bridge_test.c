@@ -1,4 +1,5 @@
-/* An interface's bridge, in a network namespace of the test's own: one user's stacks leave places to others, and hold nobody up. */
+/* An interface's bridge, in a network namespace of the test's own: one user's stacks leave places
+ * to others, and hold nobody up. */
 #include "tests/users/users.h"
 
 #include <arpa/inet.h>
@@ -20,7 +21,7 @@
 #include "tests/users/hold.h"
 #include "unet/bell.h"
 
-#define ADDRESS 0x0a4f0001u             /* 10.79.0.1 */
+#define ADDRESS 0x0a4f0001u /* 10.79.0.1 */
 
 static int enters(int fd, const struct hostile_stack *st)
 {
@@ -63,7 +64,8 @@ static void places_are_left_to_others(void **state)
         eventually(table->ready == 1);
         second = users_begin(BYSTANDER, takes_all_places);
         eventually(table->ready == 2);
-        print_message("places at a bridge: %d, then %d\n", (int)table->value[0], (int)table->value[1]);
+        print_message("places at a bridge: %d, then %d\n", (int)table->value[0],
+                      (int)table->value[1]);
         assert_true(table->value[1] > 0 && table->value[1] >= table->value[0] / 3);
         users_unetd_answers();
         table->done = 1;
@@ -87,7 +89,8 @@ static void *sleeps(void *arg)
 
 static int holds_what_the_bridge_rings(void)
 {
-        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), own[UNETD_STACK_FDS], fds[UNETD_CHAN_FDS_MAX], sock;
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), own[UNETD_STACK_FDS],
+            fds[UNETD_CHAN_FDS_MAX], sock;
         uint16_t port = 0;
         struct unetd_chan_info info;
         struct hostile_stack st;
@@ -120,16 +123,25 @@ static void send_datagram(int sock, uint16_t port)
                 struct udphdr udp;
                 char data[4];
         } __attribute__((packed)) f = {
-                .eth = {.ether_dhost = "\xff\xff\xff\xff\xff\xff", .ether_shost = "\2\0\0\0\0\7", .ether_type = htons(ETHERTYPE_IP)},
-                .ip = {.version = 4, .ihl = 5, .tot_len = htons(32), .ttl = 64, .protocol = IPPROTO_UDP, .saddr = htonl(ADDRESS + 1),
+                .eth = {.ether_dhost = "\xff\xff\xff\xff\xff\xff",
+                        .ether_shost = "\2\0\0\0\0\7",
+                        .ether_type = htons(ETHERTYPE_IP)},
+                .ip = {.version = 4,
+                       .ihl = 5,
+                       .tot_len = htons(32),
+                       .ttl = 64,
+                       .protocol = IPPROTO_UDP,
+                       .saddr = htonl(ADDRESS + 1),
                        .daddr = htonl(ADDRESS)},
                 .udp = {.source = htons(7), .dest = htons(port), .len = htons(12)},
         };
-        struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex("unet1")};
+        struct sockaddr_ll to = {.sll_family = AF_PACKET,
+                                 .sll_ifindex = (int)if_nametoindex("unet1")};
         be16 sum = csum_finish(csum_partial(&f.ip, sizeof f.ip, 0));
 
         memcpy(&f.ip.check, &sum, sizeof sum);
-        assert_int_equal(sendto(sock, &f, sizeof f, 0, (struct sockaddr *)&to, sizeof to), sizeof f);
+        assert_int_equal(sendto(sock, &f, sizeof f, 0, (struct sockaddr *)&to, sizeof to),
+                         sizeof f);
 }
 
 static bool is_rung(int sock)
@@ -157,20 +169,23 @@ static void who_holds_his_own_is_rung_by_the_bridge(void **state)
 
 static int setup(void **state)
 {
-        return users_setup_with("[interface unet0]\naddress = 10.79.0.1/24\nprovider = packet\nprobe = no\n");
+        return users_setup_with(
+                "[interface unet0]\naddress = 10.79.0.1/24\nprovider = packet\nprobe = no\n");
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(places_are_left_to_others, setup, users_teardown),
-                cmocka_unit_test_setup_teardown(who_holds_his_own_is_rung_by_the_bridge, setup, users_teardown),
+                cmocka_unit_test_setup_teardown(who_holds_his_own_is_rung_by_the_bridge, setup,
+                                                users_teardown),
         };
 
         if (users_cannot_run())
                 return 77;
-        if (unshare(CLONE_NEWNET) < 0 || system("ip link set lo up && ip link add unet0 type veth peer name unet1 && "
-                                                "ip link set unet0 up && ip link set unet1 up") != 0) {
+        if (unshare(CLONE_NEWNET) < 0 ||
+            system("ip link set lo up && ip link add unet0 type veth peer name unet1 && "
+                   "ip link set unet0 up && ip link set unet1 up") != 0) {
                 print_message("skipped: network namespaces cannot be made here\n");
                 return 77;
         }

@@ -1,6 +1,6 @@
 /*
- * Who may have an address and port on the fabric: who has it in the kernel, compared whole, at the moment of the claim and for as
- * long as it stands (unetd/daemon/claims.h).
+ * Who may have an address and port on the fabric: who has it in the kernel, compared whole, at the
+ * moment of the claim and for as long as it stands (unetd/daemon/claims.h).
  */
 #include "tests/users/users.h"
 
@@ -26,7 +26,10 @@ static int offers_anothers(void)
         must(k >= 0 && hostile_stack(c, &st) == 0);
         for (size_t i = 0; i < ARRAY_LEN(protos); i++) {
                 struct unetd_msg offer = {.type = UNETD_LISTEN_ADD,
-                                          .port = {.stack = st.id, .proto = protos[i], .port = port, .addr = ip_addr_v4(LOOPBACK)}};
+                                          .port = {.stack = st.id,
+                                                   .proto = protos[i],
+                                                   .port = port,
+                                                   .addr = ip_addr_v4(LOOPBACK)}};
                 int sock = hostile_socket(protos[i], LOOPBACK_2, &port, false);
 
                 must(sock >= 0);
@@ -36,7 +39,8 @@ static int offers_anothers(void)
                 must(hostile_listen(c, st.id, protos[i], LOOPBACK, port, sock) == -EINVAL);
                 must(hostile_listen(c, st.id, protos[i], 0, port, sock) == -EINVAL);
                 must(hostile_listen(c, st.id, protos[i], LOOPBACK, port, -1) < 0);
-                must(hostile_listen(c, st.id, protos[i], LOOPBACK_2, port, sock) == 0);         /* its own */
+                /* Its own. */
+                must(hostile_listen(c, st.id, protos[i], LOOPBACK_2, port, sock) == 0);
                 for (uint32_t hint = 0; hint < 16; hint++)
                         must(hostile_sees(protos[i], LOOPBACK, port, hint) == VICTIM);
                 must(hostile_sees(protos[i], LOOPBACK_2, port, 0) == HOSTILE);
@@ -72,7 +76,10 @@ static int leaves_claims(void)
         must(hostile_listen(c, st.id, IPPROTO_TCP, LOOPBACK, shut_port, shut) == 0);
         must(hostile_listen(c, st.id, IPPROTO_TCP, LOOPBACK, aloft_port, aloft) == 0);
         must(hostile_listen(c, st.id, IPPROTO_UDP, LOOPBACK, shared_port, shared) == 0);
-        said.port = (struct unetd_port){.stack = st.id, .proto = IPPROTO_TCP, .port = aloft_port, .addr = ip_addr_v4(LOOPBACK)};
+        said.port = (struct unetd_port){.stack = st.id,
+                                        .proto = IPPROTO_TCP,
+                                        .port = aloft_port,
+                                        .addr = ip_addr_v4(LOOPBACK)};
         must(hostile_send(k, &said, NULL, 0) == 0);
         must(hostile_sees(IPPROTO_TCP, LOOPBACK, shut_port, 0) == HOSTILE);
         must(hostile_sees(IPPROTO_TCP, LOOPBACK, aloft_port, 0) == HOSTILE);
@@ -155,11 +162,14 @@ static void a_claim_without_its_socket_gives_way(void **state)
 
 static int with_rules(void **state)
 {
-        return users_setup_with("[rule web]\nprogram = web\nprotocol = tcp\naddress = 127.0.0.2\ncarrier = unet\n"
-                                "[rule all]\nprotocol = tcp\naddress = 127.0.0.0/8\nrole = listen\ncarrier = kernel\n");
+        return users_setup_with(
+                "[rule web]\nprogram = web\nprotocol = tcp\naddress = 127.0.0.2\ncarrier = unet\n"
+                "[rule all]\nprotocol = tcp\naddress = 127.0.0.0/8\nrole = listen\ncarrier = "
+                "kernel\n");
 }
 
-/* By the wire itself: no shim asks for rules. What another program may do cannot be told from him. */
+/* By the wire itself: no shim asks for rules. What another program may do cannot be told
+ * from him. */
 static int takes_no_rules(void)
 {
         int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
@@ -187,10 +197,14 @@ static void a_rule_for_all_programs_holds_for_all(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(an_offer_is_compared_whole, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(a_claim_ends_with_its_socket, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(a_claim_without_its_socket_gives_way, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(a_rule_for_all_programs_holds_for_all, with_rules, users_teardown),
+                cmocka_unit_test_setup_teardown(an_offer_is_compared_whole, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(a_claim_ends_with_its_socket, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(a_claim_without_its_socket_gives_way, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(a_rule_for_all_programs_holds_for_all, with_rules,
+                                                users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,11 +16,13 @@
 static int silent(void)
 {
         struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+            fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         socklen_t len = sizeof a;
 
         must(bind(listening, (struct sockaddr *)&a, sizeof a) == 0 && listen(listening, 1) == 0);
-        must(getsockname(listening, (struct sockaddr *)&a, &len) == 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+        must(getsockname(listening, (struct sockaddr *)&a, &len) == 0 &&
+             connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
         return fd;
 }
 

@@ -1,6 +1,7 @@
 /*
- * In a hostile child: each descriptor that he gave to unetd or got from it is at the end of a splice() that waits for a socket in
- * which nothing comes, read, locked, and punched full of holes, until he ends.
+ * In a hostile child: each descriptor that he gave to unetd or got from it is at the end of a
+ * splice() that waits for a socket in which nothing comes, read, locked, and punched full of holes,
+ * until he ends.
  */
 #ifndef TESTS_USERS_HOLD_H
 #define TESTS_USERS_HOLD_H

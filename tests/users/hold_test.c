@@ -1,6 +1,6 @@
 /*
- * What a user can hold for ever, and unetd must not wait for: files whose close asks their owner, sockets that linger, names; and
- * a unetd that is killed is replaced.
+ * What a user can hold for ever, and unetd must not wait for: files whose close asks their owner,
+ * sockets that linger, names; and a unetd that is killed is replaced.
  */
 #include "tests/users/users.h"
 
@@ -31,7 +31,8 @@ static int fuse_fd = -1;
 static void fuse_reply(uint64_t unique, int err, const void *data, size_t len)
 {
         char out[4096];
-        struct fuse_out_header h = {.len = (uint32_t)(sizeof h + len), .error = -err, .unique = unique};
+        struct fuse_out_header h = {
+                .len = (uint32_t)(sizeof h + len), .error = -err, .unique = unique};
 
         memcpy(out, &h, sizeof h);
         if (len > 0)
@@ -40,13 +41,17 @@ static void fuse_reply(uint64_t unique, int err, const void *data, size_t len)
                 _exit(1);
 }
 
-/* One directory with whatever file is asked for; what is flushed or read waits for ever, and the test hears of it. */
+/* One directory with whatever file is asked for; what is flushed or read waits for ever, and the
+ * test hears of it. */
 static void fuse_serve(const struct fuse_in_header *in)
 {
         const struct fuse_attr dir = {.ino = 1, .mode = S_IFDIR | 0755, .nlink = 2};
-        const struct fuse_attr file = {.ino = 2, .mode = S_IFREG | 0644, .nlink = 1, .size = 1 << 20};
-        const struct fuse_init_out init = {.major = 7, .minor = 31, .max_write = 4096, .max_readahead = 4096};
-        const struct fuse_entry_out entry = {.nodeid = 2, .attr = file, .entry_valid = 100, .attr_valid = 100};
+        const struct fuse_attr file = {
+                .ino = 2, .mode = S_IFREG | 0644, .nlink = 1, .size = 1 << 20};
+        const struct fuse_init_out init = {
+                .major = 7, .minor = 31, .max_write = 4096, .max_readahead = 4096};
+        const struct fuse_entry_out entry = {
+                .nodeid = 2, .attr = file, .entry_valid = 100, .attr_valid = 100};
         const struct fuse_attr_out attr = {.attr_valid = 100, .attr = in->nodeid == 1 ? dir : file};
         const struct fuse_open_out opened = {.fh = 1};
 
@@ -75,7 +80,8 @@ static void fuse_serve(const struct fuse_in_header *in)
         }
 }
 
-/* A process: when it ends, so does all that waits for it; of a thread's own process that would be its exit. */
+/* A process: when it ends, so does all that waits for it; of a thread's own process that would be
+ * its exit. */
 static pid_t fuse_server(void)
 {
         static _Alignas(8) char in[1 << 17];
@@ -108,7 +114,8 @@ static bool own_namespaces(void)
         snprintf(uid, sizeof uid, "0 %u 1", getuid());
         snprintf(gid, sizeof gid, "0 %u 1", getgid());
         return prctl(PR_SET_DUMPABLE, 1) == 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
-               put("/proc/self/setgroups", "deny") && put("/proc/self/uid_map", uid) && put("/proc/self/gid_map", gid);
+               put("/proc/self/setgroups", "deny") && put("/proc/self/uid_map", uid) &&
+               put("/proc/self/gid_map", gid);
 }
 
 static bool fuse_mount(void)
@@ -147,7 +154,7 @@ static int passes_a_file_of_its_own(void)
         file = open("/mnt/memfd:unet-x", O_RDWR | O_CLOEXEC);
         must(file >= 0 && umount2("/mnt", MNT_DETACH) == 0);
         must(hostile_send(c, &status, &file, 1) == 0);
-        must_eventually(table->value[0] > 0);           /* somebody closes it, and waits */
+        must_eventually(table->value[0] > 0); /* somebody closes it, and waits */
         table->done = 1;
         pause();
         return 0;
@@ -234,7 +241,7 @@ static void *hold_lock(void *arg)
         const struct locked *l = arg;
 
         setsockopt(l->sock, IPPROTO_IP, IP_OPTIONS, l->memory, 8);
-        _exit(1);                                       /* it was to wait */
+        _exit(1); /* it was to wait */
 }
 
 static pid_t lock_holder(const int *socks)
@@ -250,7 +257,8 @@ static pid_t lock_holder(const int *socks)
         must(fuse_mount());
         table->value[1] = fuse_server();
         file = open("/mnt/memory", O_RDWR | O_CLOEXEC);
-        memory = file < 0 ? MAP_FAILED : mmap(NULL, LOCKED * PAGE_APART, PROT_READ, MAP_SHARED, file, 0);
+        memory = file < 0 ? MAP_FAILED
+                          : mmap(NULL, LOCKED * PAGE_APART, PROT_READ, MAP_SHARED, file, 0);
         must(memory != MAP_FAILED);
         for (int i = 0; i < LOCKED; i++) {
                 l[i] = (struct locked){socks[i], memory + i * PAGE_APART};
@@ -266,7 +274,8 @@ static int bound_only(uint16_t *port)
         socklen_t len = sizeof sin;
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-        must(fd >= 0 && bind(fd, (struct sockaddr *)&sin, len) == 0 && getsockname(fd, (struct sockaddr *)&sin, &len) == 0);
+        must(fd >= 0 && bind(fd, (struct sockaddr *)&sin, len) == 0 &&
+             getsockname(fd, (struct sockaddr *)&sin, &len) == 0);
         *port = ntohs(sin.sin_port);
         return fd;
 }
@@ -288,7 +297,7 @@ static int claims_with_locked_sockets(void)
         must(hostile_listen(c, st.id, IPPROTO_TCP, INADDR_LOOPBACK, port[0], socks[0]) == 0);
         must(hostile_listen(c, st.id, IPPROTO_UDP, INADDR_LOOPBACK, port[1], socks[1]) == 0);
         r = hostile_listen(c, st.id, IPPROTO_TCP | DIR_HELD, INADDR_LOOPBACK, port[2], socks[2]);
-        must(r == 0 || r == -EINVAL);                   /* before Linux 6.8 nobody says whose the port is */
+        must(r == 0 || r == -EINVAL); /* before Linux 6.8 nobody says whose the port is */
         table->done = 1;
         pause();
         return 0;
@@ -335,14 +344,20 @@ static int raw_send(int sock, const int *fds, unsigned n)
         static char ctl[CMSG_SPACE(sizeof(int) * LINGERING)];
         struct unetd_msg msg = {.magic = UNETD_MAGIC, .type = UNETD_STATUS, .seq = 1};
         struct iovec iov = {&msg, sizeof msg};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = CMSG_SPACE(sizeof(int) * n)};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = ctl,
+                           .msg_controllen = CMSG_SPACE(sizeof(int) * n)};
 
-        *CMSG_FIRSTHDR(&m) = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int) * n), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        *CMSG_FIRSTHDR(&m) = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int) * n),
+                                              .cmsg_level = SOL_SOCKET,
+                                              .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), fds, sizeof(int) * n);
         return sendmsg(sock, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Who makes them ends at once, which waits for none of them: the last copies are those in the message. */
+/* Who makes them ends at once, which waits for none of them: the last copies are those in
+ * the message. */
 static void send_lingering(int conn, const struct sockaddr_in *to)
 {
         int fds[LINGERING];
@@ -485,7 +500,8 @@ static void limit_processes(pid_t pid, rlim_t to)
 
         if (child == 0) {
                 struct rlimit rl;
-                if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0 || prlimit(pid, RLIMIT_NPROC, NULL, &rl) != 0)
+                if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0 ||
+                    prlimit(pid, RLIMIT_NPROC, NULL, &rl) != 0)
                         _exit(1);
                 rl.rlim_cur = MIN(to, rl.rlim_max);
                 _exit(prlimit(pid, RLIMIT_NPROC, &rl, NULL) != 0);
@@ -570,7 +586,8 @@ static void sockets_that_linger_at_a_private_unetd(void **state)
         users_kill(hostile);
 }
 
-/* A program that comes while the killed one still listens, and its keeper, which looks at the same moment. */
+/* A program that comes while the killed one still listens, and its keeper, which looks at the
+ * same moment. */
 static int kills_his_own(void)
 {
         setenv("UNET_DOMAIN", private_domain, 1);
@@ -582,7 +599,8 @@ static int kills_his_own(void)
 
                 must(unetd_open(&c, 0) == 0);
                 must(unetd_stack_fds_make(&st.fds, 1 << 20) == 0);
-                must(getsockopt(c.daemon.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.uid == VICTIM);
+                must(getsockopt(c.daemon.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+                     who.uid == VICTIM);
                 must(kill(who.pid, SIGKILL) == 0);
                 must(unetd_open(&next, 0) == 0);
                 must(next.instance != c.instance);
@@ -652,8 +670,8 @@ static void names_that_are_taken(void **state)
         users_kill(hostile);
 }
 
-#define t(name)           cmocka_unit_test_setup_teardown(name, users_setup, users_teardown)
-#define t_few(name)       cmocka_unit_test_setup_teardown(name, few_clients, users_teardown)
+#define t(name)     cmocka_unit_test_setup_teardown(name, users_setup, users_teardown)
+#define t_few(name) cmocka_unit_test_setup_teardown(name, few_clients, users_teardown)
 
 int main(void)
 {

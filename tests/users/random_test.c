@@ -1,9 +1,11 @@
 /*
- * Random conversations with a system-wide unetd, by two hostile users at once: one is a client whose keeper agrees to all, the other
- * is its own keeper, which answers late, wrongly or not, and offers what it likes. Messages are mostly what could be honest, about
- * stacks of both, and then changed. Built for the sanitizers; without them a crash is seen all the same.
+ * Random conversations with a system-wide unetd, by two hostile users at once: one is a client
+ * whose keeper agrees to all, the other is its own keeper, which answers late, wrongly or not, and
+ * offers what it likes. Messages are mostly what could be honest, about stacks of both, and then
+ * changed. Built for the sanitizers; without them a crash is seen all the same.
  *
- * UNET_SEED makes it another run, UNET_FUZZ_MESSAGES sets its length (of each user), UNET_FUZZ_SECONDS lets it go on for that long.
+ * UNET_SEED makes it another run, UNET_FUZZ_MESSAGES sets its length (of each user),
+ * UNET_FUZZ_SECONDS lets it go on for that long.
  */
 #include "tests/users/users.h"
 
@@ -23,14 +25,14 @@ enum { CONNS = 4, STACKS = 4, ASKED = 8, STRANGE = 8, PORTS = 4 };
 
 struct player {
         unsigned seed;
-        int conn[CONNS];                /* -1: none */
-        int keeper;                     /* the connection that is our keeper's, or -1 */
+        int conn[CONNS]; /* -1: none */
+        int keeper;      /* the connection that is our keeper's, or -1 */
         struct hostile_stack st[STACKS];
         unsigned nst;
-        int sock[PORTS];                /* bound TCP and UDP sockets by turns, and their ports */
+        int sock[PORTS]; /* bound TCP and UDP sockets by turns, and their ports */
         uint16_t port[PORTS];
         int strange[STRANGE];
-        struct unetd_msg asked[ASKED];  /* by unetd, of our keeper */
+        struct unetd_msg asked[ASKED]; /* by unetd, of our keeper */
         unsigned nasked;
         unsigned sent, done, refused;
 };
@@ -48,7 +50,8 @@ static void make_strange(void)
 {
         int pipes[2], pair[2];
 
-        must(pipe2(pipes, O_CLOEXEC) == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+        must(pipe2(pipes, O_CLOEXEC) == 0 &&
+             socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
         p.strange[0] = pipes[0];
         p.strange[1] = pipes[1];
         p.strange[2] = pair[0];
@@ -64,12 +67,14 @@ static void make_strange(void)
 static void make_ports(void)
 {
         for (int i = 0; i < PORTS; i++) {
-                p.sock[i] = hostile_socket(i % 2 ? IPPROTO_UDP : IPPROTO_TCP, i < 2 ? INADDR_LOOPBACK : INADDR_ANY, &p.port[i], true);
+                p.sock[i] = hostile_socket(i % 2 ? IPPROTO_UDP : IPPROTO_TCP,
+                                           i < 2 ? INADDR_LOOPBACK : INADDR_ANY, &p.port[i], true);
                 must(p.sock[i] >= 0);
         }
 }
 
-/* A stack of ours, of the other user's, an interface, none; or any number. The users tell each other what they have. */
+/* A stack of ours, of the other user's, an interface, none; or any number. The users tell each
+ * other what they have. */
 static uint32_t some_stack(void)
 {
         switch (rnd(8)) {
@@ -90,7 +95,10 @@ static unsigned stack_fds(int fds[UNETD_FDS_MAX])
 
         if (p.nst == 0)
                 return 0;
-        memcpy(fds, (const int[]){f->state, f->bell, f->leader, f->ring_leader, f->keeper, f->ring_keeper}, UNETD_STACK_FDS * sizeof *fds);
+        memcpy(fds,
+               (const int[]){f->state, f->bell, f->leader, f->ring_leader, f->keeper,
+                             f->ring_keeper},
+               UNETD_STACK_FDS * sizeof *fds);
         return UNETD_STACK_FDS;
 }
 
@@ -100,8 +108,11 @@ static unsigned fill_port(struct unetd_msg *m, int fds[UNETD_FDS_MAX])
 {
         uint32_t i = rnd(PORTS);
 
-        m->port = (struct unetd_port){.stack = some_stack(), .proto = i % 2 ? IPPROTO_UDP : IPPROTO_TCP, .port = p.port[i],
-                                      .addr = ip_addr_v4(i < 2 ? INADDR_LOOPBACK : INADDR_ANY), .sock = rnd(2) ? 0 : rnd(1000)};
+        m->port = (struct unetd_port){.stack = some_stack(),
+                                      .proto = i % 2 ? IPPROTO_UDP : IPPROTO_TCP,
+                                      .port = p.port[i],
+                                      .addr = ip_addr_v4(i < 2 ? INADDR_LOOPBACK : INADDR_ANY),
+                                      .sock = rnd(2) ? 0 : rnd(1000)};
         fds[0] = p.sock[i];
         return (m->type == UNETD_LISTEN_ADD || m->type == UNETD_FLIGHT) && rnd(4) ? 1 : 0;
 }
@@ -122,19 +133,29 @@ static unsigned fill(struct unetd_msg *m, int fds[UNETD_FDS_MAX])
                 return fill_port(m, fds);
         case UNETD_PORT_LEASE:
         case UNETD_PORT_UNLEASE:
-                m->lease = (struct unetd_lease){.stack = some_stack(), .first = (uint16_t)(rnd(2) ? 0 : 32768 + rnd(64) * 64), .count = 64};
+                m->lease =
+                        (struct unetd_lease){.stack = some_stack(),
+                                             .first = (uint16_t)(rnd(2) ? 0 : 32768 + rnd(64) * 64),
+                                             .count = 64};
                 return 0;
         case UNETD_CHAN_OPEN:
         case UNETD_CHAN_GET:
         case UNETD_K_CHAN:
         case UNETD_CHAN_BACK:
-                m->chan = (struct unetd_chan_info){.stack = some_stack(), .chan = rnd(4), .peer_stack = some_stack(), .peer_chan = rnd(4)};
+                m->chan = (struct unetd_chan_info){.stack = some_stack(),
+                                                   .chan = rnd(4),
+                                                   .peer_stack = some_stack(),
+                                                   .peer_chan = rnd(4)};
                 return m->type == UNETD_K_CHAN ? stack_fds(fds) : 0;
         case UNETD_STATUS:
-                m->status = (struct unetd_status_item){.kind = rnd(UNETD_S_KINDS + 1), .index = rnd(5)};
+                m->status =
+                        (struct unetd_status_item){.kind = rnd(UNETD_S_KINDS + 1), .index = rnd(5)};
                 return 0;
         default:
-                m->stack = (struct unetd_stack){.stack = some_stack(), .slot = rnd(5), .pid = rnd(2) ? 0 : getpid(), .chans = rnd(8)};
+                m->stack = (struct unetd_stack){.stack = some_stack(),
+                                                .slot = rnd(5),
+                                                .pid = rnd(2) ? 0 : getpid(),
+                                                .chans = rnd(8)};
                 return m->type == UNETD_STACK_NEW || m->type == UNETD_K_STACK ? stack_fds(fds) : 0;
         }
 }
@@ -223,7 +244,7 @@ static void new_stack(int *fd)
                 hostile_stack_close(st);
         else
                 p.nst++;
-        if (p.keeper >= 0) {            /* who would answer its K_STACK is the one who would wait here */
+        if (p.keeper >= 0) { /* who would answer its K_STACK is the one who would wait here */
                 int fds[UNETD_FDS_MAX];
 
                 must(unetd_stack_fds_make(&st->fds, 1 << 20) == 0);
@@ -237,13 +258,18 @@ static void new_stack(int *fd)
         table->value[rnd(4)] = st->id;
 }
 
-/* Most often one that does something; of the others, a K_HELLO seldom: nothing but a keeper's words count after it. */
+/* Most often one that does something; of the others, a K_HELLO seldom: nothing but a keeper's words
+ * count after it. */
 static uint16_t any_type(bool keeper)
 {
-        static const uint8_t often[] = {UNETD_CHAN_OPEN, UNETD_PROC_ADD, UNETD_LISTEN_ADD, UNETD_LISTEN_DEL, UNETD_PORT_HOLD,
-                                        UNETD_PORT_RELEASE, UNETD_PORT_LEASE, UNETD_PORT_UNLEASE, UNETD_PORT_SETTLE, UNETD_STATUS},
-                             said[] = {UNETD_K_STACK, UNETD_K_PROC, UNETD_K_CHAN, UNETD_K_PROC_GONE, UNETD_K_UNLISTEN, UNETD_K_ALOFT,
-                                       UNETD_K_CHAN_FREE, UNETD_LISTEN_ADD, UNETD_PORT_HOLD, UNETD_PORT_LEASE};
+        static const uint8_t often[] = {UNETD_CHAN_OPEN,  UNETD_PROC_ADD,     UNETD_LISTEN_ADD,
+                                        UNETD_LISTEN_DEL, UNETD_PORT_HOLD,    UNETD_PORT_RELEASE,
+                                        UNETD_PORT_LEASE, UNETD_PORT_UNLEASE, UNETD_PORT_SETTLE,
+                                        UNETD_STATUS},
+                             said[] = {UNETD_K_STACK,     UNETD_K_PROC,     UNETD_K_CHAN,
+                                       UNETD_K_PROC_GONE, UNETD_K_UNLISTEN, UNETD_K_ALOFT,
+                                       UNETD_K_CHAN_FREE, UNETD_LISTEN_ADD, UNETD_PORT_HOLD,
+                                       UNETD_PORT_LEASE};
         uint16_t type = (uint16_t)(1 + rnd(UNETD_TYPES - 1));
 
         if (rnd(4) != 0)
@@ -266,7 +292,8 @@ static void any_message(int *fd)
                 m.seq = rnd(4) ? 0 : rnd(100);
         send_to(fd, &m, fds, n);
         wait.fd = *fd;
-        if (*fd >= 0 && rnd(8))         /* for its answer, most often: else unetd never gets to what is sent last */
+        if (*fd >= 0 &&
+            rnd(8)) /* for its answer, most often: else unetd never gets to what is sent last */
                 poll(&wait, 1, 5);
 }
 
@@ -333,13 +360,14 @@ static int play(bool keeper)
         p.keeper = -1;
         for (int i = 0; i < CONNS; i++)
                 p.conn[i] = -1;
-        if (!keeper)                                    /* else a real one, which takes no stack with nothing in it */
+        if (!keeper) /* else a real one, which takes no stack with nothing in it */
                 must(hostile_keeper(HOSTILE_ANSWERS) >= 0);
         make_strange();
         make_ports();
         for (int64_t i = 0; i < messages || users_now_ms() < until; i++)
                 step(keeper);
-        printf("%s: %u sent, %u done, %u refused\n", keeper ? "keeper" : "client", p.sent, p.done, p.refused);
+        printf("%s: %u sent, %u done, %u refused\n", keeper ? "keeper" : "client", p.sent, p.done,
+               p.refused);
         fflush(stdout);
         return p.sent == 0;
 }
@@ -402,7 +430,8 @@ static uint64_t instance(void)
 
 static bool count_theirs(void *arg, const struct unetd_status_item *item)
 {
-        *(unsigned *)arg += item->kind > UNETD_S_KEEPER && item->kind != UNETD_S_CHAN && item->uid >= HOSTILE;
+        *(unsigned *)arg +=
+                item->kind > UNETD_S_KEEPER && item->kind != UNETD_S_CHAN && item->uid >= HOSTILE;
         return true;
 }
 
@@ -411,7 +440,8 @@ static unsigned theirs(void)
         struct unetd_client c = {.pid = 0};
         unsigned n = 0;
 
-        if (unetd_open(&c, UNETD_NO_START | UNETD_SYSTEM) < 0 || unetd_status(&c, count_theirs, &n) < 0)
+        if (unetd_open(&c, UNETD_NO_START | UNETD_SYSTEM) < 0 ||
+            unetd_status(&c, count_theirs, &n) < 0)
                 n = UINT32_MAX;
         unetd_close(&c);
         return n;
@@ -430,7 +460,7 @@ static void random_conversations_harm_nobody(void **state)
         keeper = users_begin(HOSTILE + 1, a_keeper);
         users_wait(client);
         users_wait(keeper);
-        assert_true(instance() == before);              /* it is the same unetd */
+        assert_true(instance() == before); /* it is the same unetd */
         eventually(theirs() == 0);
         expect_no_report();
 }
@@ -438,7 +468,8 @@ static void random_conversations_harm_nobody(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(random_conversations_harm_nobody, setup, users_teardown),
+                cmocka_unit_test_setup_teardown(random_conversations_harm_nobody, setup,
+                                                users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

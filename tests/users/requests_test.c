@@ -1,7 +1,8 @@
 /*
- * Every message that a client may send to a system-wide unetd, and every one that a keeper may, by a hostile user: in a wrong form,
- * early and late, about another user's stacks, ports and channels, with each wrong kind of descriptor and a wrong number of them. The
- * victim's transfers go on meanwhile; unetd answers afterwards, and nothing of it is left.
+ * Every message that a client may send to a system-wide unetd, and every one that a keeper may, by
+ * a hostile user: in a wrong form, early and late, about another user's stacks, ports and channels,
+ * with each wrong kind of descriptor and a wrong number of them. The victim's transfers go on
+ * meanwhile; unetd answers afterwards, and nothing of it is left.
  */
 #include "tests/users/users.h"
 
@@ -23,10 +24,10 @@
 /* ---- the table: whom it is about, what it says, what it brings ---- */
 
 enum { TARGETS = 8, FILLS = 7, KINDS = 18, BRINGS = 1 + KINDS + UNETD_FDS_MAX + UNETD_STACK_FDS };
-#define TYPES (UNETD_TYPES + 2u)        /* two that there are not */
+#define TYPES (UNETD_TYPES + 2u) /* two that there are not */
 
 struct hostile {
-        int fd;                         /* the connection; -1: none */
+        int fd; /* the connection; -1: none */
         struct hostile_stack st;
         bool has_stack;
         int kind[KINDS];
@@ -34,7 +35,8 @@ struct hostile {
 
 static uint32_t target(const struct hostile *h, unsigned i)
 {
-        const uint32_t ids[TARGETS] = {h->st.id, table->stack, 0, UNETD_IFACE, UNETD_IFACE | 7, UNETD_REMOTE | 1,
+        const uint32_t ids[TARGETS] = {h->st.id,           table->stack,    0,
+                                       UNETD_IFACE,        UNETD_IFACE | 7, UNETD_REMOTE | 1,
                                        UNETD_STACK_ID_MAX, UINT32_MAX};
 
         return ids[i];
@@ -42,7 +44,10 @@ static uint32_t target(const struct hostile *h, unsigned i)
 
 static void fill_port(struct unetd_msg *m, uint8_t proto, uint32_t stack)
 {
-        m->port = (struct unetd_port){.stack = stack, .proto = proto, .port = (uint16_t)table->port, .addr = ip_addr_v4(INADDR_LOOPBACK)};
+        m->port = (struct unetd_port){.stack = stack,
+                                      .proto = proto,
+                                      .port = (uint16_t)table->port,
+                                      .addr = ip_addr_v4(INADDR_LOOPBACK)};
 }
 
 static void fill(struct unetd_msg *m, const struct hostile *h, unsigned how, uint32_t stack)
@@ -62,7 +67,8 @@ static void fill(struct unetd_msg *m, const struct hostile *h, unsigned how, uin
                 m->chan.peer_stack = h->st.id;
                 break;
         case 6:
-                m->lease = (struct unetd_lease){.stack = stack, .first = (uint16_t)(table->port / 64 * 64), .count = 64};
+                m->lease = (struct unetd_lease){
+                        .stack = stack, .first = (uint16_t)(table->port / 64 * 64), .count = 64};
                 return;
         default:
                 break;
@@ -70,11 +76,12 @@ static void fill(struct unetd_msg *m, const struct hostile *h, unsigned how, uin
         m->stack.stack = stack;
 }
 
-/* Nothing; one of each wrong kind; too few and too many that could be right; and a stack's, of which one is something else. */
+/* Nothing; one of each wrong kind; too few and too many that could be right; and a stack's, of
+ * which one is something else. */
 static unsigned bring(const struct hostile *h, unsigned what, int fds[UNETD_FDS_MAX])
 {
-        int own[UNETD_STACK_FDS] = {h->st.fds.state, h->st.fds.bell, h->st.fds.leader, h->st.fds.ring_leader,
-                                    h->st.fds.keeper, h->st.fds.ring_keeper};
+        int own[UNETD_STACK_FDS] = {h->st.fds.state,       h->st.fds.bell,   h->st.fds.leader,
+                                    h->st.fds.ring_leader, h->st.fds.keeper, h->st.fds.ring_keeper};
         unsigned n = UNETD_STACK_FDS;
 
         if (what == 0)
@@ -106,9 +113,10 @@ static void make_kinds(struct hostile *h)
         int p[2], blocking[2], pair[2], lines[2], n = 0;
         const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-        prctl(PR_SET_DUMPABLE, 1);                              /* not since the uid changed; /proc/self is root's then */
+        prctl(PR_SET_DUMPABLE, 1); /* not since the uid changed; /proc/self is root's then */
         must(pipe2(p, O_NONBLOCK) == 0 && pipe2(blocking, 0) == 0);
-        must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0 && socketpair(AF_UNIX, SOCK_DGRAM, 0, lines) == 0);
+        must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0 &&
+             socketpair(AF_UNIX, SOCK_DGRAM, 0, lines) == 0);
         h->kind[n++] = p[0];
         h->kind[n++] = blocking[1];
         h->kind[n++] = pair[0];
@@ -124,7 +132,7 @@ static void make_kinds(struct hostile *h)
         h->kind[n++] = open("/dev/null", O_RDWR);
         h->kind[n++] = open("/dev/zero", O_RDWR);
         h->kind[n++] = open("/proc/self/mem", O_RDWR);
-        h->kind[n++] = sealed(1 << 20, F_SEAL_SEAL);            /* could shrink */
+        h->kind[n++] = sealed(1 << 20, F_SEAL_SEAL); /* could shrink */
         h->kind[n++] = sealed(1, seals);
         h->kind[n++] = fd_reopen(h->st.fds.state, O_RDONLY);
         must(n == KINDS);
@@ -134,7 +142,7 @@ static void make_kinds(struct hostile *h)
 
 /* ---- sending ---- */
 
-static unsigned sent, done, refused;    /* in this child: messages, and answers to them */
+static unsigned sent, done, refused; /* in this child: messages, and answers to them */
 
 /* What has come is counted. False: the connection is no more. */
 static bool drain(int fd)
@@ -167,7 +175,8 @@ static bool send_bytes(int fd, const void *bytes, size_t len, const int *fds, un
                 memset(&ctl, 0, sizeof ctl);
                 mh.msg_control = &ctl;
                 mh.msg_controllen = CMSG_SPACE(n * sizeof(int));
-                *CMSG_FIRSTHDR(&mh) = (struct cmsghdr){.cmsg_len = CMSG_LEN(n * sizeof(int)), .cmsg_level = SOL_SOCKET,
+                *CMSG_FIRSTHDR(&mh) = (struct cmsghdr){.cmsg_len = CMSG_LEN(n * sizeof(int)),
+                                                       .cmsg_level = SOL_SOCKET,
                                                        .cmsg_type = SCM_RIGHTS};
                 memcpy(CMSG_DATA(CMSG_FIRSTHDR(&mh)), fds, n * sizeof(int));
         }
@@ -211,7 +220,8 @@ static void begin(struct hostile *h, bool hello, bool stack)
         hostile_stack(h->fd, &h->st);
 }
 
-/* What was sent before on it has been looked at, and answered, where it is not about to be; or the connection has ended. */
+/* What was sent before on it has been looked at, and answered, where it is not about to be; or the
+ * connection has ended. */
 static void await_unetd(struct hostile *h)
 {
         struct unetd_msg m = {.type = UNETD_STATUS};
@@ -221,26 +231,30 @@ static void await_unetd(struct hostile *h)
                 fd = dial_again(true);
                 r = hostile_ask(fd, &m, NULL, 0);
                 close(fd);
-        } while (r == -ECONNRESET);             /* it is listened to again in a moment */
+        } while (r == -ECONNRESET); /* it is listened to again in a moment */
         drain(h->fd);
 }
 
-/* Each message is looked at before the next one: unetd does not listen to who has sent it many strange descriptors. */
-static bool send_one(struct hostile *h, const struct unetd_msg *m, const int *fds, unsigned n, bool answered)
+/* Each message is looked at before the next one: unetd does not listen to who has sent it many
+ * strange descriptors. */
+static bool send_one(struct hostile *h, const struct unetd_msg *m, const int *fds, unsigned n,
+                     bool answered)
 {
         struct pollfd p = {.fd = h->fd, .events = POLLIN};
 
         if (!send_bytes(h->fd, m, sizeof *m, fds, n))
                 return false;
         if (answered)
-                poll(&p, 1, 20);                /* some answers come late, some never */
+                poll(&p, 1, 20); /* some answers come late, some never */
         else if (n > 0)
                 await_unetd(h);
         return drain(h->fd);
 }
 
-/* All of one type, on one connection while it lasts; after that by `again`, or no more if that is NULL. */
-static void send_all(struct hostile *h, uint16_t type, uint32_t seq, bool answered, void (*again)(struct hostile *h))
+/* All of one type, on one connection while it lasts; after that by `again`, or no more if that
+ * is NULL. */
+static void send_all(struct hostile *h, uint16_t type, uint32_t seq, bool answered,
+                     void (*again)(struct hostile *h))
 {
         for (unsigned i = 0; i < TARGETS * FILLS + 2 * BRINGS; i++) {
                 bool brings = i >= TARGETS * FILLS;
@@ -262,7 +276,8 @@ static void send_all(struct hostile *h, uint16_t type, uint32_t seq, bool answer
 /* Of no form that there is: lengths, magic, numbers of descriptors. */
 static void send_malformed(struct hostile *h, uint16_t type, void (*again)(struct hostile *h))
 {
-        static const size_t lengths[] = {1, 2, 8, sizeof(struct unetd_msg) - 1, sizeof(struct unetd_msg) + 1, 4096};
+        static const size_t lengths[] = {
+                1, 2, 8, sizeof(struct unetd_msg) - 1, sizeof(struct unetd_msg) + 1, 4096};
         uint8_t bytes[4096];
 
         for (unsigned i = 0; i < ARRAY_LEN(lengths) + 4; i++) {
@@ -274,7 +289,9 @@ static void send_malformed(struct hostile *h, uint16_t type, void (*again)(struc
                 for (unsigned k = 0; k < ARRAY_LEN(fds); k++)
                         fds[k] = h->kind[k];
                 m.magic += i == ARRAY_LEN(lengths);
-                m.nfds = (uint16_t)(i == ARRAY_LEN(lengths) + 1 ? 0xffff : i == ARRAY_LEN(lengths) + 3 ? n + 1 : n);
+                m.nfds = (uint16_t)(i == ARRAY_LEN(lengths) + 1   ? 0xffff
+                                    : i == ARRAY_LEN(lengths) + 3 ? n + 1
+                                                                  : n);
                 memset(bytes, 0x5a, sizeof bytes);
                 memcpy(bytes, &m, sizeof m);
                 if (!send_bytes(h->fd, bytes, len, fds, n) || !drain(h->fd))
@@ -314,7 +331,8 @@ static struct hostile prepare(void)
 {
         struct hostile h = {.fd = -1};
 
-        must(hostile_keeper(HOSTILE_ANSWERS) >= 0);     /* a real one would not take a stack with nothing in it */
+        /* A real one would not take a stack with nothing in it. */
+        must(hostile_keeper(HOSTILE_ANSWERS) >= 0);
         h.fd = dial_again(true);
         h.has_stack = true;
         must(hostile_stack(h.fd, &h.st) == 0);
@@ -378,7 +396,8 @@ static int the_keeper(void)
         hostile_stack(client, &h.st);
         h.fd = keeper;
         make_kinds(&h);
-        for (uint32_t seq = 0; seq < 3; seq++)          /* said unasked; and as answers, to what was asked and to what was not */
+        for (uint32_t seq = 0; seq < 3;
+             seq++) /* said unasked; and as answers, to what was asked and to what was not */
                 send_all(&h, type, seq, false, NULL);
         await_unetd(&h);
         return 0;
@@ -453,7 +472,7 @@ static void by(int (*role)(void))
                 skip();
         fds = start();
         users_run(HOSTILE, role);
-        goes_on(fds + 1);                       /* he may have a keeper now */
+        goes_on(fds + 1); /* he may have a keeper now */
 }
 
 static void requests_of_a_client(void **state)
@@ -483,7 +502,7 @@ static void words_of_a_keeper(void **state)
                 table->value[0] = type;
                 users_run(HOSTILE + 1 + type, the_keeper);
         }
-        goes_on(fds + (int)TYPES);              /* a keeper of each may be there */
+        goes_on(fds + (int)TYPES); /* a keeper of each may be there */
 }
 
 int main(void)
@@ -491,7 +510,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(requests_of_a_client, users_setup, users_teardown),
                 cmocka_unit_test_setup_teardown(requests_before_hello, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(words_of_a_false_keeper, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(words_of_a_false_keeper, users_setup,
+                                                users_teardown),
                 cmocka_unit_test_setup_teardown(words_of_a_keeper, users_setup, users_teardown),
         };
 

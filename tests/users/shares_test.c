@@ -1,4 +1,5 @@
-/* What one user can take, and what is left for others: leases, the directory, and all that users share (unetd/daemon/shares.h). */
+/* What one user can take, and what is left for others: leases, the directory, and all that users
+ * share (unetd/daemon/shares.h). */
 #include "tests/users/users.h"
 
 #include <errno.h>
@@ -22,12 +23,14 @@ static int leases_by_number(void)
         must(k >= 0 && hostile_stack(c, &st) == 0);
         for (uint32_t block = 0; low + block * n <= UINT16_MAX - n; block++) {
                 bool his = hostile_dir->lease[block] != 0 || (port - low) / n == block;
-                struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = st.id, .first = (uint16_t)(low + block * n)}};
+                struct unetd_msg msg = {
+                        .type = UNETD_PORT_LEASE,
+                        .lease = {.stack = st.id, .first = (uint16_t)(low + block * n)}};
 
                 if (!his)
                         continue;
                 must(hostile_ask(c, &msg, NULL, 0) == -EADDRNOTAVAIL);
-                must(hostile_send(k, &msg, NULL, 0) == 0);              /* nor as an offer */
+                must(hostile_send(k, &msg, NULL, 0) == 0); /* nor as an offer */
         }
         must(hostile_sees(IPPROTO_TCP, LOOPBACK, (uint16_t)port, 0) == VICTIM);
         must(directory_lessee_of(hostile_dir, (uint16_t)port) != st.id);
@@ -51,15 +54,18 @@ static int crowds_the_directory(void)
         int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
         uint16_t port = (uint16_t)table->value[0];
         uint32_t want = dir_hash(hostile_dir, IPPROTO_TCP, ip_addr_v4(LOOPBACK), port);
-        uint32_t any = dir_hash(hostile_dir, IPPROTO_TCP, (ip_addr){{0, 0}}, port), placed = 0, refused = 0;
+        uint32_t any = dir_hash(hostile_dir, IPPROTO_TCP, (ip_addr){{0, 0}}, port), placed = 0,
+                 refused = 0;
         struct hostile_stack st;
 
         must(k >= 0 && hostile_stack(c, &st) == 0);
-        for (uint32_t addr = LOOPBACK + 1; addr < 0x7f200000 && refused < 64 && placed < 3000; addr++) {
+        for (uint32_t addr = LOOPBACK + 1; addr < 0x7f200000 && refused < 64 && placed < 3000;
+             addr++) {
                 uint32_t at = dir_hash(hostile_dir, IPPROTO_TCP, ip_addr_v4(addr), port);
                 int sock, r;
 
-                if ((at - want + 2) % DIR_SLOTS > DIR_RUN + 4 && (at - any + 2) % DIR_SLOTS > DIR_RUN + 4)
+                if ((at - want + 2) % DIR_SLOTS > DIR_RUN + 4 &&
+                    (at - any + 2) % DIR_SLOTS > DIR_RUN + 4)
                         continue;
                 sock = hostile_socket(IPPROTO_TCP, addr, &port, false);
                 must(sock >= 0);
@@ -98,7 +104,8 @@ static void colliding_listeners_keep_nobody_off(void **state)
         table->value[0] = 24017;
         hostile = users_begin(HOSTILE, crowds_the_directory);
         eventually(table->ready == 1);
-        print_message("one user's listeners around one key: %d placed, %d refused\n", (int)table->value[1], (int)table->value[2]);
+        print_message("one user's listeners around one key: %d placed, %d refused\n",
+                      (int)table->value[1], (int)table->value[2]);
         users_run(VICTIM, finds_room_in_it);
         table->done = 1;
         users_wait(hostile);
@@ -106,7 +113,8 @@ static void colliding_listeners_keep_nobody_off(void **state)
 
 /* ---- channels of a stack ---- */
 
-/* Stacks of its own, as many as it takes, each with a channel to the victim's; whoever asks pays. */
+/* Stacks of its own, as many as it takes, each with a channel to the victim's; whoever
+ * asks pays. */
 static int takes_his_channels(void)
 {
         int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r = 0;
@@ -165,7 +173,7 @@ static int is_called(void)
                 r = hostile_ask(c, &msg, NULL, 0);
                 n += r == 0;
         }
-        must(n >= 31 - 1);                      /* two others have 32 and one */
+        must(n >= 31 - 1); /* two others have 32 and one */
         return 0;
 }
 
@@ -179,7 +187,8 @@ static void channels_of_a_stack_are_left_to_others(void **state)
         eventually(table->stack != 0);
         hostile = users_begin(HOSTILE, takes_his_channels);
         eventually(table->ready == 1);
-        print_message("channels of a stack that one other user has: %d of 64\n", (int)table->value[0]);
+        print_message("channels of a stack that one other user has: %d of 64\n",
+                      (int)table->value[0]);
         assert_in_range(table->value[0], 1, 32);
         users_run(BYSTANDER, has_one_more);
         table->done = 1;
@@ -219,7 +228,8 @@ static void client_ports_are_left_to_others(void **state)
         eventually(table->ready == 1);
         second = users_begin(VICTIM, leases_all);
         eventually(table->ready == 2);
-        print_message("blocks of client ports: %d, then %d\n", (int)table->value[0], (int)table->value[1]);
+        print_message("blocks of client ports: %d, then %d\n", (int)table->value[0],
+                      (int)table->value[1]);
         assert_true(table->value[1] > 0 && table->value[1] >= table->value[0] / 3);
         table->done = 1;
         users_wait(first);
@@ -251,8 +261,9 @@ static int begins_to_use_unet(void)
 
         setenv("UNET_DOMAIN", "squatted", 1);
         must(unetd_open(&c, 0) == -ECONNREFUSED);
-        fprintf(stderr, "that no unetd can be had is known after %d ms\n", (int)(users_now_ms() - began));
-        must(users_now_ms() - began < 10000);   /* waiting for each of the names took 12 s and more */
+        fprintf(stderr, "that no unetd can be had is known after %d ms\n",
+                (int)(users_now_ms() - began));
+        must(users_now_ms() - began < 10000); /* waiting for each of the names took 12 s and more */
         return 0;
 }
 
@@ -272,11 +283,16 @@ static void names_of_others_are_not_waited_for(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_lease_covers_nothing_of_others, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(colliding_listeners_keep_nobody_off, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(channels_of_a_stack_are_left_to_others, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(client_ports_are_left_to_others, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(names_of_others_are_not_waited_for, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(a_lease_covers_nothing_of_others, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(colliding_listeners_keep_nobody_off, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(channels_of_a_stack_are_left_to_others, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(client_ports_are_left_to_others, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(names_of_others_are_not_waited_for, users_setup,
+                                                users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

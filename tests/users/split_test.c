@@ -1,6 +1,6 @@
 /*
- * A system-wide unetd is two processes: what the broker is without, that neither lives without the other, and what a broker that is
- * taken over asks the monitor for in vain. Needs root.
+ * A system-wide unetd is two processes: what the broker is without, that neither lives without the
+ * other, and what a broker that is taken over asks the monitor for in vain. Needs root.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,11 +37,11 @@
 #include "unetd/monitor/monitor_run.h"
 #include "unetd/monitor/monitor_wire.h"
 
-#define ALICE 64101u
-#define BOB   64102u
+#define ALICE       64101u
+#define BOB         64102u
 #define PATIENCE_MS 120000
 
-static pid_t started;                   /* the system-wide unetd */
+static pid_t started; /* the system-wide unetd */
 static unsigned worlds;
 
 static void pause_ms(int ms)
@@ -49,11 +49,11 @@ static void pause_ms(int ms)
         usleep((useconds_t)ms * 1000);
 }
 
-#define eventually(cond)                                                                                     \
-        do {                                                                                                 \
-                for (int ms_ = 0; ms_ < PATIENCE_MS && !(cond); ms_++)                                       \
-                        pause_ms(1);                                                                         \
-                assert_true(cond);                                                                           \
+#define eventually(cond)                                               \
+        do {                                                           \
+                for (int ms_ = 0; ms_ < PATIENCE_MS && !(cond); ms_++) \
+                        pause_ms(1);                                   \
+                assert_true(cond);                                     \
         } while (0)
 
 static void need_root(void)
@@ -111,11 +111,12 @@ static pid_t start(void)
         started = fork();
         if (started == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                execl(TEST_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--log", "/dev/null", "--idle", "-1", NULL);
+                execl(TEST_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--log",
+                      "/dev/null", "--idle", "-1", NULL);
                 _exit(127);
         }
         eventually((broker = listener(&uid)) != 0);
-        assert_int_equal(uid, 0);       /* or no client would believe it */
+        assert_int_equal(uid, 0); /* or no client would believe it */
         assert_int_not_equal(broker, started);
         return broker;
 }
@@ -146,7 +147,8 @@ static unsigned long long status_number(pid_t pid, const char *key, int base)
 
 static bool is_gone(pid_t pid)
 {
-        return status_line(pid, "State:")[0] == '\0' || strchr(status_line(pid, "State:"), 'Z') != NULL;
+        return status_line(pid, "State:")[0] == '\0' ||
+               strchr(status_line(pid, "State:"), 'Z') != NULL;
 }
 
 /* The client is served, so all of unetd's beginning is over. */
@@ -168,20 +170,26 @@ static void the_broker_has_no_privilege(void **state)
         char path[64];
 
         open_client(&c);
-        assert_int_equal(sscanf(status_line(broker, "Uid:"), "%u %u %u %u", &id[0], &id[1], &id[2], &id[3]), 4);
+        assert_int_equal(
+                sscanf(status_line(broker, "Uid:"), "%u %u %u %u", &id[0], &id[1], &id[2], &id[3]),
+                4);
         for (int i = 0; i < 4; i++)
                 assert_int_equal(id[i], uid);
-        assert_int_equal(sscanf(status_line(broker, "Gid:"), "%u %u %u %u", &id[0], &id[1], &id[2], &id[3]), 4);
+        assert_int_equal(
+                sscanf(status_line(broker, "Gid:"), "%u %u %u %u", &id[0], &id[1], &id[2], &id[3]),
+                4);
         for (int i = 0; i < 4; i++)
                 assert_int_equal(id[i], pw ? pw->pw_gid : BROKER_UID);
-        assert_int_equal(strspn(status_line(broker, "Groups:"), " \t\n"), strlen(status_line(broker, "Groups:")));
+        assert_int_equal(strspn(status_line(broker, "Groups:"), " \t\n"),
+                         strlen(status_line(broker, "Groups:")));
         for (size_t i = 0; i < ARRAY_LEN(empty); i++)
                 assert_int_equal(status_number(broker, empty[i], 16), 0);
         assert_int_equal(status_number(broker, "NoNewPrivs:", 10), 1);
         assert_int_equal(status_number(broker, "Seccomp:", 10), TEST_SECCOMP ? 2 : 0);
         snprintf(path, sizeof path, "/proc/%d/mem", (int)broker);
         assert_int_equal(stat(path, &sb), 0);
-        assert_int_equal(sb.st_uid, 0);         /* not dumpable: root's, also for another process of the same user */
+        /* Not dumpable: root's, also for another process of the same user. */
+        assert_int_equal(sb.st_uid, 0);
         assert_int_equal(status_number(broker, "PPid:", 10), started);
         assert_int_equal(status_number(started, "Uid:", 10), 0);
         unetd_close(&c);
@@ -315,14 +323,15 @@ static void a_keeper_is_its_users_and_gets_no_more(void **state)
 /* ---- a broker that is taken over ---- */
 
 static struct {
-        int sock;                       /* to a monitor of the test's */
+        int sock; /* to a monitor of the test's */
         pid_t monitor;
-        int listening, at_file;         /* what users connect to */
+        int listening, at_file; /* what users connect to */
         struct sockaddr_un file;
         struct unetd_config cfg;
 } evil;
 
-/* A monitor whose broker is the test: it knows one interface that is not there, and one that is no packet interface. */
+/* A monitor whose broker is the test: it knows one interface that is not there, and one that is no
+ * packet interface. */
 static void take_over(void)
 {
         static struct monitor_scope scope;
@@ -334,11 +343,13 @@ static void take_over(void)
         evil.cfg.shared = true;
         snprintf(evil.cfg.domain, sizeof evil.cfg.domain, "%s", domain);
         evil.cfg.nifaces = 2;
-        snprintf(evil.cfg.iface[0].name, sizeof evil.cfg.iface[0].name, "absent%d", (int)getpid() % 1000000);
+        snprintf(evil.cfg.iface[0].name, sizeof evil.cfg.iface[0].name, "absent%d",
+                 (int)getpid() % 1000000);
         snprintf(evil.cfg.iface[1].name, sizeof evil.cfg.iface[1].name, "lo");
         evil.cfg.iface[1].provider = IFACE_VERBS;
         evil.listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-        assert_int_equal(bind(evil.listening, (struct sockaddr *)&sun, unetd_name(&sun, 0, domain, 0)), 0);
+        assert_int_equal(
+                bind(evil.listening, (struct sockaddr *)&sun, unetd_name(&sun, 0, domain, 0)), 0);
         assert_int_equal(listen(evil.listening, 16), 0);
         evil.at_file = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         evil.file = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -346,7 +357,8 @@ static void take_over(void)
         assert_int_equal(bind(evil.at_file, (struct sockaddr *)&evil.file, sizeof evil.file), 0);
         assert_int_equal(chmod(evil.file.sun_path, 0666), 0);
         assert_int_equal(listen(evil.at_file, 16), 0);
-        scope = (struct monitor_scope){.cfg = &evil.cfg, .listening = {evil.listening, evil.at_file}};
+        scope = (struct monitor_scope){.cfg = &evil.cfg,
+                                       .listening = {evil.listening, evil.at_file}};
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd), 0);
         evil.monitor = fork();
         if (evil.monitor == 0) {
@@ -458,7 +470,7 @@ static void what_is_not_in_form_is_refused(void **state)
         assert_int_equal(asked(&q, -1), -EBADMSG);
         q.type = MON_PROCESS;
         assert_int_equal(asked(&q, null), -EBADMSG);
-        assert_int_equal(asked(&q, -1), 0);             /* and it still answers */
+        assert_int_equal(asked(&q, -1), 0); /* and it still answers */
         assert_int_equal(reply.process.uid, 0);
         assert_true(reply.process.is_there);
         close(null);
@@ -485,7 +497,8 @@ static void only_who_has_connected_gets_a_keeper(void **state)
         assert_int_equal(connect(daemon, (struct sockaddr *)&sun, len), 0);
         assert_int_equal(asked_uid(MON_USER, 0, daemon), -EPERM);
         made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-        assert_int_equal(bind(made, (struct sockaddr *)&sun, len), -1);         /* of this name there is one */
+        /* Of this name there is one. */
+        assert_int_equal(bind(made, (struct sockaddr *)&sun, len), -1);
         null = open("/dev/null", O_RDWR | O_CLOEXEC);
         assert_int_equal(asked_uid(MON_USER, 0, null), -EPERM);
         assert_int_equal(asked_uid(MON_KEEPER, 0, pair[0]), -EPERM);
@@ -516,8 +529,10 @@ static void who_connects_by_the_file_is_told_by_the_file(void **state)
         assert_int_equal(unlink(evil.file.sun_path), 0);
         forged = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         assert_int_equal(bind(forged, (struct sockaddr *)&evil.file, sizeof evil.file), 0);
-        root = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);       /* some daemon's, which listens */
-        assert_int_equal(bind(root, (struct sockaddr *)&(struct sockaddr_un){.sun_family = AF_UNIX}, sizeof(sa_family_t)), 0);
+        root = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* some daemon's, which listens */
+        assert_int_equal(bind(root, (struct sockaddr *)&(struct sockaddr_un){.sun_family = AF_UNIX},
+                              sizeof(sa_family_t)),
+                         0);
         assert_int_equal(listen(root, 1), 0);
         assert_int_equal(getsockname(root, (struct sockaddr *)&sun, &len), 0);
         assert_int_equal(connect(forged, (struct sockaddr *)&sun, len), 0);
@@ -530,10 +545,12 @@ static void who_connects_by_the_file_is_told_by_the_file(void **state)
 
 static void only_interfaces_of_the_config_are_opened(void **state)
 {
-        static const uint32_t open_it[] = {MON_RINGS_TRY, MON_RINGS_OPEN, MON_PACKET_OPEN, MON_ARP_OPEN, MON_SENDER_MAC};
+        static const uint32_t open_it[] = {MON_RINGS_TRY, MON_RINGS_OPEN, MON_PACKET_OPEN,
+                                           MON_ARP_OPEN, MON_SENDER_MAC};
         struct unetd_iface_config more = {.name = "lo", .addr = 0x0a000001, .prefix = 24};
         struct mon_request add = {.type = MON_IFACE_SET, .iface = 2, .cfg = more};
-        const struct mon_request mtu = {.type = MON_SENDER_MTU, .mtu = 1500}, end = {.type = MON_SENDER_END};
+        const struct mon_request mtu = {.type = MON_SENDER_MTU, .mtu = 1500},
+                                 end = {.type = MON_SENDER_END};
         int root, alice, ns;
 
         take_over();
@@ -541,10 +558,14 @@ static void only_interfaces_of_the_config_are_opened(void **state)
                 static const uint32_t wrong[] = {1, 2, UNETD_IFACES, UINT32_MAX};
 
                 for (size_t k = 0; k < ARRAY_LEN(wrong); k++) {
-                        assert_int_equal(asked(&(struct mon_request){.type = open_it[i], .iface = wrong[k]}, -1), -EPERM);
+                        assert_int_equal(
+                                asked(&(struct mon_request){.type = open_it[i], .iface = wrong[k]},
+                                      -1),
+                                -EPERM);
                         assert_int_equal(reply_n, 0);
                 }
-                assert_true(asked(&(struct mon_request){.type = open_it[i], .iface = 0}, -1) < 0 || open_it[i] == MON_SENDER_MAC);
+                assert_true(asked(&(struct mon_request){.type = open_it[i], .iface = 0}, -1) < 0 ||
+                            open_it[i] == MON_SENDER_MAC);
                 assert_int_equal(reply_n, 0);
         }
 
@@ -576,7 +597,8 @@ static void ports_are_bound_for_sockets_of_the_internet_only(void **state)
         int tcp, raw, local, pair[2];
 
         take_over();
-        q.name.in = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 0x4d4d)};
+        q.name.in = (struct sockaddr_in){.sin_family = AF_INET,
+                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 0x4d4d)};
         tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
         local = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -1,6 +1,7 @@
 /*
- * One user does as much as he may at one moment, and another is served meanwhile: what unetd does for a claim, an answer or an end does
- * not grow with what somebody else has. How long the other waits is printed; a hang fails the test.
+ * One user does as much as he may at one moment, and another is served meanwhile: what unetd does
+ * for a claim, an answer or an end does not grow with what somebody else has. How long the other
+ * waits is printed; a hang fails the test.
  */
 #include "tests/users/users.h"
 
@@ -104,9 +105,11 @@ static void many_claims_keep_nobody_waiting(void **state)
         hostile = users_begin(HOSTILE, claims_and_leaves);
         eventually(table->ready == 1);
         other = users_begin(VICTIM, claims_the_wildcard);
-        print_message("longest wait while another claims the port: %lld ms\n", (long long)longest_hello(not_claimed));
+        print_message("longest wait while another claims the port: %lld ms\n",
+                      (long long)longest_hello(not_claimed));
         users_wait(other);
-        print_message("longest wait while %d claims end: %lld ms\n", CLAIMS, (long long)longest_hello(not_gone));
+        print_message("longest wait while %d claims end: %lld ms\n", CLAIMS,
+                      (long long)longest_hello(not_gone));
         users_wait(hostile);
 }
 
@@ -124,8 +127,11 @@ static int waits_for_his_own(void)
         must(hostile_stack(conn[0], &st) == 0);
         for (int i = 0; i < CONNS; i++)
                 for (int n = 0; n < ASKS; n++) {
-                        msg = (struct unetd_msg){.type = UNETD_PROC_ADD, .seq = (uint32_t)n + 1,
-                                                 .stack = {.stack = st.id, .slot = 1 + (uint32_t)i, .pid = getpid()}};
+                        msg = (struct unetd_msg){.type = UNETD_PROC_ADD,
+                                                 .seq = (uint32_t)n + 1,
+                                                 .stack = {.stack = st.id,
+                                                           .slot = 1 + (uint32_t)i,
+                                                           .pid = getpid()}};
                         must(hostile_send(conn[i], &msg, NULL, 0) == 0);
                 }
         table->ready = 1;
@@ -148,8 +154,10 @@ static void many_who_wait_keep_nobody_waiting(void **state)
                 skip();
         hostile = users_begin(HOSTILE, waits_for_his_own);
         eventually(table->ready == 1);
-        until = users_now_ms() + 6000;          /* longer than who waits for a stopped keeper: then all are looked at */
-        print_message("longest wait beside %d requests: %lld ms\n", CONNS * ASKS, (long long)longest_hello(not_over));
+        /* Longer than who waits for a stopped keeper: then all are looked at. */
+        until = users_now_ms() + 6000;
+        print_message("longest wait beside %d requests: %lld ms\n", CONNS * ASKS,
+                      (long long)longest_hello(not_over));
         table->done = 1;
         users_wait(hostile);
 }
@@ -163,7 +171,7 @@ static int reads_nothing(void)
 {
         struct unetd_msg hello = {.type = UNETD_HELLO, .seq = 1, .hello = {.abi = UNETD_ABI}};
 
-        must(hostile_client() >= 0);                    /* there is a unetd */
+        must(hostile_client() >= 0); /* there is a unetd */
         for (int i = 0; i < DEAF; i++) {
                 int fd = hostile_dial();
                 struct timeval soon = {0, 200000};
@@ -197,7 +205,8 @@ static void unread_answers_keep_nobody_out(void **state)
 
 enum { FDS = 1500 };
 
-/* For all that comes after in this program: unetd takes more where it may, and then there is enough for everybody. */
+/* For all that comes after in this program: unetd takes more where it may, and then there is enough
+ * for everybody. */
 static int with_few_descriptors(void **state)
 {
         const struct rlimit few = {FDS, FDS};
@@ -215,7 +224,9 @@ static int takes_descriptors(void)
 
         must(k >= 0 && hostile_stack(c, &st) == 0);
         for (; r == 0; slots++) {
-                msg = (struct unetd_msg){.type = UNETD_PROC_ADD, .stack = {.stack = st.id, .slot = (uint32_t)slots, .pid = getpid()}};
+                msg = (struct unetd_msg){
+                        .type = UNETD_PROC_ADD,
+                        .stack = {.stack = st.id, .slot = (uint32_t)slots, .pid = getpid()}};
                 r = hostile_ask(c, &msg, NULL, 0);
         }
         must(r == -EDQUOT);
@@ -228,8 +239,10 @@ static int takes_descriptors(void)
         fds[UNETD_FD_KEEPER] = more.fds.keeper;
         fds[UNETD_FD_RING_KEEPER] = more.fds.ring_keeper;
         r = 0;
-        for (uint32_t i = 1; i <= FDS && r == 0; i++) {         /* who brings too much that is not wanted is cut off */
-                msg = (struct unetd_msg){.type = UNETD_K_STACK, .stack = {.stack = (st.id + i) & UNETD_STACK_ID_MAX}};
+        for (uint32_t i = 1; i <= FDS && r == 0;
+             i++) { /* who brings too much that is not wanted is cut off */
+                msg = (struct unetd_msg){.type = UNETD_K_STACK,
+                                         .stack = {.stack = (st.id + i) & UNETD_STACK_ID_MAX}};
                 r = hostile_send(k, &msg, fds, UNETD_STACK_FDS);
         }
         table->ready = 1;
@@ -255,10 +268,14 @@ static void no_way_takes_all_descriptors(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(many_claims_keep_nobody_waiting, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(many_who_wait_keep_nobody_waiting, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(unread_answers_keep_nobody_out, users_setup, users_teardown),
-                cmocka_unit_test_setup_teardown(no_way_takes_all_descriptors, with_few_descriptors, users_teardown),
+                cmocka_unit_test_setup_teardown(many_claims_keep_nobody_waiting, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(many_who_wait_keep_nobody_waiting, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(unread_answers_keep_nobody_out, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(no_way_takes_all_descriptors, with_few_descriptors,
+                                                users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,13 +42,13 @@ static void become(uint32_t uid)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
                 abort();
-        prctl(PR_SET_PDEATHSIG, SIGKILL);       /* changing the uid took it back */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing the uid took it back */
 }
 
 static int can_run_daemons(void)
 {
-        return access(USERS_LIBEXEC "/unet-keeper", X_OK) == 0 && access(USERS_PRELOAD, R_OK) == 0 &&
-               access(USERS_VICTIM, X_OK) == 0;
+        return access(USERS_LIBEXEC "/unet-keeper", X_OK) == 0 &&
+               access(USERS_PRELOAD, R_OK) == 0 && access(USERS_VICTIM, X_OK) == 0;
 }
 
 bool users_cannot_run(void)
@@ -109,7 +109,8 @@ static bool write_config(const char *config)
         int fd;
         ssize_t n = 0;
 
-        snprintf(config_path, sizeof config_path, "/tmp/unet-users-%d-%u.conf", (int)getpid(), worlds);
+        snprintf(config_path, sizeof config_path, "/tmp/unet-users-%d-%u.conf", (int)getpid(),
+                 worlds);
         fd = open(config_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
         if (fd < 0)
                 return false;
@@ -150,7 +151,8 @@ int users_setup_with(const char *config)
         system_unetd = fork();
         if (system_unetd == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                execl(USERS_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--idle", "-1", NULL);
+                execl(USERS_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--idle", "-1",
+                      NULL);
                 _exit(127);
         }
         eventually(daemon_is_there());
@@ -214,7 +216,8 @@ uint16_t users_victim_start(void)
 static void assert_unharmed(void)
 {
         if (table->wrong != 0 || table->failed != 0)
-                print_message("the victim: %llu wrong, %llu failed\n", (unsigned long long)table->wrong, (unsigned long long)table->failed);
+                print_message("the victim: %llu wrong, %llu failed\n",
+                              (unsigned long long)table->wrong, (unsigned long long)table->failed);
         assert_int_equal(table->wrong, 0);
         assert_int_equal(table->failed, 0);
 }
@@ -224,7 +227,8 @@ void users_victim_goes_on(void)
         uint64_t conns = table->conns, kept = table->kept, datagrams = table->datagrams;
 
         eventually(table->wrong + table->failed > 0 ||
-                   (table->conns > conns + 20 && table->kept > kept + 20 && table->datagrams > datagrams + 20));
+                   (table->conns > conns + 20 && table->kept > kept + 20 &&
+                    table->datagrams > datagrams + 20));
         assert_unharmed();
 }
 
@@ -286,7 +290,8 @@ int hostile_ask(int fd, struct unetd_msg *msg, const int *fds, unsigned n)
 
 int hostile_hello(int fd)
 {
-        struct unetd_msg msg = {.type = UNETD_HELLO, .seq = atomic_fetch_add(&seq, 1), .hello = {.abi = UNETD_ABI}};
+        struct unetd_msg msg = {
+                .type = UNETD_HELLO, .seq = atomic_fetch_add(&seq, 1), .hello = {.abi = UNETD_ABI}};
         struct wire_in in;
         int r = hostile_send(fd, &msg, NULL, 0);
 
@@ -340,7 +345,8 @@ static void *keep(void *arg)
 
         while ((r = hostile_recv(keeper.fd, &in, -1)) == 0) {
                 struct unetd_msg answer = in.msg;
-                bool answers = keeper.what == HOSTILE_ANSWERS || (keeper.what == HOSTILE_ATTACHES && answer.type == UNETD_K_STACK);
+                bool answers = keeper.what == HOSTILE_ANSWERS ||
+                               (keeper.what == HOSTILE_ATTACHES && answer.type == UNETD_K_STACK);
 
                 if (answer.type == UNETD_K_CHAN)
                         keep_channel(&in);
@@ -411,11 +417,14 @@ int hostile_socket(uint8_t proto, uint32_t addr, uint16_t *port, bool reuse)
 {
         struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(*port)};
         socklen_t len = sizeof sin;
-        int fd = socket(AF_INET, (proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0), yes = reuse;
+        int fd = socket(AF_INET, (proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC,
+                        0),
+            yes = reuse;
 
         sin.sin_addr.s_addr = htonl(addr);
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-        if (bind(fd, (struct sockaddr *)&sin, len) < 0 || (proto == IPPROTO_TCP && listen(fd, 8) < 0) ||
+        if (bind(fd, (struct sockaddr *)&sin, len) < 0 ||
+            (proto == IPPROTO_TCP && listen(fd, 8) < 0) ||
             getsockname(fd, (struct sockaddr *)&sin, &len) < 0) {
                 int err = errno;
 
@@ -429,8 +438,9 @@ int hostile_socket(uint8_t proto, uint32_t addr, uint16_t *port, bool reuse)
 
 int hostile_listen(int fd, uint32_t stack, uint8_t proto, uint32_t addr, uint16_t port, int sock)
 {
-        struct unetd_msg msg = {.type = UNETD_LISTEN_ADD,
-                                .port = {.stack = stack, .proto = proto, .port = port, .addr = ip_addr_v4(addr)}};
+        struct unetd_msg msg = {
+                .type = UNETD_LISTEN_ADD,
+                .port = {.stack = stack, .proto = proto, .port = port, .addr = ip_addr_v4(addr)}};
 
         return hostile_ask(fd, &msg, &sock, sock >= 0 ? 1 : 0);
 }
@@ -440,7 +450,8 @@ uint32_t hostile_sees(uint8_t proto, uint32_t addr, uint16_t port, uint32_t hint
         struct dir_hit hit;
         int r;
 
-        while ((r = directory_lookup(hostile_dir, proto, ip_addr_v4(addr), port, hint, &hit)) == -EAGAIN)
+        while ((r = directory_lookup(hostile_dir, proto, ip_addr_v4(addr), port, hint, &hit)) ==
+               -EAGAIN)
                 ;
         return r == 1 ? hit.uid : UINT32_MAX;
 }

@@ -1,6 +1,7 @@
 /*
- * Two users of one machine: a system-wide unetd of root's in a domain of its own, a victim whose verified transfers go on, and
- * a hostile client that speaks unetd/client/proto.h by itself. The users are numbers; nobody is added to the system.
+ * Two users of one machine: a system-wide unetd of root's in a domain of its own, a victim whose
+ * verified transfers go on, and a hostile client that speaks unetd/client/proto.h by itself. The
+ * users are numbers; nobody is added to the system.
  *
  *   static void nobody_else_has_it(void **state)
  *   {
@@ -10,7 +11,8 @@
  *           users_victim_goes_on();                (new rounds of each kind, none wrong or failed)
  *   }
  *
- * Setup and teardown are CMocka's. A test that cannot run begins with `if (users_cannot_run()) skip();`.
+ * Setup and teardown are CMocka's. A test that cannot run begins with `if (users_cannot_run())
+ * skip();`.
  */
 #ifndef TESTS_USERS_H
 #define TESTS_USERS_H
@@ -29,22 +31,24 @@
 #include "unetd/client/client.h"
 #include "unetd/client/wire.h"
 
-#define VICTIM   64001u
-#define HOSTILE  64002u
+#define VICTIM    64001u
+#define HOSTILE   64002u
 #define BYSTANDER 64003u
 
 /* What processes of a test tell each other. */
 struct users_table {
         _Atomic uint32_t port, stack, ready, done;
         _Atomic int64_t value[8];
-        /* What the victim has done: connections that came, carried what they should, and ended; a connection that stays; datagrams. */
+        /* What the victim has done: connections that came, carried what they should, and ended; a
+         * connection that stays; datagrams. */
         _Atomic uint64_t conns, kept, datagrams;
-        _Atomic uint64_t wrong, failed;         /* bytes that were not his own; calls that failed, each said on standard error */
+        /* Bytes that were not his own; calls that failed, each said on standard error. */
+        _Atomic uint64_t wrong, failed;
         _Atomic uint32_t stop;
 };
 extern struct users_table *table;
 
-bool users_cannot_run(void);            /* and says why */
+bool users_cannot_run(void); /* and says why */
 int users_setup(void **state);
 int users_teardown(void **state);
 /* As users_setup(), with these lines as unetd's configuration. */
@@ -52,23 +56,24 @@ int users_setup_with(const char *config);
 pid_t users_unetd(void);
 
 /* In a child of that uid: like assert_true, but by exit status. */
-#define must(cond)                                                                                           \
-        do {                                                                                                 \
-                if (!(cond)) {                                                                               \
-                        fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                           \
-                        _exit(1);                                                                            \
-                }                                                                                            \
+#define must(cond)                                                                 \
+        do {                                                                       \
+                if (!(cond)) {                                                     \
+                        fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
+                        _exit(1);                                                  \
+                }                                                                  \
         } while (0)
 /* Waits for what becomes true for certain; nothing is decided by how long it took. */
 #define USERS_PATIENCE_MS 120000
-#define users_await(cond, otherwise)                                                                         \
-        do {                                                                                                 \
-                bool is_ = (cond);                                                                           \
-                for (int64_t until_ = users_now_ms() + USERS_PATIENCE_MS; !is_ && users_now_ms() < until_;) {        \
-                        usleep(1000);                                                                        \
-                        is_ = (cond);                                                                        \
-                }                                                                                            \
-                otherwise(is_ && #cond);                                                                     \
+#define users_await(cond, otherwise)                                      \
+        do {                                                              \
+                bool is_ = (cond);                                        \
+                for (int64_t until_ = users_now_ms() + USERS_PATIENCE_MS; \
+                     !is_ && users_now_ms() < until_;) {                  \
+                        usleep(1000);                                     \
+                        is_ = (cond);                                     \
+                }                                                         \
+                otherwise(is_ &&#cond);                                   \
         } while (0)
 #define eventually(cond)      users_await(cond, assert_true)
 #define must_eventually(cond) users_await(cond, must)
@@ -83,7 +88,8 @@ void users_kill(pid_t pid);
 
 /* ---- the victim ---- */
 
-/* Starts his programs, under the shim, and waits until each kind of transfer has been seen; his server's port is over the fabric. */
+/* Starts his programs, under the shim, and waits until each kind of transfer has been seen; his
+ * server's port is over the fabric. */
 uint16_t users_victim_start(void);
 /* All go on: new connections, the old one, datagrams; nothing was wrong, no call failed. */
 void users_victim_goes_on(void);
@@ -99,21 +105,24 @@ struct hostile_stack {
         uint32_t id;
 };
 
-extern const struct directory *hostile_dir;     /* after hostile_hello() */
+extern const struct directory *hostile_dir; /* after hostile_hello() */
 
-int hostile_dial(void);                 /* a connection that has said nothing yet */
-int hostile_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n);    /* 0 or a negative errno, -EAGAIN too */
-/* 0, -ETIMEDOUT or -ECONNRESET; `in` holds descriptors that came, to be closed with wire_in_close(). */
+int hostile_dial(void); /* a connection that has said nothing yet */
+/* 0 or a negative errno, -EAGAIN too. */
+int hostile_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n);
+/* 0, -ETIMEDOUT or -ECONNRESET; `in` holds descriptors that came, to be closed with
+ * wire_in_close(). */
 int hostile_recv(int fd, struct wire_in *in, int ms);
-/* Sends with a new number and waits for the answer, which takes the place of *msg; its descriptors are closed. Returns msg->err. */
+/* Sends with a new number and waits for the answer, which takes the place of *msg; its descriptors
+ * are closed. Returns msg->err. */
 int hostile_ask(int fd, struct unetd_msg *msg, const int *fds, unsigned n);
 int hostile_hello(int fd);
 /* A connection that said hello. */
 int hostile_client(void);
 
 /*
- * Becomes this user's keeper, before unetd has one, with a thread that answers what unetd asks of it: everything with 0; or only
- * K_STACK; or nothing.
+ * Becomes this user's keeper, before unetd has one, with a thread that answers what unetd asks of
+ * it: everything with 0; or only K_STACK; or nothing.
  */
 enum hostile_keeps { HOSTILE_ANSWERS, HOSTILE_ATTACHES, HOSTILE_MUTE };
 int hostile_keeper(enum hostile_keeps what);
@@ -124,11 +133,13 @@ unsigned hostile_channel(struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MA
 int hostile_stack(int fd, struct hostile_stack *st);
 void hostile_stack_close(struct hostile_stack *st);
 
-/* A kernel socket that is bound to (addr, *port), host order, and listens if it is TCP; *port 0: chosen. -1: refused, with errno. */
+/* A kernel socket that is bound to (addr, *port), host order, and listens if it is TCP; *port 0:
+ * chosen. -1: refused, with errno. */
 int hostile_socket(uint8_t proto, uint32_t addr, uint16_t *port, bool reuse);
 /* Asks that the stack be entered for (proto, addr, port), with kernel socket `sock` or -1. */
 int hostile_listen(int fd, uint32_t stack, uint8_t proto, uint32_t addr, uint16_t port, int sock);
-/* Whether somebody has (proto, 127.0.0.1 or wildcard, port) on the fabric: his uid; UINT32_MAX: nobody; `hint` as a flow's. */
+/* Whether somebody has (proto, 127.0.0.1 or wildcard, port) on the fabric: his uid; UINT32_MAX:
+ * nobody; `hint` as a flow's. */
 uint32_t hostile_sees(uint8_t proto, uint32_t addr, uint16_t port, uint32_t hint);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The victim of tests/users: an echo server over TCP and UDP on 127.0.0.1, and its clients, each of whom knows what has to come
- * back. Plain sockets, under the shim. Argument: the descriptor of the table (users.h).
+ * The victim of tests/users: an echo server over TCP and UDP on 127.0.0.1, and its clients, each of
+ * whom knows what has to come back. Plain sockets, under the shim. Argument: the descriptor of the
+ * table (users.h).
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,7 +17,7 @@
 
 #include "tests/users/users.h"
 
-#define CHUNK 8192
+#define CHUNK    8192
 #define PAUSE_US 2000
 
 struct users_table *table;
@@ -191,10 +192,12 @@ static void *sends(void *arg)
 
                 memset(out, 0, sizeof out);
                 memcpy(out, &round, sizeof round);
-                if (send(fd, out, sizeof out, 0) > 0 && poll(&p, 1, 1000) > 0 && recv(fd, in, sizeof in, 0) == sizeof in) {
+                if (send(fd, out, sizeof out, 0) > 0 && poll(&p, 1, 1000) > 0 &&
+                    recv(fd, in, sizeof in, 0) == sizeof in) {
                         if (memcmp(in, out, sizeof in) == 0)
                                 atomic_fetch_add(&table->datagrams, 1);
-                        else if (memcmp(in, &round, sizeof round) > 0)  /* an earlier answer may be late */
+                        else if (memcmp(in, &round, sizeof round) >
+                                 0) /* an earlier answer may be late */
                                 atomic_fetch_add(&table->wrong, 1);
                 }
                 usleep(PAUSE_US);
@@ -210,7 +213,8 @@ static bool bind_both(int *tcp, int *udp)
 
         for (int tries = 0; tries < 100; tries++) {
                 *tcp = bound(SOCK_STREAM, 0);
-                if (*tcp < 0 || listen(*tcp, 64) < 0 || getsockname(*tcp, (struct sockaddr *)&sin, &len) < 0)
+                if (*tcp < 0 || listen(*tcp, 64) < 0 ||
+                    getsockname(*tcp, (struct sockaddr *)&sin, &len) < 0)
                         return false;
                 *udp = bound(SOCK_DGRAM, ntohs(sin.sin_port));
                 if (*udp >= 0) {
@@ -235,7 +239,7 @@ int main(int argc, char **argv)
                 return 1;
         pthread_create(&thread, NULL, serve, (void *)(intptr_t)tcp);
         pthread_create(&thread, NULL, serve_datagrams, (void *)(intptr_t)udp);
-        if (fork() == 0) {                      /* clients are a process of their own; and the listener is not theirs */
+        if (fork() == 0) { /* clients are a process of their own; and the listener is not theirs */
                 close(tcp);
                 close(udp);
                 prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -3,9 +3,9 @@
  *
  *      am_rounds ROUNDS [FILE]         at least so many, and until rank 0 sees the file
  *
- * In a round each asks every other ASKED times and puts data into its segment; each request is answered. Afterwards all handlers must
- * have run once, and the data be there. The first line is "joined PID", the last, of rank 0, how many rounds were right, and what
- * was sent again.
+ * In a round each asks every other ASKED times and puts data into its segment; each request is
+ * answered. Afterwards all handlers must have run once, and the data be there. The first line is
+ * "joined PID", the last, of rank 0, how many rounds were right, and what was sent again.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,15 +15,15 @@
 
 #include <unet/am.h>
 
-#define ASKED 32                        /* the bits of `seen` */
-#define BYTES 20000u                    /* several messages */
-#define MOST  16                        /* ranks */
+#define ASKED 32     /* the bits of `seen` */
+#define BYTES 20000u /* several messages */
+#define MOST  16     /* ranks */
 
 enum { ASK, ANSWER };
 
 /* Of two rounds: who has done its part begins the next one, but not the one after that. */
 static uint32_t seen[2][MOST];
-static uint8_t *data;                   /* [2][MOST][BYTES]: what came */
+static uint8_t *data; /* [2][MOST][BYTES]: what came */
 static uint64_t answers;
 
 static void must(bool right, const char *what)
@@ -34,7 +34,8 @@ static void must(bool right, const char *what)
         }
 }
 
-static void on_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *buf, size_t len, void *ctx)
+static void on_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *buf, size_t len,
+                   void *ctx)
 {
         uint32_t *mask = &seen[arg[0] % 2][uam_token_rank(t)], bit = UINT32_C(1) << arg[1];
 
@@ -43,7 +44,8 @@ static void on_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *buf
         must(uam_reply_short(t, ANSWER, arg, nargs) == 0, "no reply");
 }
 
-static void on_answer(struct uam_token *t, const uam_arg *arg, int nargs, void *buf, size_t len, void *ctx)
+static void on_answer(struct uam_token *t, const uam_arg *arg, int nargs, void *buf, size_t len,
+                      void *ctx)
 {
         answers++;
 }
@@ -67,7 +69,8 @@ static void talk(struct uam *am, uint64_t round, uint32_t to)
                 out[i] = byte_of(round, me, i);
         must(uam_put(am, to, place(round, me), out, BYTES, NULL) == 0, "no put");
         for (uam_arg i = 0; i < ASKED; i++)
-                must(uam_request_short(am, to, ASK, 0, (uam_arg[]){round, i}, 2) == 0, "no request");
+                must(uam_request_short(am, to, ASK, 0, (uam_arg[]){round, i}, 2) == 0,
+                     "no request");
 }
 
 static void check(struct uam *am, uint64_t round, uint32_t from)
@@ -80,7 +83,8 @@ static void check(struct uam *am, uint64_t round, uint32_t from)
                 must(came[i] == byte_of(round, from, i), "data is wrong");
 }
 
-static void each_other(struct uam *am, uint64_t round, void (*what)(struct uam *, uint64_t, uint32_t))
+static void each_other(struct uam *am, uint64_t round,
+                       void (*what)(struct uam *, uint64_t, uint32_t))
 {
         for (uint32_t r = 0; r < uam_ranks(am); r++)
                 if (r != uam_rank(am))
@@ -93,7 +97,8 @@ static void play(struct uam *am, uint64_t round)
 
         each_other(am, round, talk);
         uam_wait_for(am, answers >= all);
-        must(uam_flush(am, UAM_ALL, UNET_FOREVER) == 0 && uam_barrier(am) == 0, "a round does not end");
+        must(uam_flush(am, UAM_ALL, UNET_FOREVER) == 0 && uam_barrier(am) == 0,
+             "a round does not end");
         must(answers == all, "an answer has come twice");
         each_other(am, round, check);
 }
@@ -138,9 +143,11 @@ int main(int argc, char **argv)
 
         while (wanted(am, round, rounds, argc > 2 ? argv[2] : NULL))
                 play(am, round++);
-        must(uam_reduce_i64(am, UAM_ADD, (int64_t)uam_stat(am, UAM_STAT_REPEATED), &again) == 0, "a sum");
+        must(uam_reduce_i64(am, UAM_ADD, (int64_t)uam_stat(am, UAM_STAT_REPEATED), &again) == 0,
+             "a sum");
         if (uam_rank(am) == 0)
-                printf("%llu rounds right, %lld messages sent again\n", (unsigned long long)round, (long long)again);
+                printf("%llu rounds right, %lld messages sent again\n", (unsigned long long)round,
+                       (long long)again);
         fflush(stdout);
         uam_job_close(am);
         return 0;

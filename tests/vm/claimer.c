@@ -1,6 +1,6 @@
 /*
- * claimer QPN: a stack of its own names queue pairs as its own: QPN, which is another process's, one that there is none of, and
- * its own. Succeeds when only the last is taken.
+ * claimer QPN: a stack of its own names queue pairs as its own: QPN, which is another process's,
+ * one that there is none of, and its own. Succeeds when only the last is taken.
  */
 #include <errno.h>
 #include <netinet/in.h>

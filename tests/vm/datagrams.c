@@ -25,9 +25,9 @@
 #define BURST   64u
 #define LONGEST 4068u
 #define SEVERAL 20u
-#define CUT     100u                    /* bytes of a buffer that is too short */
-#define AGAIN   1000                    /* ms */
-#define HOLE    21u                     /* of a burst: its bytes are not there at first */
+#define CUT     100u /* bytes of a buffer that is too short */
+#define AGAIN   1000 /* ms */
+#define HOLE    21u  /* of a burst: its bytes are not there at first */
 
 enum kind { PLAIN, SHORT, WHOLE_LENGTH, READY, PEEKED, FORKED, THREADS, BAD, KINDS };
 
@@ -36,7 +36,7 @@ struct head {
 };
 
 static int fd;
-static uint8_t *buf;                    /* SEVERAL of LONGEST + 1 each */
+static uint8_t *buf; /* SEVERAL of LONGEST + 1 each */
 static bool seen[BURST];
 static struct sockaddr_in caller;
 
@@ -55,7 +55,10 @@ static void must(bool right, const char *what)
 
 static uint32_t length_of(uint32_t kind, uint32_t number)
 {
-        return number % 3 == 0 ? LONGEST : (uint32_t)sizeof(struct head) + (number * 97 + kind * 31) % (LONGEST - sizeof(struct head));
+        return number % 3 == 0
+                       ? LONGEST
+                       : (uint32_t)sizeof(struct head) +
+                                 (number * 97 + kind * 31) % (LONGEST - sizeof(struct head));
 }
 
 static void make(uint8_t *p, uint32_t kind, uint32_t number)
@@ -103,8 +106,11 @@ static int read_some(struct batch *b, uint8_t *to, uint32_t n, uint32_t room, in
 {
         for (uint32_t i = 0; i < n; i++) {
                 b->iov[i] = (struct iovec){to + i * (LONGEST + 1), room};
-                b->m[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &b->iov[i], .msg_iovlen = 1, .msg_name = &b->from[i],
-                                                       .msg_namelen = sizeof b->from[i], .msg_controllen = 77}};
+                b->m[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &b->iov[i],
+                                                       .msg_iovlen = 1,
+                                                       .msg_name = &b->from[i],
+                                                       .msg_namelen = sizeof b->from[i],
+                                                       .msg_controllen = 77}};
         }
         return recvmmsg(fd, b->m, n, flags, NULL);
 }
@@ -121,7 +127,9 @@ static void look_at(const struct batch *b, int n, uint32_t kind, uint32_t room, 
                 got = len < room ? len : room;
                 must(b->m[i].msg_len == (whole ? len : got), "msg_len");
                 must((m->msg_flags & MSG_TRUNC) == (len > room ? MSG_TRUNC : 0), "MSG_TRUNC");
-                must(m->msg_namelen == sizeof(struct sockaddr_in) && b->from[i].sin_port != 0 && m->msg_controllen == 0, "name");
+                must(m->msg_namelen == sizeof(struct sockaddr_in) && b->from[i].sin_port != 0 &&
+                             m->msg_controllen == 0,
+                     "name");
                 if (check(b->iov[i].iov_base, got, kind))
                         caller = b->from[i];
         }
@@ -165,16 +173,21 @@ static void peek(uint32_t kind)
 
         if (n < 0)
                 return;
-        must(got >= 1 && b.m[0].msg_len == (uint32_t)n && memcmp(b.iov[0].iov_base, peeked, (size_t)n) == 0, "peeked again");
+        must(got >= 1 && b.m[0].msg_len == (uint32_t)n &&
+                     memcmp(b.iov[0].iov_base, peeked, (size_t)n) == 0,
+             "peeked again");
         got = read_some(&b, buf, 3, LONGEST, MSG_DONTWAIT);
-        must(got >= 1 && b.m[0].msg_len == (uint32_t)n && memcmp(b.iov[0].iov_base, peeked, (size_t)n) == 0, "what was peeked");
+        must(got >= 1 && b.m[0].msg_len == (uint32_t)n &&
+                     memcmp(b.iov[0].iov_base, peeked, (size_t)n) == 0,
+             "what was peeked");
         look_at(&b, got, kind, LONGEST, false);
 }
 
 /* Both have the socket; each datagram is one's. */
 static void share_with_child(uint32_t kind)
 {
-        bool *of_child = mmap(NULL, sizeof seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        bool *of_child =
+                mmap(NULL, sizeof seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         int status;
         pid_t pid;
 
@@ -218,7 +231,8 @@ static void share_with_thread(void)
         pthread_join(t, NULL);
 }
 
-/* The third of five buffers cannot be written: what was before it is there, and its datagram alone may be gone. */
+/* The third of five buffers cannot be written: what was before it is there, and its datagram alone
+ * may be gone. */
 static void bad_buffer(uint32_t kind)
 {
         struct batch b;
@@ -228,14 +242,18 @@ static void bad_buffer(uint32_t kind)
         must(mprotect(buf, LONGEST + 1, PROT_READ | PROT_WRITE) == 0, "mprotect");
         for (uint32_t i = 0; i < 5; i++) {
                 b.iov[i] = (struct iovec){buf + i * (LONGEST + 1), LONGEST};
-                b.m[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &b.iov[i], .msg_iovlen = 1, .msg_name = &b.from[i],
+                b.m[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &b.iov[i],
+                                                      .msg_iovlen = 1,
+                                                      .msg_name = &b.from[i],
                                                       .msg_namelen = sizeof b.from[i]}};
         }
         b.iov[2].iov_base = (void *)16;
         n = recvmmsg(fd, b.m, 5, MSG_WAITFORONE, NULL);
-        must((n > 0 && n <= 2) || (n < 0 && (errno == EAGAIN || errno == EFAULT)), "more than two before a bad buffer");
+        must((n > 0 && n <= 2) || (n < 0 && (errno == EAGAIN || errno == EFAULT)),
+             "more than two before a bad buffer");
         look_at(&b, n, kind, LONGEST, false);
-        must(getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && (err == 0 || err == EFAULT), "a late error is kept");
+        must(getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && (err == 0 || err == EFAULT),
+             "a late error is kept");
 }
 
 static void read_burst(uint32_t kind)
@@ -249,7 +267,7 @@ static void read_burst(uint32_t kind)
                 break;
         case READY:
                 if (some(kind, 5, LONGEST, 0) == 5 && count_seen() < BURST / 2)
-                        is_ready(true, 3 * AGAIN);       /* if the rest was lost it is sent again */
+                        is_ready(true, 3 * AGAIN); /* if the rest was lost it is sent again */
                 break;
         case PEEKED:
                 peek(kind);
@@ -298,10 +316,12 @@ static void serve(int port)
                 while (count_seen() < BURST)
                         read_burst(kind);
                 while (recv(fd, buf, LONGEST, MSG_DONTWAIT) >= 0)
-                        ;               /* what was sent twice */
-                must(sendto(fd, &kind, sizeof kind, 0, (struct sockaddr *)&caller, sizeof caller) == sizeof kind, "sendto");
+                        ; /* what was sent twice */
+                must(sendto(fd, &kind, sizeof kind, 0, (struct sockaddr *)&caller, sizeof caller) ==
+                             sizeof kind,
+                     "sendto");
         }
-        sleep(2 * AGAIN / 1000);        /* what is sent again meanwhile has come */
+        sleep(2 * AGAIN / 1000); /* what is sent again meanwhile has come */
         while (recv(fd, buf, LONGEST, MSG_DONTWAIT) >= 0)
                 ;
         time_passes();
@@ -325,7 +345,8 @@ static void send_burst(uint32_t kind)
                 n = sendmmsg(fd, m + done, BURST - (uint32_t)done, 0);
                 must(n > 0 && done + n <= (int)HOLE, "sendmmsg up to bytes that are not there");
         }
-        must(sendmmsg(fd, m + HOLE, BURST - HOLE, 0) == -1 && errno == EFAULT, "sendmmsg of bytes that are not there");
+        must(sendmmsg(fd, m + HOLE, BURST - HOLE, 0) == -1 && errno == EFAULT,
+             "sendmmsg of bytes that are not there");
         munmap(iov[HOLE].iov_base, LONGEST);
         iov[HOLE].iov_base = out[HOLE];
         for (int done = HOLE, n; done < (int)BURST; done += n) {
@@ -338,7 +359,9 @@ static void call(const char *addr, int port)
 {
         struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 
-        must(inet_pton(AF_INET, addr, &to.sin_addr) == 1 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0, "connect");
+        must(inet_pton(AF_INET, addr, &to.sin_addr) == 1 &&
+                     connect(fd, (struct sockaddr *)&to, sizeof to) == 0,
+             "connect");
         for (uint32_t kind = 0; kind < KINDS; kind++) {
                 uint32_t answer = KINDS;
                 do {
@@ -354,7 +377,8 @@ static void call(const char *addr, int port)
 int main(int argc, char **argv)
 {
         fd = socket(AF_INET, SOCK_DGRAM, 0);
-        buf = mmap(NULL, SEVERAL * (LONGEST + 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        buf = mmap(NULL, SEVERAL * (LONGEST + 1), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         must(fd >= 0 && buf != MAP_FAILED, "socket");
         if (argc == 3 && strcmp(argv[1], "serve") == 0)
                 serve(atoi(argv[2]));

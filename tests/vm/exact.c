@@ -1,6 +1,6 @@
 /*
- * Transfers checked to the last byte, by a program as small as can be: machines are slow, and python3 needs two
- * seconds.
+ * Transfers checked to the last byte, by a program as small as can be: machines are slow, and
+ * python3 needs two seconds.
  *
  *   exact serve PORT N
  *           N connections; says of each "BYTES bytes" when all came that were announced, or "error
@@ -9,9 +9,9 @@
  *           so many connections at once, each with UP bytes there and DOWN bytes back at the same
  *           time; says "UP up, DOWN down, silent MS ms": the longest that one call waited
  *
- * part: when a third has gone it says so, and goes on when it is told to by a line; die: having written everything it
- * kills itself. A connection that is alone is served by the thread that accepts, so that a program with one thread is
- * tested, too.
+ * part: when a third has gone it says so, and goes on when it is told to by a line; die: having
+ * written everything it kills itself. A connection that is alone is served by the thread that
+ * accepts, so that a program with one thread is tested, too.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,7 +31,7 @@
 #define UP_SEED     1u
 #define DOWN_SEED   2u
 
-struct head {                           /* what the caller says first */
+struct head { /* what the caller says first */
         uint64_t up, down, streams, number;
 };
 
@@ -41,8 +41,8 @@ struct stream {
         int fd;
         struct head head;
         enum how how;
-        int64_t silent_ms;              /* the longest wait of who reads */
-        int64_t blocked_ms;             /* ... of who writes */
+        int64_t silent_ms;  /* the longest wait of who reads */
+        int64_t blocked_ms; /* ... of who writes */
 };
 
 static int64_t now_ms(void)
@@ -159,7 +159,8 @@ static int put_stream(struct stream *s, uint64_t seed, uint64_t bytes)
                                 return -1;
                 }
                 fill(words, seed, pos);
-                if (put_all(s->fd, words, bytes - pos < CHUNK ? (size_t)(bytes - pos) : CHUNK, &s->blocked_ms) < 0)
+                if (put_all(s->fd, words, bytes - pos < CHUNK ? (size_t)(bytes - pos) : CHUNK,
+                            &s->blocked_ms) < 0)
                         return -1;
         }
         return 0;
@@ -202,8 +203,9 @@ static void *serve_one(void *arg)
         fflush(stdout);
         if (both)
                 pthread_join(t, NULL);
-        if (n >= 0 && put_all(s->fd, &(uint64_t){(uint64_t)n}, sizeof(uint64_t), &s->blocked_ms) == 0)
-                get_all(s->fd, &(char){0}, 1, &s->silent_ms);   /* its end */
+        if (n >= 0 &&
+            put_all(s->fd, &(uint64_t){(uint64_t)n}, sizeof(uint64_t), &s->blocked_ms) == 0)
+                get_all(s->fd, &(char){0}, 1, &s->silent_ms); /* its end */
         close(s->fd);
         free(s);
         return NULL;
@@ -276,8 +278,9 @@ static void *call_one(void *arg)
         n = get_checked(s->fd, seed_of(&s->head, DOWN_SEED), s->head.down, &s->silent_ms);
         if (n < 0)
                 fail("read");
-        s->silent_ms = s->head.down > 0 ? s->silent_ms : 0;     /* no silence: nothing was to come */
-        arrived_len = get_all(s->fd, &arrived, sizeof arrived, &(int64_t){0});  /* asleep in read() meanwhile */
+        s->silent_ms = s->head.down > 0 ? s->silent_ms : 0; /* no silence: nothing was to come */
+        /* Asleep in read() meanwhile. */
+        arrived_len = get_all(s->fd, &arrived, sizeof arrived, &(int64_t){0});
         if (arrived_len < 0)
                 fail("read");
         pthread_join(t, NULL);
@@ -297,7 +300,8 @@ static void call(const char *addr, const char *port, const struct head *h, enum 
         int64_t silent = 0;
 
         for (unsigned i = 0; i < h->streams; i++) {
-                s[i] = (struct stream){.head = *h, .how = how, .fd = socket(AF_INET, SOCK_STREAM, 0)};
+                s[i] = (struct stream){
+                        .head = *h, .how = how, .fd = socket(AF_INET, SOCK_STREAM, 0)};
                 s[i].head.number = i;
                 if (connect(s[i].fd, (struct sockaddr *)&to, sizeof to) != 0)
                         fail("connect");
@@ -308,8 +312,8 @@ static void call(const char *addr, const char *port, const struct head *h, enum 
                 silent = s[i].silent_ms > silent ? s[i].silent_ms : silent;
                 silent = s[i].blocked_ms > silent ? s[i].blocked_ms : silent;
         }
-        printf("%llu up, %llu down, silent %lld ms\n", (unsigned long long)h->up, (unsigned long long)h->down,
-               (long long)silent);
+        printf("%llu up, %llu down, silent %lld ms\n", (unsigned long long)h->up,
+               (unsigned long long)h->down, (long long)silent);
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 /*
- * Preloaded into unetd: one of this machine's addresses (HIDE) is not there, so that two daemons on one machine, one for each end of
- * its veth pair, are two hosts to each other.
+ * Preloaded into unetd: one of this machine's addresses (HIDE) is not there, so that two daemons on
+ * one machine, one for each end of its veth pair, are two hosts to each other.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 /*
- * native serve PORT NAME ROUNDS | native call ADDR PORT NAME ROUNDS: by <unet/sock.h>, over TCP and UDP at once. Each message says
- * who sends it, how many there were before, and over what; whoever gets one that is not his partner's fails. Servers serve one;
- * who has called ends when he is told so by a line or the end of his input.
+ * native serve PORT NAME ROUNDS | native call ADDR PORT NAME ROUNDS: by <unet/sock.h>, over TCP and
+ * UDP at once. Each message says who sends it, how many there were before, and over what; whoever
+ * gets one that is not his partner's fails. Servers serve one; who has called ends when he is told
+ * so by a line or the end of his input.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -10,9 +11,9 @@
 
 #include <unet/sock.h>
 
-#define BYTES   3000u                   /* of a message; less than a packet's */
+#define BYTES   3000u /* of a message; less than a packet's */
 #define TRIES   20
-#define WAIT_MS 1000                    /* for a datagram, which may be lost */
+#define WAIT_MS 1000 /* for a datagram, which may be lost */
 
 struct message {
         char from[16], over[4];
@@ -47,7 +48,8 @@ static void check(const struct message *m, const char *over, unsigned number)
 
         if (memcmp(m, &want, sizeof want) == 0)
                 return;
-        fprintf(stderr, "native %s: got %.16s's message %u over %.4s\n", me, m->from, m->number, m->over);
+        fprintf(stderr, "native %s: got %.16s's message %u over %.4s\n", me, m->from, m->number,
+                m->over);
         exit(1);
 }
 
@@ -73,7 +75,7 @@ static void put(int s, unsigned number)
 {
         struct message m = message("tcp", number);
 
-        for (size_t done = 0; done < sizeof m; ) {
+        for (size_t done = 0; done < sizeof m;) {
                 ssize_t n = unet_send(s, (char *)&m + done, sizeof m - done, 0);
                 if (n <= 0)
                         fail("send");
@@ -85,7 +87,7 @@ static void get(int s, unsigned number)
 {
         struct message m;
 
-        for (size_t done = 0; done < sizeof m; ) {
+        for (size_t done = 0; done < sizeof m;) {
                 ssize_t n = unet_recv(s, (char *)&m + done, sizeof m - done, 0);
                 if (n <= 0)
                         fail("recv");
@@ -119,7 +121,8 @@ static void call(const char *addr, const char *port, unsigned rounds)
         struct sockaddr_in to = at(addr, port);
         int t = sock(SOCK_STREAM), u = sock(SOCK_DGRAM);
 
-        if (unet_connect(t, (struct sockaddr *)&to, sizeof to) != 0 || unet_connect(u, (struct sockaddr *)&to, sizeof to) != 0)
+        if (unet_connect(t, (struct sockaddr *)&to, sizeof to) != 0 ||
+            unet_connect(u, (struct sockaddr *)&to, sizeof to) != 0)
                 fail("connect");
         for (unsigned i = 0; i < rounds; i++) {
                 put(t, i);
@@ -129,7 +132,7 @@ static void call(const char *addr, const char *port, unsigned rounds)
         }
         printf("done\n");
         fflush(stdout);
-        getchar();                      /* what its stack has counted may be looked at */
+        getchar(); /* what its stack has counted may be looked at */
         unet_close(t);
 }
 
@@ -160,15 +163,16 @@ static void serve(const char *port, unsigned rounds)
         if (c < 0)
                 fail("accept");
         for (;;) {
-                struct unet_pollfd p[2] = {{.sock = c, .fd = -1, .events = i < rounds ? POLLIN : POLLRDHUP},
-                                         {.sock = u, .fd = -1, .events = POLLIN}};
+                struct unet_pollfd p[2] = {
+                        {.sock = c, .fd = -1, .events = i < rounds ? POLLIN : POLLRDHUP},
+                        {.sock = u, .fd = -1, .events = POLLIN}};
 
                 if (unet_poll(p, 2, -1) < 0)
                         fail("poll");
                 if (p[1].revents & POLLIN)
                         answer_datagram(u);
                 if (p[0].revents != 0 && i == rounds)
-                        return;         /* the partner has left */
+                        return; /* the partner has left */
                 if (p[0].revents & POLLIN) {
                         get(c, i);
                         put(c, i++);

@@ -1,5 +1,6 @@
 /*
- * Many starts of a program that uses sockets, by one that is as small as can be: machines are slow, and python3 needs two seconds.
+ * Many starts of a program that uses sockets, by one that is as small as can be: machines are slow,
+ * and python3 needs two seconds.
  *
  *   rounds serve PORT                 says of each connection how many bytes came
  *   rounds call ADDR PORT BYTES       one connection to it
@@ -9,8 +10,8 @@
  *   rounds restart N PORT             "serve" N times, killed after a moment and started again at
  *                                     once; then one that stays
  *   rounds chase ADDR PORT BYTES      "call" again and again, whatever becomes of it, until it is
- *                                     told something; and then until one has done well. None may take
- *                                     longer than STUCK
+ *                                     told something; and then until one has done well. None may
+ *                                     take longer than STUCK
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,8 +28,8 @@
 #include <unistd.h>
 
 #define AT_ONCE_MAX 64
-#define STUCK       100                 /* seconds that a call may take, whatever happens to its server */
-#define LIFE_MS     250                 /* longest life of a server that is killed */
+#define STUCK       100 /* seconds that a call may take, whatever happens to its server */
+#define LIFE_MS     250 /* longest life of a server that is killed */
 
 static _Noreturn void fail(const char *what)
 {
@@ -74,7 +75,7 @@ static void serve(const char *port)
         fail("accept");
 }
 
-static const char *step;                /* of a call: where it broke off */
+static const char *step; /* of a call: where it broke off */
 
 /* 0, or what broke it off. */
 static int try_call(const char *addr, const char *port, uint64_t bytes)
@@ -97,7 +98,8 @@ static int try_call(const char *addr, const char *port, uint64_t bytes)
         if (err == 0) {
                 shutdown(s, SHUT_WR);
                 step = "recv";
-                errno = EPIPE;          /* it ended early, if it is still that: a call that does well leaves errno alone */
+                /* It ended early, if it is still that: a call that does well leaves errno alone. */
+                errno = EPIPE;
                 if (recv(s, &got, sizeof got, MSG_WAITALL) != sizeof got)
                         err = errno;
         }
@@ -122,7 +124,7 @@ static int64_t now_ms(void)
 }
 
 struct running {
-        pid_t pid;                      /* 0: none */
+        pid_t pid; /* 0: none */
         int64_t began;
 };
 
@@ -246,7 +248,7 @@ static void chase(const char *addr, const char *port, uint64_t bytes)
                 if (alarm(0) == 0) {
                         printf("stuck in %s\n", step);
                         fflush(stdout);
-                        pause();        /* for who wants to look */
+                        pause(); /* for who wants to look */
                 }
                 well += err == 0;
                 broken += err != 0;
@@ -270,7 +272,8 @@ int main(int argc, char **argv)
                 restart(argv[0], atoi(argv[2]), argv[3]);
         else if (argc == 5 && strcmp(argv[1], "chase") == 0)
                 chase(argv[2], argv[3], strtoull(argv[4], NULL, 10));
-        else if (argc >= 5 && strcmp(argv[1], "start") == 0 && atoi(argv[3]) > 0 && atoi(argv[3]) <= AT_ONCE_MAX)
+        else if (argc >= 5 && strcmp(argv[1], "start") == 0 && atoi(argv[3]) > 0 &&
+                 atoi(argv[3]) <= AT_ONCE_MAX)
                 start(atoi(argv[2]), atoi(argv[3]), argv + 4);
         else
                 return 2;

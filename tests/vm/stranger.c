@@ -1,6 +1,6 @@
 /*
- * stranger ADDR PEER QPN QKEY: sends a UDP datagram's packet to a queue pair of PEER from one that nobody vouched for, with
- * that Q_Key, eight times.
+ * stranger ADDR PEER QPN QKEY: sends a UDP datagram's packet to a queue pair of PEER from one that
+ * nobody vouched for, with that Q_Key, eight times.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -25,8 +25,10 @@ static ip_addr address(const char *text)
 int main(int argc, char **argv)
 {
         static struct counters cnt;
-        uint8_t *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        struct verbs_setup s = {.tx = unet_mem_flat(memory, 4096), .buffers = VERBS_BUFFERS_MIN, .cnt = &cnt};
+        uint8_t *memory =
+                mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct verbs_setup s = {
+                .tx = unet_mem_flat(memory, 4096), .buffers = VERBS_BUFFERS_MIN, .cnt = &cnt};
         struct verbs_peer peer;
         struct verbs_port *p;
         struct verbs_chan *c;
@@ -35,7 +37,8 @@ int main(int argc, char **argv)
 
         if (argc != 5 || memory == MAP_FAILED)
                 return 2;
-        peer = (struct verbs_peer){address(argv[2]), (uint32_t)strtoul(argv[3], NULL, 0), (uint32_t)strtoul(argv[4], NULL, 0)};
+        peer = (struct verbs_peer){address(argv[2]), (uint32_t)strtoul(argv[3], NULL, 0),
+                                   (uint32_t)strtoul(argv[4], NULL, 0)};
         err = verbs_port_open(address(argv[1]), &s, &p);
         if (err == 0)
                 err = verbs_chan_open(p, &peer, 4096, &c);

@@ -6,8 +6,8 @@
  *   connect  unetd_emul_connect() -> tag -> unet_chan_tagged()
  *   accept   a ring on the listening descriptor -> unetd_emul_accept() -> tag -> unet_chan_tagged()
  *
- * A channel's messages come after its tag was made known: the other side learns it at the same moment, and what
- * it sends waits in the ring, which nobody looks at before unet_chan_tagged().
+ * A channel's messages come after its tag was made known: the other side learns it at the same
+ * moment, and what it sends waits in the ring, which nobody looks at before unet_chan_tagged().
  */
 #include <errno.h>
 #include <poll.h>
@@ -54,8 +54,10 @@ static bool attached(const struct unet_ep *ep, const struct unetd_client *c)
         return ep->emul.instance == c->instance && l->serial == ep->emul.serial && !l->gone;
 }
 
-/* Takes the socket and the descriptors of *theirs, which are unetd's: who it is was asked when we connected. */
-static int use_link(struct unet_ep *ep, struct shm_link *s, const struct shm_offer *theirs, int sock, uint32_t *link)
+/* Takes the socket and the descriptors of *theirs, which are unetd's: who it is was asked when
+ * we connected. */
+static int use_link(struct unet_ep *ep, struct shm_link *s, const struct shm_offer *theirs,
+                    int sock, uint32_t *link)
 {
         struct link l;
         int err = shm_link_connect(s, sock, theirs, UNET_MEMFD_ANYBODY, &l);

@@ -5,9 +5,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define XDP_LINE_MAX 200                /* bytes; no newline */
+#define XDP_LINE_MAX 200 /* bytes; no newline */
 
-static inline void __attribute__((format(printf, 2, 3))) say(char line[XDP_LINE_MAX], const char *fmt, ...)
+static inline void __attribute__((format(printf, 2, 3)))
+say(char line[XDP_LINE_MAX], const char *fmt, ...)
 {
         va_list ap;
 

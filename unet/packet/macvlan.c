@@ -54,7 +54,8 @@ static int ask(const struct request *r)
                 n = recv(fd, answer, sizeof answer, 0);
         if (n < 0)
                 err = -errno;
-        else if (n >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr)) && h->nlmsg_type == NLMSG_ERROR)
+        else if (n >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr)) &&
+                 h->nlmsg_type == NLMSG_ERROR)
                 err = ((const struct nlmsgerr *)NLMSG_DATA(h))->error;
         close(fd);
         return err;
@@ -62,9 +63,11 @@ static int ask(const struct request *r)
 
 static int make_device(uint32_t ifindex, uint32_t mode, int ns)
 {
-        struct request r = {.hdr = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)), .nlmsg_type = RTM_NEWLINK,
-                                    .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL},
-                            .link = {.ifi_family = AF_UNSPEC}};
+        struct request r = {
+                .hdr = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)),
+                        .nlmsg_type = RTM_NEWLINK,
+                        .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL},
+                .link = {.ifi_family = AF_UNSPEC}};
         uint32_t fd = (uint32_t)ns;
         struct rtattr *info, *data;
 
@@ -82,7 +85,8 @@ static int make_device(uint32_t ifindex, uint32_t mode, int ns)
 
 static int delete_device(void)
 {
-        struct request r = {.hdr = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)), .nlmsg_type = RTM_DELLINK,
+        struct request r = {.hdr = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)),
+                                    .nlmsg_type = RTM_DELLINK,
                                     .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK},
                             .link = {.ifi_family = AF_UNSPEC}};
 
@@ -111,7 +115,7 @@ static int silence(void)
         int fd = open(NO_IP6, O_WRONLY | O_CLOEXEC), err;
 
         if (fd < 0)
-                return errno == ENOENT ? 0 : -errno;    /* a kernel without */
+                return errno == ENOENT ? 0 : -errno; /* a kernel without */
         err = write(fd, "1", 1) == 1 ? 0 : -errno;
         close(fd);
         return err;

@@ -10,23 +10,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static_assert(ETHER_MSG_INLINE >= UNET_EP_INLINE, "what an endpoint may send in the descriptor fits behind the header");
-#define ROOM 64u                        /* said of a queue whose length nobody knows */
+static_assert(ETHER_MSG_INLINE >= UNET_EP_INLINE,
+              "what an endpoint may send in the descriptor fits behind the header");
+#define ROOM 64u /* said of a queue whose length nobody knows */
 
 struct packet_link {
         struct unet_chan base;
-        struct ether_msg head;          /* of what is sent */
-        struct unet_mem segment;        /* the endpoint's */
+        struct ether_msg head;   /* of what is sent */
+        struct unet_mem segment; /* the endpoint's */
         struct counters *cnt;
-        int sock, out;                  /* out: the same */
-        int ready;                      /* an epoll instance with the socket: what the endpoint sleeps on */
-        bool full;                      /* the last send found no room */
+        int sock, out; /* out: the same */
+        int ready;     /* an epoll instance with the socket: what the endpoint sleeps on */
+        bool full;     /* the last send found no room */
         uint32_t sent;
-        uint32_t injected[EP_SENDS];    /* names of messages that were sent, not reaped */
+        uint32_t injected[EP_SENDS]; /* names of messages that were sent, not reaped */
         uint32_t ninjected;
         uint32_t chunk_bytes;
-        uint8_t *chunks;                /* PACKET_CHUNKS of them */
-        uint32_t nfree, free[PACKET_CHUNKS];    /* numbers, from 1 */
+        uint8_t *chunks;                     /* PACKET_CHUNKS of them */
+        uint32_t nfree, free[PACKET_CHUNKS]; /* numbers, from 1 */
         bool lent[PACKET_CHUNKS + 1];
 };
 
@@ -53,7 +54,8 @@ struct gathered {
 };
 
 /* The endpoint has checked its ranges. */
-static void gather(const struct packet_link *l, const struct unet_tx *tx, struct gathered *g, struct msghdr *m)
+static void gather(const struct packet_link *l, const struct unet_tx *tx, struct gathered *g,
+                   struct msghdr *m)
 {
         size_t n = 0;
 
@@ -63,9 +65,12 @@ static void gather(const struct packet_link *l, const struct unet_tx *tx, struct
         g->iov[n++] = (struct iovec){&g->head, sizeof g->head};
         g->iov[n++] = (struct iovec){(void *)(uintptr_t)tx->inl, tx->inl_len};
         if (tx->frame != 0)
-                g->iov[n++] = (struct iovec){unet_mem_at(&l->segment, tx->frame, tx->off, tx->len), tx->len};
+                g->iov[n++] = (struct iovec){unet_mem_at(&l->segment, tx->frame, tx->off, tx->len),
+                                             tx->len};
         for (int i = 0; i < tx->nmore; i++)
-                g->iov[n++] = (struct iovec){unet_mem_at(&l->segment, tx->frame, tx->more[i].off, tx->more[i].len), tx->more[i].len};
+                g->iov[n++] = (struct iovec){
+                        unet_mem_at(&l->segment, tx->frame, tx->more[i].off, tx->more[i].len),
+                        tx->more[i].len};
         for (size_t i = 2; i < n; i++)
                 assert(g->iov[i].iov_base != NULL);
         *m = (struct msghdr){.msg_iov = g->iov, .msg_iovlen = n};
@@ -243,7 +248,8 @@ static bool link_pending(struct unet_chan *ch)
         struct packet_link *l = of(ch);
         struct pollfd pfd = {.fd = l->sock, .events = POLLIN};
 
-        return l->ninjected != 0 || (l->nfree != 0 && poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLIN) != 0);
+        return l->ninjected != 0 ||
+               (l->nfree != 0 && poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLIN) != 0);
 }
 
 static const struct unet_ni_ops link_ni_ops = {
@@ -288,8 +294,8 @@ static int make_chunks(struct packet_link *l, uint32_t mtu)
         void *p;
 
         l->chunk_bytes = (mtu + ETHER_BYTES + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-        p = mmap(NULL, (size_t)PACKET_CHUNKS * l->chunk_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                 -1, 0);
+        p = mmap(NULL, (size_t)PACKET_CHUNKS * l->chunk_bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED)
                 return -ENOMEM;
         l->chunks = p;
@@ -306,7 +312,8 @@ static int make_ready(struct packet_link *l)
         return l->ready >= 0 && epoll_ctl(l->ready, EPOLL_CTL_ADD, l->sock, &ev) == 0 ? 0 : -errno;
 }
 
-int packet_link_over(struct unet_ep *ep, const struct packet_sock *s, const uint8_t peer[6], uint32_t *chan)
+int packet_link_over(struct unet_ep *ep, const struct packet_sock *s, const uint8_t peer[6],
+                     uint32_t *chan)
 {
         struct packet_link *l = calloc(1, sizeof *l);
         struct link out;
@@ -319,15 +326,18 @@ int packet_link_over(struct unet_ep *ep, const struct packet_sock *s, const uint
         l->cnt = &ep->cnt;
         l->head = ether_msg_to(s->mac, peer);
         l->segment = unet_mem_flat(station_segment(&ep->st), ep->opts.tx_bytes);
-        l->base = (struct unet_chan){.ops = &link_ni_ops,
-                                     .caps = {.mtu = s->mtu + ETHER_BYTES - (uint32_t)sizeof l->head, .inline_max = ETHER_MSG_INLINE}};
+        l->base =
+                (struct unet_chan){.ops = &link_ni_ops,
+                                   .caps = {.mtu = s->mtu + ETHER_BYTES - (uint32_t)sizeof l->head,
+                                            .inline_max = ETHER_MSG_INLINE}};
         err = make_chunks(l, s->mtu);
         if (err == 0)
                 err = make_ready(l);
-        out = (struct link){.ops = &ops,
-                            .ch = &l->base,
-                            .rx_mem = unet_mem_flat(l->chunks, (size_t)PACKET_CHUNKS * l->chunk_bytes),
-                            .sock = l->ready};
+        out = (struct link){
+                .ops = &ops,
+                .ch = &l->base,
+                .rx_mem = unet_mem_flat(l->chunks, (size_t)PACKET_CHUNKS * l->chunk_bytes),
+                .sock = l->ready};
         if (err == 0)
                 err = ep_attach(ep, &out, chan);
         if (err != 0)

@@ -9,7 +9,7 @@
 #include "unet/packet/ifinfo.h"
 #include "unet/packet/packet_link.h"
 
-#define RCVBUF (4 << 20)                /* bytes received that nobody has read yet; the kernel doubles it */
+#define RCVBUF (4 << 20) /* bytes received that nobody has read yet; the kernel doubles it */
 
 static uint32_t be32_at(const uint8_t *p)
 {
@@ -46,7 +46,9 @@ static int hear_peer_only(int fd, const uint8_t mac[6], const uint8_t peer[6])
 /* Bound at last, when the filter is there. */
 static int set_up(int fd, const struct ifinfo *info, const uint8_t peer[6])
 {
-        struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHER_MSG_TYPE), .sll_ifindex = (int)info->ifindex};
+        struct sockaddr_ll ll = {.sll_family = AF_PACKET,
+                                 .sll_protocol = htons(ETHER_MSG_TYPE),
+                                 .sll_ifindex = (int)info->ifindex};
         int rcvbuf = RCVBUF, on = 1, err = hear_peer_only(fd, info->mac, peer);
 
         if (err == 0 && (setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0 ||

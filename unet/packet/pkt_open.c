@@ -14,8 +14,8 @@
 #include "unet/packet/line.h"
 #include "unet/packet/macvlan.h"
 
-#define RCVBUF (8 << 20)                /* bytes received that nobody has read yet; the kernel doubles it */
-#define SNDBUF (4 << 20)                /* ... and of frames that the device has not sent yet */
+#define RCVBUF (8 << 20) /* bytes received that nobody has read yet; the kernel doubles it */
+#define SNDBUF (4 << 20) /* ... and of frames that the device has not sent yet */
 
 #define DIVERT_TRIES 100
 #define DIVERT_PAUSE (10 * NS_PER_MS)
@@ -32,17 +32,18 @@ static int set(int fd, int level, int what, int value)
 /* What the host itself sends is none of what arrives. */
 static int hear_no_outgoing(int fd)
 {
-        struct sock_filter how[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_PKTTYPE)),
-                                    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_OUTGOING, 0, 1),
-                                    BPF_STMT(BPF_RET | BPF_K, 0),
-                                    BPF_STMT(BPF_RET | BPF_K, UINT32_MAX)};
+        struct sock_filter how[] = {
+                BPF_STMT(BPF_LD | BPF_B | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_PKTTYPE)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_OUTGOING, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, UINT32_MAX)};
         struct sock_fprog prog = {ARRAY_LEN(how), how};
 
         return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof prog) == 0 ? 0 : -errno;
 }
 
-/* A group of its own, since only groups put fragments together. The socket's PACKET_IGNORE_OUTGOING is not the group's: that has a flag,
- * which kernels before it take no notice of, and then the filter does it. */
+/* A group of its own, since only groups put fragments together. The socket's PACKET_IGNORE_OUTGOING
+ * is not the group's: that has a flag, which kernels before it take no notice of, and then the
+ * filter does it. */
 static int put_together(int fd)
 {
         uint32_t how = PACKET_FANOUT_LB | PACKET_FANOUT_FLAG_DEFRAG | PACKET_FANOUT_FLAG_UNIQUEID |
@@ -55,14 +56,18 @@ static int put_together(int fd)
 /* Groups' addresses are as many as stacks like: all are received. */
 static int take_groups(const struct pkt_dev *d)
 {
-        struct packet_mreq all = {.mr_ifindex = (int)d->info.ifindex, .mr_type = PACKET_MR_ALLMULTI};
+        struct packet_mreq all = {.mr_ifindex = (int)d->info.ifindex,
+                                  .mr_type = PACKET_MR_ALLMULTI};
 
-        return setsockopt(d->sock, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) == 0 ? 0 : -errno;
+        return setsockopt(d->sock, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) == 0
+                       ? 0
+                       : -errno;
 }
 
 static int make_socket(struct pkt_dev *d, bool whole)
 {
-        struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL),
+        struct sockaddr_ll ll = {.sll_family = AF_PACKET,
+                                 .sll_protocol = htons(ETH_P_ALL),
                                  .sll_ifindex = (int)d->info.ifindex};
         int fd = d->sock = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
@@ -113,7 +118,8 @@ static int keep_kernel_out(struct pkt_dev *d, pkt_drop_behind *drop, const char 
         return MIN(dropped, 0);
 }
 
-int pkt_dev_open(struct pkt_dev *d, const char *ifname, bool whole, pkt_drop_behind *drop, char line[XDP_LINE_MAX])
+int pkt_dev_open(struct pkt_dev *d, const char *ifname, bool whole, pkt_drop_behind *drop,
+                 char line[XDP_LINE_MAX])
 {
         const char *by = NULL;
         int err;
@@ -122,16 +128,23 @@ int pkt_dev_open(struct pkt_dev *d, const char *ifname, bool whole, pkt_drop_beh
         line[0] = 0;
         err = ifinfo_get(&d->info, ifname);
         if (err == -ENODEV)
-                say(line, d->info.ifindex == 0 ? "no interface \"%s\" here" : "\"%s\" is not an Ethernet interface", ifname);
+                say(line,
+                    d->info.ifindex == 0 ? "no interface \"%s\" here"
+                                         : "\"%s\" is not an Ethernet interface",
+                    ifname);
         if (err == 0)
                 err = make_socket(d, whole);
         if (err == 0)
                 err = keep_kernel_out(d, drop, &by);
         if (err == 0)
-                say(line, "%s: packet socket with virtio headers, frames of 64 KB, MTU %u, %s behind it keeps the kernel out",
+                say(line,
+                    "%s: packet socket with virtio headers, frames of 64 KB, MTU %u, %s behind it "
+                    "keeps the kernel out",
                     ifname, d->info.mtu, by);
         else if (by != NULL)
-                say(line, "%s: nothing keeps the kernel out behind a packet socket; a macvlan device: %s", ifname, strerror(-err));
+                say(line,
+                    "%s: nothing keeps the kernel out behind a packet socket; a macvlan device: %s",
+                    ifname, strerror(-err));
         else if (line[0] == 0)
                 say(line, "no packet socket on %s: %s", ifname, strerror(-err));
         if (err != 0)

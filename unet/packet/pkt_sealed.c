@@ -13,8 +13,9 @@
 #include "base/base.h"
 #include "unet/packet/macvlan.h"
 
-#define SNDBUF (4 << 20)                /* bytes of frames that the device has not sent yet */
-#define RCVBUF (512 << 10)              /* ... and of runs that were sent and are held (ni_xdp.c); the kernel doubles it */
+#define SNDBUF (4 << 20) /* bytes of frames that the device has not sent yet */
+/* ... and of runs that were sent and are held (ni_xdp.c); the kernel doubles it. */
+#define RCVBUF (512 << 10)
 
 /* ---- the socket, in the namespace ---- */
 
@@ -39,11 +40,13 @@ static int deafen(int fd)
         return err != 0 ? err : set(fd, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof on);
 }
 
-/* As long as it is there the interface lets all groups through, whose frames its filter may keep back otherwise (RFC 1112 §7.3);
- * which of them are wanted is IP's to know. The macvlan has no queue that could be passed by; the interface's is not. */
+/* As long as it is there the interface lets all groups through, whose frames its filter may keep
+ * back otherwise (RFC 1112 §7.3); which of them are wanted is IP's to know. The macvlan has no
+ * queue that could be passed by; the interface's is not. */
 static int set_up(int fd, uint32_t mark)
 {
-        struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(MACVLAN_NAME)};
+        struct sockaddr_ll ll = {.sll_family = AF_PACKET,
+                                 .sll_ifindex = (int)if_nametoindex(MACVLAN_NAME)};
         struct packet_mreq groups = {.mr_ifindex = ll.sll_ifindex, .mr_type = PACKET_MR_ALLMULTI};
         int on = 1, sndbuf = SNDBUF, rcvbuf = RCVBUF, err = deafen(fd);
 

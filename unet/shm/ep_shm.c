@@ -78,7 +78,7 @@ int unet_chan_pair(struct unet_ep *a, struct unet_ep *b, uint32_t *chan_a, uint3
                 *chan_a = ca;
                 return 0;
         }
-        unet_chan_close(a, ca);         /* takes sa and its socket */
+        unet_chan_close(a, ca); /* takes sa and its socket */
         sa = NULL;
         sock[0] = -1;
 fail:

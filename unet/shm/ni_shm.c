@@ -1,4 +1,5 @@
-/* Provider `shm`, the protocol stack's side. See shm_ring.h for what lies in memory and who may write it. */
+/* Provider `shm`, the protocol stack's side. See shm_ring.h for what lies in memory and who may
+ * write it. */
 #include "unet/shm/ni_shm.h"
 
 #include "unet/bell_fd.h"
@@ -51,14 +52,16 @@ static bool shm_pull_checked(struct shm_chan *c, struct unet_rx *rx)
         return true;
 }
 
-/* A peer that fills the ring with rubbish as fast as it is read holds us up for one round of the ring, no longer. */
+/* A peer that fills the ring with rubbish as fast as it is read holds us up for one round of the
+ * ring, no longer. */
 static int shm_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
 {
         struct shm_chan *c = shm(ch);
         struct shm_pos *pos = &c->sh->pos;
         uint32_t start = pos->rx_cons;
         uint64_t bytes = 0;
-        bool more = n >= 4 && shm_rx_backlog(pos, c->peer, 2 * (uint32_t)n);    /* the next batch is there too */
+        /* The next batch is there too. */
+        bool more = n >= 4 && shm_rx_backlog(pos, c->peer, 2 * (uint32_t)n);
         int got = 0;
 
         while (got < n && pos->rx_cons - start < SHM_SLOTS && shm_rx_ready(pos, c->peer)) {
@@ -101,7 +104,8 @@ static int shm_reap(struct unet_chan *ch, uint32_t *frame, int n)
 static bool shm_pending(struct unet_chan *ch)
 {
         struct shm_chan *c = shm(ch);
-        struct shm_shared *sh = READ_ONCE(c->sh);       /* another channel may just be taking the place of this one */
+        /* Another channel may just be taking the place of this one. */
+        struct shm_shared *sh = READ_ONCE(c->sh);
         const struct shm_region *peer = READ_ONCE(c->peer);
 
         return shm_rx_ready(&sh->pos, peer) || shm_ret_ready(&sh->pos, peer);
@@ -116,7 +120,8 @@ static void ring(struct shm_chan *c, uint32_t word)
         bell_ring(fd);
 }
 
-/* Whether the peer sleeps until we make room, and there is enough to be worth waking it: it is told of all there is. */
+/* Whether the peer sleeps until we make room, and there is enough to be worth waking it: it is told
+ * of all there is. */
 static bool wants_room(struct shm_chan *c)
 {
         if (likely(!atomic_load_explicit(&c->peer->ctrl.want_room, memory_order_relaxed)))
@@ -138,7 +143,7 @@ static void shm_flush(struct unet_chan *ch)
 
         if (!c->sent && !c->gave)
                 return;
-        atomic_thread_fence(memory_order_seq_cst);      /* (b) of bell.h */
+        atomic_thread_fence(memory_order_seq_cst); /* (b) of bell.h */
         room = c->gave && wants_room(c);
         word = atomic_load_explicit(&c->bell->word, memory_order_relaxed);
         if (unlikely(bell_mode(word) != BELL_POLLED) && word != c->sh->rung && (c->sent || room))
@@ -151,7 +156,7 @@ static void repair(struct unet_chan *ch)
         struct shm_chan *c = shm(ch);
 
         shm_repair(&c->sh->pos, c->mine);
-        c->sh->rung = 0;                /* whatever was sent and not rung for is rung for at the next flush */
+        c->sh->rung = 0; /* whatever was sent and not rung for is rung for at the next flush */
         c->sent = c->gave = true;
 }
 

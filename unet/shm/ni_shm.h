@@ -1,6 +1,6 @@
 /*
- * Provider `shm` for the protocol stack: a direct channel to another stack on this host (shm_ring.h), in loan mode:
- * received payload stays in the sender's frames until it is released.
+ * Provider `shm` for the protocol stack: a direct channel to another stack on this host
+ * (shm_ring.h), in loan mode: received payload stays in the sender's frames until it is released.
  */
 #ifndef UNET_NI_SHM_H
 #define UNET_NI_SHM_H
@@ -10,12 +10,12 @@
 #include "unet/ni.h"
 #include "unet/shm/shm_ring.h"
 
-#define SHM_MTU 65535u                  /* an IPv4 datagram */
+#define SHM_MTU 65535u /* an IPv4 datagram */
 
 /* The part of a channel that all processes of a stack share; in its state segment. */
 struct shm_shared {
         struct shm_pos pos;
-        uint32_t rung;                  /* peer's bell word when we last rang */
+        uint32_t rung; /* peer's bell word when we last rang */
         struct frame_geom tx_geom, rx_geom;
 };
 
@@ -23,14 +23,14 @@ struct shm_shared {
 struct shm_chan {
         struct unet_chan base;
         struct shm_shared *sh;
-        struct shm_region *mine;        /* our transmit region, read and write */
-        const struct shm_region *peer;  /* the peer's, read only */
+        struct shm_region *mine;       /* our transmit region, read and write */
+        const struct shm_region *peer; /* the peer's, read only */
         size_t mine_bytes, peer_bytes;
-        const struct bell *bell;        /* the peer's, read only */
-        int leader_fd, keeper_fd;       /* ringers (unet/bell_fd.h) of the peer's bells */
+        const struct bell *bell;  /* the peer's, read only */
+        int leader_fd, keeper_fd; /* ringers (unet/bell_fd.h) of the peer's bells */
         struct counters *cnt;
-        bool sent;                      /* since the last flush: messages */
-        bool gave;                      /* since the last flush: slots consumed or frames returned */
+        bool sent; /* since the last flush: messages */
+        bool gave; /* since the last flush: slots consumed or frames returned */
 };
 
 /* Completes a channel whose regions, bell and ringers are filled in. */

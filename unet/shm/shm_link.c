@@ -13,22 +13,22 @@
 
 #define HELLO_MAGIC   0x554e6574u
 #define HELLO_VERSION 1u
-#define REGION_MAX    (4ull << 30)      /* most we map for one peer */
+#define REGION_MAX    (4ull << 30) /* most we map for one peer */
 
 struct shm_link {
         struct unet_chan base;
         struct shm_pos pos;
-        struct shm_region *mine;        /* read and write */
-        const struct shm_region *peer;  /* read only */
-        const struct bell *bell;        /* the peer's station, read only */
-        struct unet_mem rx_mem;         /* where the peer's payload lies */
-        struct frame_geom geom;         /* of our frames */
+        struct shm_region *mine;       /* read and write */
+        const struct shm_region *peer; /* read only */
+        const struct bell *bell;       /* the peer's station, read only */
+        struct unet_mem rx_mem;        /* where the peer's payload lies */
+        struct frame_geom geom;        /* of our frames */
         const struct station *st;
         size_t mine_bytes, peer_bytes, station_bytes;
-        int reader_fd;                  /* twin of our region, until it is sent */
-        int sock;                       /* takes rings, hangs up when the peer is gone */
-        uint32_t rung;                  /* peer's bell word when we last rang */
-        bool sent, gave;                /* since the last flush */
+        int reader_fd;   /* twin of our region, until it is sent */
+        int sock;        /* takes rings, hangs up when the peer is gone */
+        uint32_t rung;   /* peer's bell word when we last rang */
+        bool sent, gave; /* since the last flush */
         struct counters *cnt;
 };
 
@@ -100,7 +100,7 @@ static int link_reap(struct unet_chan *ch, uint32_t *frame, int n)
         uint32_t prod = atomic_load_explicit(&l->peer->ctrl.ret_prod, memory_order_acquire);
         int got = 0;
 
-        if (unlikely(prod - l->pos.ret_cons > SHM_RETS)) {      /* more than we can have lent: a lie */
+        if (unlikely(prod - l->pos.ret_cons > SHM_RETS)) { /* more than we can have lent: a lie */
                 l->pos.ret_cons = prod;
                 count(l->cnt, COUNT_NI_BAD_RETURN);
         }
@@ -128,7 +128,8 @@ static struct cut read_cut(const struct shm_slot *s)
 }
 
 /* Copies the references out; false when one is outside the peer's memory. */
-static enum drop pull_ranges(const struct shm_link *l, struct cut c, const uint8_t *body, struct unet_rx *rx)
+static enum drop pull_ranges(const struct shm_link *l, struct cut c, const uint8_t *body,
+                             struct unet_rx *rx)
 {
         struct shm_frame_ref ref;
 
@@ -169,20 +170,22 @@ static enum drop pull(struct shm_link *l, struct unet_rx *rx)
         return why;
 }
 
-/* Tells the peer of places only so often: the line in which it looks, and we look for its returns, stays
- * quiet while a few messages go to and fro. The peer never sees more than this many places too few, and
- * whoever waits for the next message has emptied the ring, so nobody waits for what is not told. */
+/* Tells the peer of places only so often: the line in which it looks, and we look for its returns,
+ * stays quiet while a few messages go to and fro. The peer never sees more than this many places
+ * too few, and whoever waits for the next message has emptied the ring, so nobody waits for what is
+ * not told. */
 
 static void publish(struct shm_link *l)
 {
-        if (l->pos.rx_cons - atomic_load_explicit(&l->mine->ctrl.cons, memory_order_relaxed) < SHM_PUBLISH_EVERY)
+        if (l->pos.rx_cons - atomic_load_explicit(&l->mine->ctrl.cons, memory_order_relaxed) <
+            SHM_PUBLISH_EVERY)
                 return;
         shm_rx_publish(&l->pos, l->mine);
         l->gave = true;
 }
 
-/* A peer that fills the ring with rubbish as fast as it is read holds us up for one round of the ring, no
- * longer. */
+/* A peer that fills the ring with rubbish as fast as it is read holds us up for one round of the
+ * ring, no longer. */
 static int link_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
 {
         struct shm_link *l = shm(ch);
@@ -239,7 +242,7 @@ static void link_flush(struct unet_chan *ch)
 
         if (!l->sent && !l->gave)
                 return;
-        atomic_thread_fence(memory_order_seq_cst);      /* (b) of bell.h */
+        atomic_thread_fence(memory_order_seq_cst); /* (b) of bell.h */
         word = atomic_load_explicit(&l->bell->word, memory_order_relaxed);
         if (unlikely(bell_mode(word) == BELL_ASLEEP) && word != l->rung &&
             (l->sent || atomic_load_explicit(&l->peer->ctrl.want_room, memory_order_relaxed)))
@@ -319,7 +322,8 @@ void shm_link_nudge(struct shm_link *l)
         l->sent = true;
 }
 
-static const struct link_ops ops = {.gone = link_gone, .peer_cpu = link_peer_cpu, .close = link_close};
+static const struct link_ops ops = {
+        .gone = link_gone, .peer_cpu = link_peer_cpu, .close = link_close};
 
 /* ---- setting up ---- */
 
@@ -344,7 +348,8 @@ static int make_region(struct shm_link *l)
         return err;
 }
 
-int shm_link_make(struct station *st, struct frame_geom geom, struct counters *cnt, struct shm_link **out)
+int shm_link_make(struct station *st, struct frame_geom geom, struct counters *cnt,
+                  struct shm_link **out)
 {
         struct shm_link *l = calloc(1, sizeof *l);
         int err;
@@ -372,7 +377,8 @@ int shm_link_make(struct station *st, struct frame_geom geom, struct counters *c
 
 struct shm_offer shm_link_mine(const struct shm_link *l)
 {
-        return (struct shm_offer){l->mine_bytes, l->st->shared_bytes, l->geom, l->reader_fd, l->st->reader_fd};
+        return (struct shm_offer){l->mine_bytes, l->st->shared_bytes, l->geom, l->reader_fd,
+                                  l->st->reader_fd};
 }
 
 void shm_link_sent(struct shm_link *l)
@@ -403,13 +409,15 @@ static int map_peer(struct shm_link *l, const struct shm_offer *o, uid_t uid)
         l->bell = unet_memfd_map(o->station, l->station_bytes, false, NULL);
         if (l->peer == NULL || l->bell == NULL)
                 return -ENOMEM;
-        l->rx_mem = frame_geom_total(geom) != 0 ? unet_mem_frames((void *)(uintptr_t)l->peer->frames, geom)
-                                                : unet_mem_flat((uint8_t *)(uintptr_t)l->bell + BELL_BYTES,
-                                                                l->station_bytes - BELL_BYTES);
+        l->rx_mem = frame_geom_total(geom) != 0
+                            ? unet_mem_frames((void *)(uintptr_t)l->peer->frames, geom)
+                            : unet_mem_flat((uint8_t *)(uintptr_t)l->bell + BELL_BYTES,
+                                            l->station_bytes - BELL_BYTES);
         return 0;
 }
 
-int shm_link_connect(struct shm_link *l, int sock, const struct shm_offer *theirs, uid_t uid, struct link *out)
+int shm_link_connect(struct shm_link *l, int sock, const struct shm_offer *theirs, uid_t uid,
+                     struct link *out)
 {
         int err = map_peer(l, theirs, uid);
 
@@ -430,20 +438,26 @@ int shm_link_connect(struct shm_link *l, int sock, const struct shm_offer *their
 static int send_hello(const struct shm_link *l)
 {
         struct shm_offer o = shm_link_mine(l);
-        struct hello h = {.magic = HELLO_MAGIC, .version = HELLO_VERSION, .region_bytes = o.region_bytes,
-                          .station_bytes = o.station_bytes, .geom = {o.geom.count[0], o.geom.count[1]}};
+        struct hello h = {.magic = HELLO_MAGIC,
+                          .version = HELLO_VERSION,
+                          .region_bytes = o.region_bytes,
+                          .station_bytes = o.station_bytes,
+                          .geom = {o.geom.count[0], o.geom.count[1]}};
         const int fds[HELLO_FDS] = {o.region, o.station};
         union {
                 struct cmsghdr align;
                 char bytes[CMSG_SPACE(sizeof fds)];
         } ctl = {0};
         struct iovec iov = {&h, sizeof h};
-        struct msghdr m = {
-                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = &ctl,
+                           .msg_controllen = sizeof ctl};
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-        *c = (struct cmsghdr){
-                .cmsg_len = CMSG_LEN(sizeof fds), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fds),
+                              .cmsg_level = SOL_SOCKET,
+                              .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(c), fds, sizeof fds);
         return sendmsg(l->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof h ? 0 : -errno;
 }
@@ -467,14 +481,16 @@ int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *
         return 0;
 }
 
-/* Puts the descriptors of a message into fds[]; those that are too many are closed. Returns how many came. */
+/* Puts the descriptors of a message into fds[]; those that are too many are closed. Returns how
+ * many came. */
 static int take_fds(struct msghdr *m, int fds[HELLO_FDS])
 {
         int n = 0;
 
         for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
                 size_t k = c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS
-                                   ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+                                   ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int)
+                                   : 0;
                 for (size_t i = 0; i < k; i++, n++) {
                         int fd;
                         memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
@@ -506,8 +522,10 @@ static int recv_hello(int sock, nstime timeout, struct hello *h, int fds[HELLO_F
                 char bytes[CMSG_SPACE(8 * sizeof(int))];
         } ctl;
         struct iovec iov = {h, sizeof *h};
-        struct msghdr m = {
-                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = &ctl,
+                           .msg_controllen = sizeof ctl};
         int err = wait_readable(sock, timeout), nfds;
         ssize_t n;
 
@@ -517,8 +535,9 @@ static int recv_hello(int sock, nstime timeout, struct hello *h, int fds[HELLO_F
         if (n <= 0)
                 return n == 0 ? -EPIPE : -errno;
         nfds = take_fds(&m, fds);
-        if (n != (ssize_t)sizeof *h || nfds != HELLO_FDS || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-            h->magic != HELLO_MAGIC || h->version != HELLO_VERSION)
+        if (n != (ssize_t)sizeof *h || nfds != HELLO_FDS ||
+            (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || h->magic != HELLO_MAGIC ||
+            h->version != HELLO_VERSION)
                 return -EPROTO;
         return 0;
 }
@@ -545,8 +564,11 @@ int shm_link_accept(struct shm_link *l, nstime timeout, struct link *out)
         if (err == 0)
                 err = peer_uid(l->sock, &uid);
         if (err == 0) {
-                o = (struct shm_offer){h.region_bytes, h.station_bytes, {{h.geom[0], h.geom[1]}},
-                                       fds[HELLO_REGION], fds[HELLO_STATION]};
+                o = (struct shm_offer){h.region_bytes,
+                                       h.station_bytes,
+                                       {{h.geom[0], h.geom[1]}},
+                                       fds[HELLO_REGION],
+                                       fds[HELLO_STATION]};
                 err = shm_link_connect(l, l->sock, &o, uid, out);
         }
         close_fd(fds[HELLO_REGION]);

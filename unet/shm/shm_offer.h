@@ -1,6 +1,6 @@
 /*
- * What one side of a raw shared-memory channel gives the other: its ring and its station, as sealed memory that
- * the receiver checks before it maps it.
+ * What one side of a raw shared-memory channel gives the other: its ring and its station, as sealed
+ * memory that the receiver checks before it maps it.
  */
 #ifndef UNET_SHM_OFFER_H
 #define UNET_SHM_OFFER_H
@@ -9,8 +9,9 @@
 
 struct shm_offer {
         uint64_t region_bytes, station_bytes;
-        struct frame_geom geom;         /* of the frames in the region; all zero: payload lies in the station */
-        int region, station;            /* read-only descriptors */
+        /* Of the frames in the region; all zero: payload lies in the station. */
+        struct frame_geom geom;
+        int region, station; /* read-only descriptors */
 };
 
 #endif

@@ -10,44 +10,44 @@
 #define DEFAULT_LARGE   128u
 #define DEFAULT_SMALL   256u
 #define DEFAULT_QUANTUM 65536u
-#define LEAST_SIZE      64u             /* what a small message costs its sender's share */
+#define LEAST_SIZE      64u /* what a small message costs its sender's share */
 
 enum port_state { PORT_FREE, PORT_OFFERED, PORT_OPEN };
 
 struct port {
         enum port_state state;
-        uint32_t gen;                   /* of the port's number; in the owner that frames are charged to */
+        uint32_t gen; /* of the port's number; in the owner that frames are charged to */
         struct shm_link *shm;
         struct link link;
-        struct frame_pool *pool;        /* records of the frames towards this port */
+        struct frame_pool *pool; /* records of the frames towards this port */
         struct unet_switch_account *account;
-        uint64_t charged;               /* bytes of frames its messages hold at receivers */
+        uint64_t charged; /* bytes of frames its messages hold at receivers */
         uint32_t charged_msgs;
         uint32_t deficit;
-        bool held;                      /* `rx` waits for the next round */
-        bool dirty;                     /* something was sent to it in this round */
+        bool held;  /* `rx` waits for the next round */
+        bool dirty; /* something was sent to it in this round */
         bool gone;
         struct unet_rx rx;
         struct counters cnt;
 };
 
 struct route {
-        uint32_t tag;                   /* generation above, index in the low bits; 0: not in use */
+        uint32_t tag; /* generation above, index in the low bits; 0: not in use */
         uint32_t gen;
-        uint32_t port;                  /* who may send with it */
-        uint32_t peer;                  /* index of the route back */
+        uint32_t port; /* who may send with it */
+        uint32_t peer; /* index of the route back */
 };
 
 struct unet_switch {
         struct unet_switch_opts opts;
         struct frame_geom geom;
         struct station st;
-        uint32_t nports, turn;          /* ports 1 .. nports were ever used */
+        uint32_t nports, turn; /* ports 1 .. nports were ever used */
         struct port *port[SWITCH_PORTS];
         struct route route[SWITCH_ROUTES];
         struct link_board *board;
-        uint32_t fresh_route;           /* the next index to try */
-        struct frames frames;           /* region number: the port's */
+        uint32_t fresh_route; /* the next index to try */
+        struct frames frames; /* region number: the port's */
 };
 
 static_assert(SWITCH_PORTS <= FRAME_REGIONS && (SWITCH_ROUTES & (SWITCH_ROUTES - 1)) == 0, "masks");
@@ -155,7 +155,8 @@ void unet_switch_forget(struct unet_switch *sw)
 
 static struct port *port_at(const struct unet_switch *sw, uint32_t num, enum port_state state)
 {
-        return num != 0 && num <= sw->nports && sw->port[num]->state == state ? sw->port[num] : NULL;
+        return num != 0 && num <= sw->nports && sw->port[num]->state == state ? sw->port[num]
+                                                                              : NULL;
 }
 
 static uint32_t find_free(struct unet_switch *sw)
@@ -320,7 +321,8 @@ static struct route *route_of(struct unet_switch *sw, uint32_t tag)
         return tag != 0 && r->tag == tag ? r : NULL;
 }
 
-/* The index that has been free longest comes near the end of the search; its generation changes each time. */
+/* The index that has been free longest comes near the end of the search; its generation changes
+ * each time. */
 static struct route *new_route(struct unet_switch *sw, uint32_t port)
 {
         for (uint32_t k = 0; k < SWITCH_ROUTES; k++) {
@@ -350,7 +352,8 @@ static uint32_t stand(struct unet_switch *sw, const struct route *r)
         return r->tag;
 }
 
-/* What was sent with the tag before is in the receiver's ring by now. The endpoint is woken if it sleeps. */
+/* What was sent with the tag before is in the receiver's ring by now. The endpoint is woken if
+ * it sleeps. */
 static void fall(struct unet_switch *sw, struct route *r)
 {
         struct port *p = sw->port[r->port];
@@ -367,7 +370,8 @@ static void fall(struct unet_switch *sw, struct route *r)
 
 int unet_switch_connect(struct unet_switch *sw, uint32_t port_a, uint32_t port_b, uint32_t tag[2])
 {
-        const struct port *pa = port_at(sw, port_a, PORT_OPEN), *pb = port_at(sw, port_b, PORT_OPEN);
+        const struct port *pa = port_at(sw, port_a, PORT_OPEN),
+                          *pb = port_at(sw, port_b, PORT_OPEN);
         struct route *a, *b;
 
         if (pa == NULL || pb == NULL)
@@ -425,15 +429,15 @@ static enum drop find_way(struct unet_switch *sw, uint32_t from, const struct un
                 return DROP_NI_NO_CHANNEL;
         if (r->port != from)
                 return DROP_NI_BAD_SOURCE;
-        if (sw->opts.check != NULL &&
-            !sw->opts.check(sw->opts.arg, from, rx->inl + sizeof t, rx->inl_len - (uint32_t)sizeof t))
+        if (sw->opts.check != NULL && !sw->opts.check(sw->opts.arg, from, rx->inl + sizeof t,
+                                                      rx->inl_len - (uint32_t)sizeof t))
                 return DROP_NI_BAD_SOURCE;
         *out = &sw->route[r->peer];
         return DROP_NONE;
 }
 
-/* Copies the payload, out of the sender's memory, into the frame. The ranges were checked when it was
- * received. */
+/* Copies the payload, out of the sender's memory, into the frame. The ranges were checked when it
+ * was received. */
 static void copy_payload(const struct port *from, const struct unet_rx *rx, uint8_t *to)
 {
         memcpy(to, unet_mem_at(&from->link.rx_mem, rx->frame, rx->off, rx->len), rx->len);
@@ -446,12 +450,14 @@ static void copy_payload(const struct port *from, const struct unet_rx *rx, uint
 }
 
 /* A frame towards `to` for `len` bytes, charged to `from`; *id 0 when none is needed. */
-static enum drop reserve(struct unet_switch *sw, uint32_t from, uint32_t to, uint32_t len, uint32_t *id)
+static enum drop reserve(struct unet_switch *sw, uint32_t from, uint32_t to, uint32_t len,
+                         uint32_t *id)
 {
         struct port *p = sw->port[from];
-        enum frame_class c = len <= FRAME_SMALL_BYTES && frame_avail(&sw->frames, to, FRAME_SMALL) > 0
-                                     ? FRAME_SMALL
-                                     : FRAME_LARGE;
+        enum frame_class c =
+                len <= FRAME_SMALL_BYTES && frame_avail(&sw->frames, to, FRAME_SMALL) > 0
+                        ? FRAME_SMALL
+                        : FRAME_LARGE;
 
         *id = 0;
         if (len == 0)
@@ -516,7 +522,7 @@ static void forward(struct unet_switch *sw, uint32_t from, const struct unet_rx 
                 tx.frame = frame_id_num(id);
                 tx.len = len;
                 frame_lend(&sw->frames, id);
-                frame_drop(&sw->frames, id);    /* the loan holds it from here on */
+                frame_drop(&sw->frames, id); /* the loan holds it from here on */
         }
         q->link.ch->ops->send(q->link.ch, &tx, 1);
         q->dirty = true;
@@ -551,7 +557,8 @@ static uint32_t share_of(const struct unet_switch *sw, const struct port *p)
         return MAX(sw->opts.quantum / ports, LEAST_SIZE);
 }
 
-/* The port's turn: its share of bytes, and what it saved; a port with nothing to send saves nothing. */
+/* The port's turn: its share of bytes, and what it saved; a port with nothing to send
+ * saves nothing. */
 static int serve(struct unet_switch *sw, uint32_t num)
 {
         struct port *p = sw->port[num];
@@ -576,7 +583,8 @@ static int serve(struct unet_switch *sw, uint32_t num)
         return n;
 }
 
-/* A receiver returns what it likes; only what was lent to it counts. At most what can be on loan in one go. */
+/* A receiver returns what it likes; only what was lent to it counts. At most what can be on loan in
+ * one go. */
 static void take_returns(struct unet_switch *sw, uint32_t num)
 {
         struct unet_chan *ch = sw->port[num]->link.ch;
@@ -628,7 +636,7 @@ static int serve_all(struct unet_switch *sw)
                         leave_port(sw, num);
                 n += served;
         }
-        if (sw->nports != 0)            /* a whole round: the next begins with the next port */
+        if (sw->nports != 0) /* a whole round: the next begins with the next port */
                 sw->turn = (sw->turn + (k == sw->nports ? 1 : k)) % sw->nports;
         return n;
 }
@@ -646,7 +654,8 @@ int unet_switch_step(struct unet_switch *sw)
 {
         int n;
 
-        for (uint32_t num = 1; num <= sw->nports; num++)        /* first: what came back can be used at once */
+        for (uint32_t num = 1; num <= sw->nports;
+             num++) /* first: what came back can be used at once */
                 if (sw->port[num]->state == PORT_OPEN)
                         take_returns(sw, num);
         do
@@ -673,7 +682,8 @@ static bool anything(const struct unet_switch *sw)
 {
         for (uint32_t num = 1; num <= sw->nports; num++) {
                 const struct port *p = sw->port[num];
-                if (p->state == PORT_OPEN && (p->held || p->gone || p->link.ch->ops->pending(p->link.ch)))
+                if (p->state == PORT_OPEN &&
+                    (p->held || p->gone || p->link.ch->ops->pending(p->link.ch)))
                         return true;
         }
         return false;

@@ -4,7 +4,8 @@
 
 #include "base/prng.h"
 
-/* True with probability p. One draw, whatever p is, so that one setting does not shift another's draws. */
+/* True with probability p. One draw, whatever p is, so that one setting does not shift
+ * another's draws. */
 static inline bool chance(struct prng_fast *g, double p)
 {
         return (double)(prng_fast_u64(g) >> 11) < p * 0x1p53;

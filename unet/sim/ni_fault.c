@@ -7,12 +7,12 @@
 #include "unet/sim/chance.h"
 #include "unet/sim/wrap.h"
 
-#define HELD_MAX      64                /* delayed at one time; more are passed on at once */
-#define NAMES_MAX     4096              /* frames to report or swallow; beyond it none is lost or doubled */
+#define HELD_MAX      64   /* delayed at one time; more are passed on at once */
+#define NAMES_MAX     4096 /* frames to report or swallow; beyond it none is lost or doubled */
 #define DELAY_DEFAULT 16u
 
 struct held {
-        uint32_t due;                   /* step at which it goes on */
+        uint32_t due; /* step at which it goes on */
         struct unet_tx tx;
         struct unet_range more[UNET_RANGES_MAX - 1];
         uint8_t inl[UNET_INLINE_MAX];
@@ -30,9 +30,9 @@ struct fault {
         struct counters *cnt;
         uint32_t step;
         struct held held[HELD_MAX];
-        _Atomic int nheld;              /* pending() may be asked by another thread */
-        struct names finished;          /* of lost messages, to be reported */
-        struct names doubled;           /* of duplicates: one report too many will come */
+        _Atomic int nheld;     /* pending() may be asked by another thread */
+        struct names finished; /* of lost messages, to be reported */
+        struct names doubled;  /* of duplicates: one report too many will come */
 };
 
 static struct fault *of(struct unet_chan *ch)
@@ -223,7 +223,8 @@ static const struct unet_ni_ops fault_ops = {
 
 /* ---- making ---- */
 
-struct unet_chan *ni_fault_new(struct unet_chan *inner, const struct fault_params *p, struct counters *cnt)
+struct unet_chan *ni_fault_new(struct unet_chan *inner, const struct fault_params *p,
+                               struct counters *cnt)
 {
         struct fault *f = calloc(1, sizeof *f);
 
@@ -277,8 +278,11 @@ static int parse_one(const char *key, size_t len, const char *value, struct faul
         const struct {
                 const char *name;
                 double *to;
-        } chances[] = {{"loss", &p->loss}, {"duplicate", &p->duplicate}, {"reorder", &p->reorder},
-                       {"delay", &p->delay}, {"corrupt", &p->corrupt}};
+        } chances[] = {{"loss", &p->loss},
+                       {"duplicate", &p->duplicate},
+                       {"reorder", &p->reorder},
+                       {"delay", &p->delay},
+                       {"corrupt", &p->corrupt}};
         unsigned long long n;
         char *end;
 

@@ -16,7 +16,8 @@ static struct ni_pcap *of(struct unet_chan *ch)
         return (struct ni_pcap *)ch;
 }
 
-static void add_range(struct ni_pcap *p, const struct unet_mem *m, uint32_t frame, uint32_t off, uint32_t len)
+static void add_range(struct ni_pcap *p, const struct unet_mem *m, uint32_t frame, uint32_t off,
+                      uint32_t len)
 {
         const uint8_t *at = unet_mem_at(m, frame, off, len);
 
@@ -37,7 +38,8 @@ static void record_tx(struct ni_pcap *p, const struct unet_tx *tx)
                 add_range(p, &p->o.tx, tx->frame, tx->more[i].off, tx->more[i].len);
 }
 
-/* Some providers leave nmore alone: it says something only on flat memory, that is for raw endpoints. */
+/* Some providers leave nmore alone: it says something only on flat memory, that is for
+ * raw endpoints. */
 static void record_rx(struct ni_pcap *p, const struct unet_rx *rx)
 {
         uint32_t skip = MIN(p->o.skip, rx->inl_len), len = rx->inl_len - skip;

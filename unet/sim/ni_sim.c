@@ -9,16 +9,16 @@
 #define DEFAULT_RTO_MIN  (200 * NS_PER_MS)
 
 struct packet {
-        struct packet *next;            /* in the receive queue */
-        nstime at;                      /* arrival */
-        uint64_t serial;                /* order among equal arrivals */
+        struct packet *next; /* in the receive queue */
+        nstime at;           /* arrival */
+        uint64_t serial;     /* order among equal arrivals */
         int to;
-        uint32_t inl_len, len;          /* len: all bytes */
-        uint32_t frame;                 /* receive frame, once arrived */
+        uint32_t inl_len, len; /* len: all bytes */
+        uint32_t frame;        /* receive frame, once arrived */
         uint8_t bytes[];
 };
 
-struct waiting {                        /* a packet that waits for the wire */
+struct waiting { /* a packet that waits for the wire */
         nstime leaves;
         uint32_t bytes;
 };
@@ -31,32 +31,32 @@ struct end {
         /* The direction that starts here. */
         struct sim_params p;
         struct prng_fast rng;
-        bool bad;                       /* Gilbert-Elliott state */
-        nstime wire_free;               /* when the last packet will have left */
-        uint64_t wire_rest;             /* and the part of a nanosecond after that, in 1/rate */
-        nstime last_arrival;            /* keeps jitter from reordering */
-        struct waiting *wait;           /* FIFO: head .. head + count - 1 */
+        bool bad;             /* Gilbert-Elliott state */
+        nstime wire_free;     /* when the last packet will have left */
+        uint64_t wire_rest;   /* and the part of a nanosecond after that, in 1/rate */
+        nstime last_arrival;  /* keeps jitter from reordering */
+        struct waiting *wait; /* FIFO: head .. head + count - 1 */
         size_t wait_head, wait_count, wait_cap;
         uint64_t wait_bytes;
         struct unet_mem tx_mem;
-        uint32_t *reaped;               /* frames whose sends are finished with them */
+        uint32_t *reaped; /* frames whose sends are finished with them */
         size_t reaped_count, reaped_cap;
 
         /* What arrives here. */
         struct packet *rx_head, **rx_tail;
         uint32_t rx_count;
         struct unet_mem rx_mem;
-        uint32_t *rx_free;              /* stack of free frame numbers */
+        uint32_t *rx_free; /* stack of free frame numbers */
         uint32_t rx_free_count;
-        bool *lent;                     /* by frame number */
+        bool *lent; /* by frame number */
         uint32_t loans;
-        struct counters own, *c;        /* c: own, or the user's */
+        struct counters own, *c; /* c: own, or the user's */
 };
 
 struct sim {
         nstime now;
         uint64_t serial, hash;
-        struct packet **heap;           /* by (at, serial), the earliest first */
+        struct packet **heap; /* by (at, serial), the earliest first */
         size_t heap_count, heap_cap;
         sim_trace_fn *trace;
         void *trace_arg;
@@ -214,7 +214,8 @@ static struct fate draw_fate(struct end *e, size_t len)
         return f;
 }
 
-/* As a router with a threshold marks: ECT becomes CE, and the header's checksum goes along (RFC 1624, eqn. 3). */
+/* As a router with a threshold marks: ECT becomes CE, and the header's checksum goes along (RFC
+ * 1624, eqn. 3). */
 static void mark(struct packet *p)
 {
         uint32_t was = (uint32_t)p->bytes[0] << 8 | p->bytes[1], sum;
@@ -222,7 +223,8 @@ static void mark(struct packet *p)
         if (p->len < 20 || p->bytes[0] >> 4 != 4 || (p->bytes[1] & 3) == 0)
                 return;
         p->bytes[1] |= 3;
-        sum = (~((uint32_t)p->bytes[10] << 8 | p->bytes[11]) & 0xffff) + (~was & 0xffff) + ((uint32_t)p->bytes[0] << 8 | p->bytes[1]);
+        sum = (~((uint32_t)p->bytes[10] << 8 | p->bytes[11]) & 0xffff) + (~was & 0xffff) +
+              ((uint32_t)p->bytes[0] << 8 | p->bytes[1]);
         sum = (sum & 0xffff) + (sum >> 16);
         sum = ~((sum & 0xffff) + (sum >> 16));
         p->bytes[10] = (uint8_t)(sum >> 8);
@@ -444,7 +446,8 @@ static void sim_release(struct unet_chan *ch, const uint32_t *frame, int n)
         struct end *e = end_of(ch);
 
         for (int i = 0; i < n; i++) {
-                if (frame[i] == 0 || frame[i] > frame_geom_total(e->rx_mem.geom) || !e->lent[frame[i]]) {
+                if (frame[i] == 0 || frame[i] > frame_geom_total(e->rx_mem.geom) ||
+                    !e->lent[frame[i]]) {
                         count(e->c, COUNT_NI_BAD_RETURN);
                         continue;
                 }
@@ -594,7 +597,8 @@ void sim_set_params(struct sim *s, int from_side, const struct sim_params *p)
 }
 
 /* As many receive frames as the queue has slots, and as many again for loans. */
-static bool end_init(struct end *e, struct sim *s, int side, uint64_t seed, const struct sim_params dir[2])
+static bool end_init(struct end *e, struct sim *s, int side, uint64_t seed,
+                     const struct sim_params dir[2])
 {
         struct sim_params p = with_defaults(dir[side]), in = with_defaults(dir[!side]);
         enum frame_class c = in.mtu <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE;
@@ -602,7 +606,8 @@ static bool end_init(struct end *e, struct sim *s, int side, uint64_t seed, cons
         struct frame_geom geom = {{0}};
 
         geom.count[c] = frames;
-        *e = (struct end){.base = {.ops = &sim_ops, .caps = caps_of(&p)}, .sim = s, .side = side, .p = p};
+        *e = (struct end){
+                .base = {.ops = &sim_ops, .caps = caps_of(&p)}, .sim = s, .side = side, .p = p};
         prng_fast_init(&e->rng, seed * 2 + (uint64_t)side);
         e->c = &e->own;
         e->rx_tail = &e->rx_head;

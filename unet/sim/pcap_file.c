@@ -1,4 +1,5 @@
-/* The pcap file format: a header of 24 bytes, then 16 bytes and the packet, each in the writer's byte order. */
+/* The pcap file format: a header of 24 bytes, then 16 bytes and the packet, each in the writer's
+ * byte order. */
 #include "unet/sim/pcap_file.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 struct pcap_file {
         FILE *out;
         uint32_t snaplen;
-        uint32_t left;                  /* bytes of the packet still to come */
+        uint32_t left; /* bytes of the packet still to come */
         int err;
 };
 
@@ -46,7 +47,8 @@ int pcap_file_open(const char *path, uint32_t snaplen, struct pcap_file **out)
 
 static void begin(struct pcap_file *f, nstime at, uint32_t kept, uint32_t len)
 {
-        uint32_t head[4] = {(uint32_t)(at / NS_PER_S), (uint32_t)(at % NS_PER_S), MIN(kept, f->snaplen), len};
+        uint32_t head[4] = {(uint32_t)(at / NS_PER_S), (uint32_t)(at % NS_PER_S),
+                            MIN(kept, f->snaplen), len};
 
         f->left = head[2];
         put(f, head, sizeof head);
@@ -65,7 +67,8 @@ void pcap_file_add(struct pcap_file *f, const void *bytes, size_t n)
         f->left -= k;
 }
 
-void pcap_file_packet(struct pcap_file *f, nstime at, const void *bytes, uint32_t kept, uint32_t len)
+void pcap_file_packet(struct pcap_file *f, nstime at, const void *bytes, uint32_t kept,
+                      uint32_t len)
 {
         begin(f, at, kept, len);
         pcap_file_add(f, bytes, kept);

@@ -26,7 +26,8 @@ struct link raw_sim_link(struct unet_ep *ep, struct sim *s, int side)
 
         sim_set_tx_mem(s, side, unet_mem_flat(seg.base, seg.tx_bytes));
         sim_set_counters(s, side, &ep->cnt);
-        return (struct link){.ops = &ops, .ch = sim_end(s, side), .rx_mem = sim_rx_mem(s, side), .sock = -1};
+        return (struct link){
+                .ops = &ops, .ch = sim_end(s, side), .rx_mem = sim_rx_mem(s, side), .sock = -1};
 }
 
 int raw_sim_attach(struct unet_ep *ep, struct sim *s, int side, uint32_t *chan)

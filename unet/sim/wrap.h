@@ -1,7 +1,7 @@
 /*
- * What wrappers share. A wrapper is a provider's channel that stands before another one, does its one thing
- * and passes the rest on; it works for the protocol stack (a struct unet_chan) and for raw endpoints (a
- * struct link) alike.
+ * What wrappers share. A wrapper is a provider's channel that stands before another one, does its
+ * one thing and passes the rest on; it works for the protocol stack (a struct unet_chan) and for
+ * raw endpoints (a struct link) alike.
  */
 #ifndef UNET_WRAP_H
 #define UNET_WRAP_H
@@ -11,7 +11,7 @@
 struct wrap {
         struct unet_chan base;
         struct unet_chan *inner;
-        const struct link_ops *inner_link;      /* NULL under a protocol stack */
+        const struct link_ops *inner_link; /* NULL under a protocol stack */
 };
 
 static inline struct wrap *wrap_of(struct unet_chan *ch)
@@ -27,7 +27,8 @@ bool wrap_pending(struct unet_chan *ch);
 void wrap_want_room(struct unet_chan *ch, bool on);
 void wrap_flush(struct unet_chan *ch);
 
-/* Puts a wrapper before a link: from now on the link's channel is the wrapper, and closing it closes both. */
+/* Puts a wrapper before a link: from now on the link's channel is the wrapper, and closing it
+ * closes both. */
 void wrap_link(struct link *l, struct wrap *w, const struct link_ops *ops);
 bool wrap_gone(struct unet_chan *ch);
 bool wrap_arm(struct unet_chan *ch);

@@ -1,6 +1,7 @@
 /*
- * Raw endpoints over verbs: how two of them meet. Each sends the other where it is through a TCP socket; when both have
- * taken that in, each says so with one byte, and nothing can come from a peer that is not known yet.
+ * Raw endpoints over verbs: how two of them meet. Each sends the other where it is through a TCP
+ * socket; when both have taken that in, each says so with one byte, and nothing can come from a
+ * peer that is not known yet.
  *
  *   unet_verbs_over(): port of our address -> hello -> their hello, checked -> channel -> ready
  *                      -> their ready -> link
@@ -19,8 +20,8 @@
 
 #define HELLO_MAGIC   0x554e7662u
 #define HELLO_VERSION 1u
-#define MTU_LEAST     256u              /* of any RDMA port */
-#define ALIVE_S       5                 /* a peer whose host fell silent is missed after four times this */
+#define MTU_LEAST     256u /* of any RDMA port */
+#define ALIVE_S       5    /* a peer whose host fell silent is missed after four times this */
 
 struct hello {
         be32 magic, version;
@@ -160,7 +161,8 @@ static int say_hello(const struct verbs_port *p, int sock)
 }
 
 /* A peer can speak for its own address only. */
-static int hear_hello(int sock, ip_addr there, nstime deadline, struct verbs_peer *peer, uint32_t *mtu)
+static int hear_hello(int sock, ip_addr there, nstime deadline, struct verbs_peer *peer,
+                      uint32_t *mtu)
 {
         struct hello h;
         int err = receive(sock, &h, sizeof h, deadline);
@@ -169,8 +171,8 @@ static int hear_hello(int sock, ip_addr there, nstime deadline, struct verbs_pee
                 return err;
         *peer = (struct verbs_peer){h.addr, be32_get(h.qpn), be32_get(h.qkey)};
         *mtu = be32_get(h.mtu);
-        if (be32_get(h.magic) != HELLO_MAGIC || be32_get(h.version) != HELLO_VERSION || !ip_addr_eq(h.addr, there) ||
-            peer->qpn >> 24 != 0 || *mtu < MTU_LEAST)
+        if (be32_get(h.magic) != HELLO_MAGIC || be32_get(h.version) != HELLO_VERSION ||
+            !ip_addr_eq(h.addr, there) || peer->qpn >> 24 != 0 || *mtu < MTU_LEAST)
                 return -EPROTO;
         return 0;
 }
@@ -185,7 +187,8 @@ static int get_ready(int sock, nstime deadline)
         return err == 0 && byte != 1 ? -EPROTO : err;
 }
 
-static int meet(struct unet_ep *ep, struct verbs_port *p, int sock, ip_addr there, nstime deadline, uint32_t *chan)
+static int meet(struct unet_ep *ep, struct verbs_port *p, int sock, ip_addr there, nstime deadline,
+                uint32_t *chan)
 {
         struct verbs_peer peer;
         struct verbs_chan *c;
@@ -211,7 +214,8 @@ static int meet(struct unet_ep *ep, struct verbs_port *p, int sock, ip_addr ther
 int unet_verbs_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan)
 {
         nstime now = clock_now();
-        nstime deadline = timeout < 0 || timeout > NSTIME_NEVER - now ? NSTIME_NEVER : now + timeout;
+        nstime deadline =
+                timeout < 0 || timeout > NSTIME_NEVER - now ? NSTIME_NEVER : now + timeout;
         struct verbs_port *p;
         ip_addr here, there;
         int err = ends_of(sock, &here, &there);

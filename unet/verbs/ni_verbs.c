@@ -13,18 +13,19 @@
 #include "unet/verbs/verbs_chan.h"
 
 #define RX_BUFFERS 512u
-#define FD_HIGH    900                  /* out of the application's way */
+#define FD_HIGH    900 /* out of the application's way */
 
 /* What the driver has and nobody else. */
 struct driver {
         struct verbs_port *port;
-        int wake_fd[VERBS_WAKE_FDS], cmd_fd;    /* the port's: asked for without the stack's lock, when it may be gone */
-        uint32_t posted;                /* place in the ring */
-        uint32_t done_at[VLINK_SLOTS];  /* by place: the port's count of posts behind it */
-        uint32_t seen;                  /* the book's seq that peers are of */
+        /* The port's: asked for without the stack's lock, when it may be gone. */
+        int wake_fd[VERBS_WAKE_FDS], cmd_fd;
+        uint32_t posted;               /* place in the ring */
+        uint32_t done_at[VLINK_SLOTS]; /* by place: the port's count of posts behind it */
+        uint32_t seen;                 /* the book's seq that peers are of */
         struct verbs_chan *peer[VLINK_CHANS];
-        atomic_flag polling;            /* completion queues are looked at without the stack's lock, too */
-        struct driver *past;            /* the one before it, which somebody may still look at */
+        atomic_flag polling; /* completion queues are looked at without the stack's lock, too */
+        struct driver *past; /* the one before it, which somebody may still look at */
 };
 
 struct vlink {
@@ -33,9 +34,9 @@ struct vlink {
         struct counters *cnt;
         void (*ring)(void *arg);
         void *arg;
-        uint32_t as;                    /* who we are in the shared part, when we drive */
-        struct driver *d;               /* NULL: another process drives */
-        struct driver *past;            /* what it was before */
+        uint32_t as;         /* who we are in the shared part, when we drive */
+        struct driver *d;    /* NULL: another process drives */
+        struct driver *past; /* what it was before */
 };
 
 static struct ni_verbs *nv(struct unet_chan *ch)
@@ -45,7 +46,8 @@ static struct ni_verbs *nv(struct unet_chan *ch)
 
 static uint8_t *slot_at(const struct vlink *v, uint32_t place)
 {
-        return (uint8_t *)v->sh + vlink_ring_off() + (size_t)(place % VLINK_SLOTS) * VLINK_SLOT_BYTES;
+        return (uint8_t *)v->sh + vlink_ring_off() +
+               (size_t)(place % VLINK_SLOTS) * VLINK_SLOT_BYTES;
 }
 
 /* ---- completion queues ---- */
@@ -95,7 +97,8 @@ static void meet(struct driver *d, uint32_t k, const struct vlink_peer *p)
 }
 
 /* All peers of the book as it was at `seq`. False: it is being written. */
-static bool follow_peers(struct vlink *v, uint32_t seq, void (*follow)(struct driver *d, uint32_t k, const struct vlink_peer *p))
+static bool follow_peers(struct vlink *v, uint32_t seq,
+                         void (*follow)(struct driver *d, uint32_t k, const struct vlink_peer *p))
 {
         for (uint32_t k = 0; k < VLINK_CHANS; k++) {
                 struct vlink_peer p;
@@ -108,7 +111,8 @@ static bool follow_peers(struct vlink *v, uint32_t seq, void (*follow)(struct dr
         return true;
 }
 
-/* Those that are gone first: another channel may have got their queue pair. What changes meanwhile the next turn sees. */
+/* Those that are gone first: another channel may have got their queue pair. What changes meanwhile
+ * the next turn sees. */
 static void follow_book(struct vlink *v)
 {
         uint32_t seq = atomic_load_explicit(&v->book->seq, memory_order_acquire);
@@ -125,7 +129,8 @@ static void retire(struct vlink *v)
         uint32_t cons = atomic_load_explicit(&v->sh->tx_cons, memory_order_relaxed);
 
         verbs_poll_sends(d->port);
-        while (cons != d->posted && (int32_t)(d->port->retired - d->done_at[cons % VLINK_SLOTS]) >= 0)
+        while (cons != d->posted &&
+               (int32_t)(d->port->retired - d->done_at[cons % VLINK_SLOTS]) >= 0)
                 cons++;
         atomic_store_explicit(&v->sh->tx_cons, cons, memory_order_release);
 }
@@ -135,7 +140,8 @@ static void post_one(struct vlink *v, uint32_t place)
         const struct vlink_slot s = v->sh->slot[place % VLINK_SLOTS];
         struct verbs_chan *c = s.chan < VLINK_CHANS ? v->d->peer[s.chan] : NULL;
 
-        if (likely(c != NULL && s.len <= c->base.caps.mtu && s.len != 0 && s.inl <= MIN(s.len, UNET_INLINE_MAX)))
+        if (likely(c != NULL && s.len <= c->base.caps.mtu && s.len != 0 &&
+                   s.inl <= MIN(s.len, UNET_INLINE_MAX)))
                 verbs_chan_post(c, (uint32_t)(slot_at(v, place) - (uint8_t *)v->sh), s.len, s.inl);
         else
                 count_drop(v->cnt, DROP_NI_NO_CHANNEL);
@@ -173,8 +179,8 @@ static bool is_idle(const struct vlink *v)
 
         return d->posted == atomic_load_explicit(&v->sh->tx_prod, memory_order_relaxed) &&
                atomic_load_explicit(&v->sh->rung, memory_order_relaxed) == 0 &&
-               d->seen == atomic_load_explicit(&v->book->seq, memory_order_relaxed) && !d->port->down &&
-               !verbs_sends_due(d->port) && !verbs_repost_due(d->port);
+               d->seen == atomic_load_explicit(&v->book->seq, memory_order_relaxed) &&
+               !d->port->down && !verbs_sends_due(d->port) && !verbs_repost_due(d->port);
 }
 
 /* Under the lock. Somebody else may have taken over, which the shared part says. */
@@ -197,8 +203,8 @@ void vlink_give_up(struct vlink *v)
         v->ring(v->arg);
 }
 
-/* The device died, or is being removed, which takes until all who use it have closed it: then nobody drives. To be asked while
- * nothing that was received is looked at. */
+/* The device died, or is being removed, which takes until all who use it have closed it: then
+ * nobody drives. To be asked while nothing that was received is looked at. */
 static bool goes_on(struct vlink *v)
 {
         if (!drives(v))
@@ -218,7 +224,8 @@ static uint32_t ring_room(const struct ni_verbs *n)
         uint32_t used = atomic_load_explicit(&sh->tx_prod, memory_order_relaxed) -
                         atomic_load_explicit(&sh->tx_cons, memory_order_relaxed);
 
-        return MIN(VLINK_SLOTS - MIN(used, VLINK_SLOTS), VLINK_SLOTS - MIN(c->reap_tail - c->reap_head, VLINK_SLOTS));
+        return MIN(VLINK_SLOTS - MIN(used, VLINK_SLOTS),
+                   VLINK_SLOTS - MIN(c->reap_tail - c->reap_head, VLINK_SLOTS));
 }
 
 static uint32_t room(struct unet_chan *ch)
@@ -241,7 +248,8 @@ static void put(struct ni_verbs *n, const struct unet_tx *tx, uint32_t place, si
         bool ours = tx->inl == to || unet_mem_gather(&n->tx, tx, to);
 
         assert(ours);
-        sh->slot[place % VLINK_SLOTS] = (struct vlink_slot){n->chan, (uint32_t)len, (uint32_t)MIN(len, UNET_INLINE_MAX)};
+        sh->slot[place % VLINK_SLOTS] =
+                (struct vlink_slot){n->chan, (uint32_t)len, (uint32_t)MIN(len, UNET_INLINE_MAX)};
         if (tx->frame != 0) {
                 c->reap[c->reap_tail % VLINK_SLOTS] = tx->frame;
                 __atomic_store_n(&c->reap_tail, c->reap_tail + 1, __ATOMIC_RELEASE);
@@ -318,14 +326,17 @@ static void release(struct unet_chan *ch, const uint32_t *frame, int n)
 static bool pending(struct unet_chan *ch)
 {
         struct ni_verbs *c = nv(ch);
-        struct vlink *v = READ_ONCE(c->link);   /* another channel may just be taking the place of this one */
+        /* Another channel may just be taking the place of this one. */
+        struct vlink *v = READ_ONCE(c->link);
         struct driver *d = __atomic_load_n(&v->d, __ATOMIC_ACQUIRE);
         bool any;
 
         if (d == NULL || atomic_flag_test_and_set_explicit(&d->polling, memory_order_acquire))
-                return false;           /* nothing, or somebody else looks */
-        any = (d->posted != atomic_load_explicit(&v->sh->tx_prod, memory_order_relaxed) && verbs_port_room(d->port) > 0) ||
-              verbs_port_peek(d->port) || (d->peer[c->chan] != NULL && d->peer[c->chan]->first != 0);
+                return false; /* nothing, or somebody else looks */
+        any = (d->posted != atomic_load_explicit(&v->sh->tx_prod, memory_order_relaxed) &&
+               verbs_port_room(d->port) > 0) ||
+              verbs_port_peek(d->port) ||
+              (d->peer[c->chan] != NULL && d->peer[c->chan]->first != 0);
         poll_end(d);
         return any;
 }
@@ -349,7 +360,8 @@ static void flush(struct unet_chan *ch)
                 poll_begin(v->d);
                 verbs_repost(v->d->port);
                 poll_end(v->d);
-        } else if (vlink_waits(v) && atomic_exchange_explicit(&v->sh->rung, 1, memory_order_relaxed) == 0) {
+        } else if (vlink_waits(v) &&
+                   atomic_exchange_explicit(&v->sh->rung, 1, memory_order_relaxed) == 0) {
                 v->ring(v->arg);
         }
 }
@@ -381,7 +393,8 @@ void ni_verbs_repair(struct ni_verbs *n)
         c->reap_head = c->reap_tail;
 }
 
-void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t mtu, bool csum, struct unet_mem tx)
+void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t mtu, bool csum,
+                   struct unet_mem tx)
 {
         n->base.caps = (struct unet_caps){.mtu = MIN(mtu, VLINK_SLOT_BYTES),
                                           .inline_max = UNET_INLINE_MAX,
@@ -391,13 +404,14 @@ void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t 
                                           .rto_min = 10 * NS_PER_MS};
         n->chan = chan;
         n->tx = tx;
-        WRITE_ONCE(n->link, v);         /* who looks without the lock finds the last one or this one */
+        WRITE_ONCE(n->link, v); /* who looks without the lock finds the last one or this one */
         WRITE_ONCE(n->base.ops, &ni_verbs_ops);
 }
 
 /* ---- links ---- */
 
-int vlink_map(int mem, int book, struct counters *cnt, void (*ring)(void *arg), void *arg, struct vlink **out)
+int vlink_map(int mem, int book, struct counters *cnt, void (*ring)(void *arg), void *arg,
+              struct vlink **out)
 {
         struct vlink *v = calloc(1, sizeof *v);
 
@@ -406,7 +420,8 @@ int vlink_map(int mem, int book, struct counters *cnt, void (*ring)(void *arg), 
         *v = (struct vlink){.cnt = cnt, .ring = ring, .arg = arg};
         v->sh = unet_memfd_map(mem, vlink_bytes(), true, NULL);
         v->book = unet_memfd_map(book, sizeof *v->book, false, NULL);
-        if (v->sh != NULL && v->book != NULL && v->sh->magic == VLINK_MAGIC && v->book->magic == VLINK_MAGIC) {
+        if (v->sh != NULL && v->book != NULL && v->sh->magic == VLINK_MAGIC &&
+            v->book->magic == VLINK_MAGIC) {
                 *out = v;
                 return 0;
         }
@@ -454,7 +469,7 @@ static void stop(struct vlink *v, bool forget)
         if (d == NULL)
                 return;
         __atomic_store_n(&v->d, NULL, __ATOMIC_RELEASE);
-        poll_begin(d);                  /* and never ends: who still looks without the lock sees it taken */
+        poll_begin(d); /* and never ends: who still looks without the lock sees it taken */
         for (uint32_t k = 0; k < VLINK_CHANS; k++)
                 drop_peer(d, k);
         verbs_port_close(d->port, forget);
@@ -514,7 +529,7 @@ int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out)
         d->wake_fd[0] = d->port->events->fd;
         d->wake_fd[1] = d->port->dev.ctx->async_fd;
         d->cmd_fd = d->port->dev.ctx->cmd_fd;
-        d->seen = 1;                    /* never the book's: odd */
+        d->seen = 1; /* never the book's: odd */
         /* What the last driver had posted and not heard of again may be lost: as any packet may. */
         d->posted = atomic_load_explicit(&sh->tx_prod, memory_order_relaxed);
         atomic_store_explicit(&sh->tx_posted, d->posted, memory_order_relaxed);
@@ -541,7 +556,8 @@ void vlink_arm(struct vlink *v)
         poll_begin(v->d);
         follow_book(v);
         verbs_port_arm(v->d->port);
-        verbs_poll_receives(v->d->port);        /* of peers that no channel is mapped for yet, too: nobody else would */
+        /* Of peers that no channel is mapped for yet, too: nobody else would. */
+        verbs_poll_receives(v->d->port);
         poll_end(v->d);
 }
 

@@ -3,7 +3,8 @@
 
 #include "unet/verbs/ni_verbs.h"
 
-int vlink_map(int mem, int book, struct counters *cnt, void (*ring)(void *arg), void *arg, struct vlink **out)
+int vlink_map(int mem, int book, struct counters *cnt, void (*ring)(void *arg), void *arg,
+              struct vlink **out)
 {
         return -ENOSYS;
 }
@@ -73,7 +74,8 @@ bool vlink_owns_fd(const struct vlink *v, int fd)
         return false;
 }
 
-void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t mtu, bool csum, struct unet_mem tx)
+void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t mtu, bool csum,
+                   struct unet_mem tx)
 {
 }
 

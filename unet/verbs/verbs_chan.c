@@ -6,8 +6,9 @@
  *   verbs_poll_receives() -> the channel's buffers -> verbs_recv() -> verbs_release()
  *           -> verbs_repost()
  *
- * What the device copies at the doorbell (inline) is injected then. Of the rest the last of a chain asks for a completion,
- * which retires all before it; chains of inline messages ask for none until VERBS_SIGNAL_EVERY are without.
+ * What the device copies at the doorbell (inline) is injected then. Of the rest the last of a chain
+ * asks for a completion, which retires all before it; chains of inline messages ask for none until
+ * VERBS_SIGNAL_EVERY are without.
  */
 #include "unet/verbs/verbs_chan.h"
 
@@ -19,7 +20,7 @@
 
 #include "base/clock.h"
 
-#define GOODBYE_NS  (1 * NS_PER_S)      /* most that closing waits for what is still to be sent */
+#define GOODBYE_NS  (1 * NS_PER_S) /* most that closing waits for what is still to be sent */
 #define GOODBYE_NAP (50 * NS_PER_US)
 
 static struct verbs_chan *verbs(struct unet_chan *ch)
@@ -35,17 +36,19 @@ static struct ibv_sge stage(const struct verbs_port *p, const struct unet_tx *tx
         uint8_t *at = p->memory + p->posted % VERBS_SEND_DEPTH * VERBS_STAGE;
 
         memcpy(at, tx->inl, tx->inl_len);
-        return (struct ibv_sge){.addr = (uintptr_t)at, .length = tx->inl_len, .lkey = p->memory_mr->lkey};
+        return (struct ibv_sge){
+                .addr = (uintptr_t)at, .length = tx->inl_len, .lkey = p->memory_mr->lkey};
 }
 
 static struct ibv_sge piece(const struct verbs_port *p, uint32_t frame, uint32_t off, uint32_t len)
 {
-        return (struct ibv_sge){.addr = (uintptr_t)unet_mem_at(&p->tx, frame, off, len), .length = len,
+        return (struct ibv_sge){.addr = (uintptr_t)unet_mem_at(&p->tx, frame, off, len),
+                                .length = len,
                                 .lkey = p->tx_mr->lkey};
 }
 
-/* The next work request of the chain, with what all of a channel have in common; in place, and the rest of it is never set. `sge`
- * is the list of its pieces, and num_sge 0. */
+/* The next work request of the chain, with what all of a channel have in common; in place, and the
+ * rest of it is never set. `sge` is the list of its pieces, and num_sge 0. */
 static struct ibv_send_wr *work_request(const struct verbs_chan *c, uint32_t imm)
 {
         struct verbs_chain *k = &c->port->chain;
@@ -80,7 +83,8 @@ static void chain(struct verbs_chan *c, uint32_t frame)
 static void send_one(struct verbs_chan *c, const struct unet_tx *tx)
 {
         struct verbs_port *p = c->port;
-        struct ibv_send_wr *wr = work_request(c, (uint32_t)tx->inl_len << VERBS_IMM_INLINE | c->tx_seq);
+        struct ibv_send_wr *wr =
+                work_request(c, (uint32_t)tx->inl_len << VERBS_IMM_INLINE | c->tx_seq);
         struct ibv_sge *sge = wr->sg_list;
 
         if (tx->inl_len != 0)
@@ -184,7 +188,8 @@ static void give(struct verbs_chan *c, uint32_t number, struct unet_rx *rx)
         rx->inl_len = b->inl_len;
         memcpy(rx->inl, payload, b->inl_len);
         rx->len = b->len - b->inl_len;
-        rx->off = (uint32_t)(payload + b->inl_len - p->pool - (frame != 0 ? (size_t)(frame - 1) * FRAME_LARGE_BYTES : 0));
+        rx->off = (uint32_t)(payload + b->inl_len - p->pool -
+                             (frame != 0 ? (size_t)(frame - 1) * FRAME_LARGE_BYTES : 0));
         rx->frame = 0;
         if (rx->len == 0) {
                 verbs_buf_free(p, number);
@@ -282,7 +287,8 @@ static uint32_t peer_cpu(struct unet_chan *ch)
         return UINT32_MAX;
 }
 
-static void wait_for(struct verbs_port *p, bool (*true_of)(const struct verbs_port *, uint32_t), uint32_t arg)
+static void wait_for(struct verbs_port *p, bool (*true_of)(const struct verbs_port *, uint32_t),
+                     uint32_t arg)
 {
         const struct timespec nap = {0, GOODBYE_NAP};
         nstime end = clock_now() + GOODBYE_NS;
@@ -345,7 +351,8 @@ static void close_link(struct unet_chan *ch, bool forget)
                 verbs_port_close(p, forget);
 }
 
-static const struct link_ops ops = {.gone = gone, .arm = arm, .peer_cpu = peer_cpu, .close = close_link};
+static const struct link_ops ops = {
+        .gone = gone, .arm = arm, .peer_cpu = peer_cpu, .close = close_link};
 
 struct link verbs_chan_link(struct verbs_chan *c, int sock)
 {
@@ -359,7 +366,8 @@ struct link verbs_chan_link(struct verbs_chan *c, int sock)
 
 /* ---- opening ---- */
 
-int verbs_chan_open(struct verbs_port *p, const struct verbs_peer *peer, uint32_t mtu, struct verbs_chan **out)
+int verbs_chan_open(struct verbs_port *p, const struct verbs_peer *peer, uint32_t mtu,
+                    struct verbs_chan **out)
 {
         struct verbs_chan *c = calloc(1, sizeof *c);
         int err;
@@ -368,8 +376,9 @@ int verbs_chan_open(struct verbs_port *p, const struct verbs_peer *peer, uint32_
                 return -ENOMEM;
         *c = (struct verbs_chan){.port = p, .peer = *peer, .sock = -1};
         c->base.ops = &verbs_ni_ops;
-        c->base.caps = (struct unet_caps){
-                .mtu = MIN(mtu, p->dev.mtu), .inline_max = UNET_INLINE_MAX, .rto_min = 10 * NS_PER_MS};
+        c->base.caps = (struct unet_caps){.mtu = MIN(mtu, p->dev.mtu),
+                                          .inline_max = UNET_INLINE_MAX,
+                                          .rto_min = 10 * NS_PER_MS};
         c->host = verbs_host_get(p, peer->addr);
         err = c->host != NULL ? verbs_source_add(p, c) : -errno;
         if (err == 0) {

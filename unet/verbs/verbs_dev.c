@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define GIDS_MAX 1024                   /* of a device; more are not looked at */
+#define GIDS_MAX 1024 /* of a device; more are not looked at */
 
 /* ---- GID tables ---- */
 
@@ -30,7 +30,8 @@ static bool is_place(void *arg, struct ibv_context *ctx, const struct ibv_gid_en
 {
         struct verbs_dev *d = arg;
 
-        if (memcmp(&e->gid, &d->addr, sizeof d->addr) != 0 || e->gid_index > UINT8_MAX || e->port_num > UINT8_MAX)
+        if (memcmp(&e->gid, &d->addr, sizeof d->addr) != 0 || e->gid_index > UINT8_MAX ||
+            e->port_num > UINT8_MAX)
                 return false;
         d->ctx = ctx;
         d->port = (uint8_t)e->port_num;
@@ -49,7 +50,7 @@ static int query(struct verbs_dev *d)
                 return -err;
         if (port.state != IBV_PORT_ACTIVE)
                 return -ENETDOWN;
-        d->mtu = 128u << port.active_mtu;       /* IBV_MTU_256 is 1 */
+        d->mtu = 128u << port.active_mtu; /* IBV_MTU_256 is 1 */
         return 0;
 }
 
@@ -130,13 +131,16 @@ static bool put_place(void *arg, struct ibv_context *ctx, const struct ibv_gid_e
         struct ibv_port_attr port;
         char addr[INET6_ADDRSTRLEN];
 
-        if (ibv_query_port(ctx, (uint8_t)e->port_num, &port) != 0 || ibv_query_device_ex(ctx, NULL, &attr) != 0)
+        if (ibv_query_port(ctx, (uint8_t)e->port_num, &port) != 0 ||
+            ibv_query_device_ex(ctx, NULL, &attr) != 0)
                 return false;
         t->addresses++;
         put(t, "%s port %u: %s, %s, messages up to %u bytes, GID index %u, on-demand paging: %s\n",
-            ibv_get_device_name(ctx->device), e->port_num, inet_ntop(AF_INET6, &e->gid, addr, sizeof addr),
+            ibv_get_device_name(ctx->device), e->port_num,
+            inet_ntop(AF_INET6, &e->gid, addr, sizeof addr),
             port.state == IBV_PORT_ACTIVE ? "up" : "down", 128u << port.active_mtu, e->gid_index,
-            attr.odp_caps.per_transport_caps.ud_odp_caps & IBV_ODP_SUPPORT_SEND ? "yes (not used)" : "no");
+            attr.odp_caps.per_transport_caps.ud_odp_caps & IBV_ODP_SUPPORT_SEND ? "yes (not used)"
+                                                                                : "no");
         return false;
 }
 
@@ -148,7 +152,8 @@ int verbs_dev_describe(char *text, size_t max)
         text[0] = '\0';
         each_device(put_place, &t, &n);
         if (n < 0)
-                put(&t, "no RDMA devices: %s\n", n == -ENOSYS ? "the kernel has no RDMA" : strerror(-n));
+                put(&t, "no RDMA devices: %s\n",
+                    n == -ENOSYS ? "the kernel has no RDMA" : strerror(-n));
         else if (n == 0)
                 put(&t, "no RDMA devices: the kernel found none\n");
         else if (t.addresses == 0)

@@ -9,12 +9,14 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define INLINE_WANTED 256u              /* bytes that the device copies when they are posted; we take less */
-#define NO_KEY        UINT32_MAX        /* what the station is told of our descriptors: no link's number */
-#define POLL_BATCH    VERBS_PEEK
-#define LOOK_AT_DEVICE 64u              /* sleeps that a completion ended, until what the device reports is looked at all the same */
-#define IPV4_SOURCE   32u               /* in the GRH area: 20 bytes of nothing, then the IPv4 header */
-#define GRH_SOURCE    8u
+#define INLINE_WANTED 256u /* bytes that the device copies when they are posted; we take less */
+/* What the station is told of our descriptors: no link's number. */
+#define NO_KEY     UINT32_MAX
+#define POLL_BATCH VERBS_PEEK
+/* Sleeps that a completion ended, until what the device reports is looked at all the same. */
+#define LOOK_AT_DEVICE 64u
+#define IPV4_SOURCE    32u /* in the GRH area: 20 bytes of nothing, then the IPv4 header */
+#define GRH_SOURCE     8u
 
 /* ---- receive buffers ---- */
 
@@ -66,7 +68,8 @@ struct unet_mem verbs_rx_mem(const struct verbs_port *p)
 {
         if (p->per_frame == 0)
                 return unet_mem_flat(p->pool, (size_t)p->nbufs * p->stride);
-        return unet_mem_frames(p->pool, (struct frame_geom){{[FRAME_LARGE] = verbs_frame_of(p, p->nbufs)}});
+        return unet_mem_frames(p->pool,
+                               (struct frame_geom){{[FRAME_LARGE] = verbs_frame_of(p, p->nbufs)}});
 }
 
 /* Posts up to VERBS_REPOST buffers; returns how many, 0 also when the device does not take them. */
@@ -198,7 +201,8 @@ static void free_host(struct verbs_host **at, bool forget)
         free(h);
 }
 
-/* The device looks a handle up when it comes to a message, which may be long after it was posted: without it the queue pair fails. */
+/* The device looks a handle up when it comes to a message, which may be long after it was posted:
+ * without it the queue pair fails. */
 static void end_handles(struct verbs_port *p)
 {
         p->leaving = false;
@@ -251,8 +255,8 @@ static struct verbs_slot *slot_of(struct verbs_port *p, const struct ibv_send_wr
         return &p->slot[((uint32_t)wr->wr_id - 1) % VERBS_SEND_DEPTH];
 }
 
-/* Ends the chain and asks for a completion where one is due: for a frame, unless the device copies it now, somebody waits; of
- * the rest only the places have to come back. */
+/* Ends the chain and asks for a completion where one is due: for a frame, unless the device copies
+ * it now, somebody waits; of the rest only the places have to come back. */
 static void finish_chain(struct verbs_port *p)
 {
         struct verbs_chain *k = &p->chain;
@@ -260,7 +264,8 @@ static void finish_chain(struct verbs_port *p)
 
         last->next = NULL;
         for (int i = 0; i < k->n; i++)
-                p->awaited |= !(k->wr[i].send_flags & IBV_SEND_INLINE) && slot_of(p, &k->wr[i])->frame != 0;
+                p->awaited |= !(k->wr[i].send_flags & IBV_SEND_INLINE) &&
+                              slot_of(p, &k->wr[i])->frame != 0;
         p->unsignalled += (uint32_t)k->n;
         if (!p->awaited && p->unsignalled < VERBS_SIGNAL_EVERY)
                 return;
@@ -311,7 +316,8 @@ static void retire_upto(struct verbs_port *p, uint32_t end)
 }
 
 /* A batch of completions: those of a peek come first, and may be fewer than there are. */
-static int fetch(struct ibv_cq *cq, const struct ibv_wc *peeked, int *npeeked, struct ibv_wc wc[POLL_BATCH])
+static int fetch(struct ibv_cq *cq, const struct ibv_wc *peeked, int *npeeked,
+                 struct ibv_wc wc[POLL_BATCH])
 {
         int n = *npeeked, more;
 
@@ -413,7 +419,8 @@ static enum drop sort(struct verbs_port *p, const struct ibv_wc *wc, uint32_t nu
         struct verbs_chan *c;
         uint32_t imm, inl;
 
-        if (!(wc->wc_flags & IBV_WC_GRH) || !(wc->wc_flags & IBV_WC_WITH_IMM) || wc->byte_len < VERBS_GRH)
+        if (!(wc->wc_flags & IBV_WC_GRH) || !(wc->wc_flags & IBV_WC_WITH_IMM) ||
+            wc->byte_len < VERBS_GRH)
                 return DROP_NI_MALFORMED;
         c = *source_find(p, source_of(p, grh), wc->src_qp);
         if (c == NULL)
@@ -443,7 +450,7 @@ static void sort_batch(struct verbs_port *p, const struct ibv_wc *wc, int n)
                 enum drop why;
 
                 if (unlikely(wc[i].status != IBV_WC_SUCCESS)) {
-                        p->broken = true;       /* flushed; the repair finds the buffer */
+                        p->broken = true; /* flushed; the repair finds the buffer */
                         continue;
                 }
                 why = sort(p, &wc[i], number);
@@ -495,14 +502,16 @@ static int to_init(struct verbs_port *p)
 {
         struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = p->dev.port, .qkey = p->qkey};
 
-        return ibv_modify_qp(p->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+        return ibv_modify_qp(p->qp, &a,
+                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
 }
 
 static int to_state(struct verbs_port *p, enum ibv_qp_state state)
 {
         struct ibv_qp_attr a = {.qp_state = state};
 
-        return ibv_modify_qp(p->qp, &a, state == IBV_QPS_RTS ? IBV_QP_STATE | IBV_QP_SQ_PSN : IBV_QP_STATE);
+        return ibv_modify_qp(p->qp, &a,
+                             state == IBV_QPS_RTS ? IBV_QP_STATE | IBV_QP_SQ_PSN : IBV_QP_STATE);
 }
 
 /* From RESET to sending, with all idle buffers posted. */
@@ -538,7 +547,8 @@ static void discard_completions(struct ibv_cq *cq)
                 ;
 }
 
-/* RESET takes all work requests away: what was under way counts as sent, what was posted is idle. */
+/* RESET takes all work requests away: what was under way counts as sent, what was posted
+ * is idle. */
 void verbs_port_repair(struct verbs_port *p)
 {
         if (p->dead || to_state(p, IBV_QPS_RESET) != 0) {
@@ -566,7 +576,7 @@ void verbs_port_repair(struct verbs_port *p)
 static void look_at_port(struct verbs_port *p)
 {
         uint8_t index = p->dev.gid_index;
-        uint32_t mtu = p->dev.mtu;              /* buffers and channels are made for it */
+        uint32_t mtu = p->dev.mtu; /* buffers and channels are made for it */
         bool down = verbs_dev_refresh(&p->dev) != 0;
 
         p->dev.mtu = mtu;
@@ -609,7 +619,8 @@ void verbs_port_events(struct verbs_port *p)
         }
 }
 
-/* An event that came since the last look. One that stays behind it ends the sleep at once, and is taken then. */
+/* An event that came since the last look. One that stays behind it ends the sleep at once, and is
+ * taken then. */
 static bool take_event(struct verbs_port *p)
 {
         struct ibv_cq *cq;
@@ -631,8 +642,9 @@ static void ask_for_event(struct ibv_cq *cq, bool *armed)
                 *armed = ibv_req_notify_cq(cq, 0) == 0;
 }
 
-/* Whoever polls after this misses nothing: what came before is found by the poll, what comes later makes an event. A queue that
- * was asked and made none still will. That there is no event the device says by errno, which is the program's. */
+/* Whoever polls after this misses nothing: what came before is found by the poll, what comes later
+ * makes an event. A queue that was asked and made none still will. That there is no event the
+ * device says by errno, which is the program's. */
 void verbs_port_arm(struct verbs_port *p)
 {
         int saved = errno;
@@ -675,8 +687,11 @@ static int make_queues(struct verbs_port *p)
 {
         struct ibv_qp_init_attr init = {
                 .qp_type = IBV_QPT_UD,
-                .cap = {.max_send_wr = VERBS_SEND_DEPTH, .max_recv_wr = p->nbufs, .max_send_sge = VERBS_SGES,
-                        .max_recv_sge = 1, .max_inline_data = INLINE_WANTED},
+                .cap = {.max_send_wr = VERBS_SEND_DEPTH,
+                        .max_recv_wr = p->nbufs,
+                        .max_send_sge = VERBS_SGES,
+                        .max_recv_sge = 1,
+                        .max_inline_data = INLINE_WANTED},
         };
 
         p->events = ibv_create_comp_channel(p->dev.ctx);
@@ -689,7 +704,7 @@ static int make_queues(struct verbs_port *p)
         init.send_cq = p->scq;
         init.recv_cq = p->rcq;
         p->qp = ibv_create_qp(p->pd, &init);
-        if (p->qp == NULL) {            /* it may have no inline data at all */
+        if (p->qp == NULL) { /* it may have no inline data at all */
                 init.cap.max_inline_data = 0;
                 p->qp = ibv_create_qp(p->pd, &init);
         }
@@ -705,7 +720,8 @@ static int make_memory(struct verbs_port *p, const struct verbs_setup *s)
         size_t staging = VERBS_SEND_DEPTH * VERBS_STAGE, pool = verbs_rx_mem(p).bytes;
 
         p->memory_bytes = staging + (s->rx_bytes != 0 ? 0 : pool);
-        p->memory = mmap(NULL, p->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        p->memory = mmap(NULL, p->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                         -1, 0);
         if (p->memory == MAP_FAILED) {
                 p->memory = NULL;
                 return -ENOMEM;
@@ -780,7 +796,8 @@ int verbs_port_open(ip_addr addr, const struct verbs_setup *s, struct verbs_port
                 free(p);
                 return err;
         }
-        if (p->dev.attr.max_sge < (int)VERBS_SGES || p->dev.attr.max_qp_wr < (int)VERBS_SEND_DEPTH ||
+        if (p->dev.attr.max_sge < (int)VERBS_SGES ||
+            p->dev.attr.max_qp_wr < (int)VERBS_SEND_DEPTH ||
             p->dev.attr.max_cqe < (int)VERBS_SEND_DEPTH)
                 err = -EOPNOTSUPP;
         if (err == 0)
@@ -830,7 +847,8 @@ static void free_objects(struct verbs_port *p)
                 ibv_dealloc_pd(p->pd);
 }
 
-/* Objects are the other process's when `forget`; what libibverbs remembers of them here is left to it. */
+/* Objects are the other process's when `forget`; what libibverbs remembers of them here is left
+ * to it. */
 void verbs_port_close(struct verbs_port *p, bool forget)
 {
         assert(p->nchans == 0);

@@ -1,4 +1,5 @@
-/* What the makers of programs do alike with libbpf: opening an object that is carried in the binary, and keeping a map of it. */
+/* What the makers of programs do alike with libbpf: opening an object that is carried in the
+ * binary, and keeping a map of it. */
 #ifndef UNET_BPF_OBJ_H
 #define UNET_BPF_OBJ_H
 

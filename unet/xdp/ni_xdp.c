@@ -1,11 +1,13 @@
 /*
  * Provider `xdp`: moving packets. See ni_xdp.h for who owns what, xdp.h for the memory.
  *
- * What every ring holds follows from words that the kernel sees, so a death between any two stores leaves little to
- * repair. Transmit: with `used` = TX producer - COMPLETION consumer, chunks 0 .. used-1 were used before; a send takes chunks that
- * came back, and only when there are none the next one that was not used, so that few are in use, and near, where few packets are
- * under way. Where a send goes to in both rings is noted first, then TX is published: if it was, the completions that it took were
- * taken. Receive: a chunk is marked before it leaves a ring and before it enters one, RX is consumed before FILL is published.
+ * What every ring holds follows from words that the kernel sees, so a death between any two stores
+ * leaves little to repair. Transmit: with `used` = TX producer - COMPLETION consumer, chunks 0 ..
+ * used-1 were used before; a send takes chunks that came back, and only when there are none the
+ * next one that was not used, so that few are in use, and near, where few packets are under way.
+ * Where a send goes to in both rings is noted first, then TX is published: if it was, the
+ * completions that it took were taken. Receive: a chunk is marked before it leaves a ring and
+ * before it enters one, RX is consumed before FILL is published.
  */
 #include "unet/xdp/ni_xdp.h"
 
@@ -18,9 +20,11 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 
-#define PUBLISH_EVERY 32u               /* chunks given back that the kernel is not told of before the next flush */
-#define PUBLISH_LARGE 4u                /* ... and large ones */
-#define MORE          1u                /* xdp_desc.options: the packet goes on in the next one (XDP_PKT_CONTD of Linux 6.6) */
+/* Chunks given back that the kernel is not told of before the next flush. */
+#define PUBLISH_EVERY 32u
+#define PUBLISH_LARGE 4u /* ... and large ones */
+/* xdp_desc.options: the packet goes on in the next one (XDP_PKT_CONTD of Linux 6.6). */
+#define MORE 1u
 
 static struct ni_xdp *xdp(struct unet_chan *ch)
 {
@@ -41,20 +45,23 @@ static uint32_t xdp_room(struct unet_chan *ch)
         uint32_t unused = x->geom.tx_chunks - tx_used(x);
         uint32_t unreaped = xdp_own(&x->sh->reap_tail) - xdp_own(&x->sh->reap_head);
 
-        return MIN(MIN(unused + done, x->geom.tx_chunks) / xdp_tx_pieces(&x->geom), XDP_RING_MAX - unreaped);
+        return MIN(MIN(unused + done, x->geom.tx_chunks) / xdp_tx_pieces(&x->geom),
+                   XDP_RING_MAX - unreaped);
 }
 
 /* Where a send is, before any of it is published. */
 struct sending {
-        uint32_t prod, comp, done;      /* of TX, of COMPLETION, and how far that goes */
+        uint32_t prod, comp, done; /* of TX, of COMPLETION, and how far that goes */
 };
 
-/* The next chunk, counted from the first transmit chunk. Any is safe; the kernel names each one once. */
+/* The next chunk, counted from the first transmit chunk. Any is safe; the kernel names each
+ * one once. */
 static uint32_t tx_chunk(struct ni_xdp *x, struct sending *at)
 {
         if (unlikely(at->comp == at->done))
                 return (at->prod - at->comp) & (x->geom.tx_chunks - 1);
-        return (uint32_t)((*xdp_addr_at(&x->comp, at->comp++) - xdp_tx_addr(&x->geom)) / x->geom.tx_chunk_bytes) &
+        return (uint32_t)((*xdp_addr_at(&x->comp, at->comp++) - xdp_tx_addr(&x->geom)) /
+                          x->geom.tx_chunk_bytes) &
                (x->geom.tx_chunks - 1);
 }
 
@@ -63,16 +70,19 @@ static uint8_t *tx_place(struct ni_xdp *x, struct sending *at, uint32_t len, uin
 {
         uint64_t off = (uint64_t)tx_chunk(x, at) * x->geom.tx_chunk_bytes;
 
-        *xdp_desc_at(&x->tx, at->prod++) = (struct xdp_desc){.addr = xdp_tx_addr(&x->geom) + off, .len = len, .options = options};
+        *xdp_desc_at(&x->tx, at->prod++) = (struct xdp_desc){
+                .addr = xdp_tx_addr(&x->geom) + off, .len = len, .options = options};
         return x->umem + xdp_rx_bytes(&x->geom) + off;
 }
 
 /* One packet in several chunks. */
-static void tx_write_long(struct ni_xdp *x, const struct unet_tx *tx, uint32_t len, struct sending *at)
+static void tx_write_long(struct ni_xdp *x, const struct unet_tx *tx, uint32_t len,
+                          struct sending *at)
 {
         for (uint32_t done = 0; done < len;) {
                 uint32_t n = MIN(len - done, x->geom.tx_chunk_bytes);
-                bool ours = unet_mem_gather_part(&x->tx_mem, tx, done, n, tx_place(x, at, n, done + n < len ? MORE : 0));
+                bool ours = unet_mem_gather_part(&x->tx_mem, tx, done, n,
+                                                 tx_place(x, at, n, done + n < len ? MORE : 0));
                 assert(ours);
                 done += n;
         }
@@ -83,7 +93,8 @@ static uint32_t tx_write(struct ni_xdp *x, const struct unet_tx *tx, struct send
         uint32_t len = (uint32_t)unet_tx_bytes(tx);
         bool ours;
 
-        assert(len <= xdp_mtu_max(&x->geom) + XDP_ETH_BYTES);   /* caps.mtu, or what it has become since */
+        /* caps.mtu, or what it has become since. */
+        assert(len <= xdp_mtu_max(&x->geom) + XDP_ETH_BYTES);
         if (unlikely(len > x->geom.tx_chunk_bytes)) {
                 tx_write_long(x, tx, len, at);
                 return len;
@@ -139,7 +150,8 @@ static int xdp_reap(struct unet_chan *ch, uint32_t *frame, int n)
         return got;
 }
 
-/* Whoever may not send() looks, which wakes the kernel as well (xsk_poll()) and says nothing of why it did not send. */
+/* Whoever may not send() looks, which wakes the kernel as well (xsk_poll()) and says nothing of why
+ * it did not send. */
 static long look(const struct ni_xdp *x)
 {
         struct pollfd p = {.fd = x->sender};
@@ -153,9 +165,10 @@ static long look(const struct ni_xdp *x)
 }
 
 /*
- * In copy mode this call is the transmission, and takes what its budget allows (32 packets on most kernels), so it is
- * repeated while TX becomes shorter. A kernel without room says EAGAIN, ENOBUFS or EBUSY, and is asked again later; an
- * interface that is down keeps its packets until there is a flush after it came up.
+ * In copy mode this call is the transmission, and takes what its budget allows (32 packets on most
+ * kernels), so it is repeated while TX becomes shorter. A kernel without room says EAGAIN, ENOBUFS
+ * or EBUSY, and is asked again later; an interface that is down keeps its packets until there is a
+ * flush after it came up.
  */
 static void kick(struct ni_xdp *x)
 {
@@ -179,11 +192,12 @@ static void kick(struct ni_xdp *x)
 }
 
 /*
- * The kernel copies a run into pages, and whoever lets go of them last gets them back: over a veth that is the reader, on
- * another core, and each run goes to pages that nobody has had for long. So a run is asked a time of sending for
- * (SOF_TIMESTAMPING_TX_SCHED), and its copy, which comes with the answer and shares the pages, stays in the socket's error
- * queue until some more runs have gone and the reader has done. Then it is let go of, unread, and the next run's pages are
- * those, still in this core's cache. Without room for it in the queue the kernel keeps none.
+ * The kernel copies a run into pages, and whoever lets go of them last gets them back: over a veth
+ * that is the reader, on another core, and each run goes to pages that nobody has had for long. So
+ * a run is asked a time of sending for (SOF_TIMESTAMPING_TX_SCHED), and its copy, which comes with
+ * the answer and shares the pages, stays in the socket's error queue until some more runs have gone
+ * and the reader has done. Then it is let go of, unread, and the next run's pages are those, still
+ * in this core's cache. Without room for it in the queue the kernel keeps none.
  */
 #define HELD 3u
 
@@ -193,15 +207,18 @@ static void hold(struct ni_xdp *x, struct msghdr *m)
         struct cmsghdr *c = CMSG_FIRSTHDR(m);
         struct msghdr unread = {.msg_iovlen = 0};
 
-        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof when), .cmsg_level = SOL_SOCKET, .cmsg_type = SO_TIMESTAMPING};
+        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof when),
+                              .cmsg_level = SOL_SOCKET,
+                              .cmsg_type = SO_TIMESTAMPING};
         memcpy(CMSG_DATA(c), &when, sizeof when);
         if (x->hold_more != 0)
                 x->hold_more--;
         else if (sys3(SYS_recvmsg, x->packet, &unread, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
-                x->hold_more = HELD - 1;                /* there was none */
+                x->hold_more = HELD - 1; /* there was none */
 }
 
-/* The kernel sums and cuts (packet(7), PACKET_VNET_HDR), so that its cost of a packet is paid once a run. */
+/* The kernel sums and cuts (packet(7), PACKET_VNET_HDR), so that its cost of a packet is paid once
+ * a run. */
 static bool xdp_send_run(struct unet_chan *ch, const struct unet_run *r)
 {
         struct ni_xdp *x = xdp(ch);
@@ -213,9 +230,13 @@ static bool xdp_send_run(struct unet_chan *ch, const struct unet_run *r)
                 .csum_start = r->l4,
                 .csum_offset = 16,
         };
-        struct iovec iov[2 + UNET_PIECES_MAX] = {{&how, sizeof how}, {(void *)(uintptr_t)r->hdr, r->hdr_len}};
+        struct iovec iov[2 + UNET_PIECES_MAX] = {{&how, sizeof how},
+                                                 {(void *)(uintptr_t)r->hdr, r->hdr_len}};
         _Alignas(struct cmsghdr) uint8_t stamp[CMSG_SPACE(sizeof(uint32_t))];
-        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2u + r->npieces, .msg_control = stamp, .msg_controllen = sizeof stamp};
+        struct msghdr m = {.msg_iov = iov,
+                           .msg_iovlen = 2u + r->npieces,
+                           .msg_control = stamp,
+                           .msg_controllen = sizeof stamp};
         uint32_t len = 0;
 
         for (uint32_t i = 0; i < r->npieces; i++) {
@@ -300,13 +321,15 @@ static bool rx_is_there(const struct ni_xdp *x, uint32_t at, uint32_t end)
 
         if (at == end || x->words == NULL)
                 return at != end;
-        return (__atomic_load_n(options, __ATOMIC_ACQUIRE) & ~x->rx.mask) == tcx_lap(at, x->rx.mask);
+        return (__atomic_load_n(options, __ATOMIC_ACQUIRE) & ~x->rx.mask) ==
+               tcx_lap(at, x->rx.mask);
 }
 
 /* No more than a ring holds, whatever its words say. */
 static uint32_t rx_end(const struct ni_xdp *x, uint32_t at)
 {
-        return at + (x->words != NULL ? x->rx.mask + 1 : MIN(xdp_theirs(x->rx.prod) - at, x->rx.mask + 1));
+        return at + (x->words != NULL ? x->rx.mask + 1
+                                      : MIN(xdp_theirs(x->rx.prod) - at, x->rx.mask + 1));
 }
 
 /* Headers are private to the receiver from here on; the rest of a long packet is lent. */
@@ -332,7 +355,8 @@ static bool rx_take(struct ni_xdp *x, uint32_t at, struct unet_rx *rx)
                 return true;
         }
         rx->frame = xdp_frame_of(&x->geom, d.addr);
-        rx->off = (uint32_t)(d.addr - frame_geom_offset(xdp_frame_geom(&x->geom), rx->frame)) + rx->inl_len;
+        rx->off = (uint32_t)(d.addr - frame_geom_offset(xdp_frame_geom(&x->geom), rx->frame)) +
+                  rx->inl_len;
         rx->len = rest;
         x->sh->owner[chunk] = XDP_LENT;
         x->sh->loans++;
@@ -367,7 +391,9 @@ static uint64_t chunk_of_frame(const struct ni_xdp *x, uint32_t frame)
 {
         struct frame_geom g = xdp_frame_geom(&x->geom);
 
-        return frame != 0 && frame <= frame_geom_total(g) ? xdp_rx_chunk(&x->geom, frame_geom_offset(g, frame)) : UINT64_MAX;
+        return frame != 0 && frame <= frame_geom_total(g)
+                       ? xdp_rx_chunk(&x->geom, frame_geom_offset(g, frame))
+                       : UINT64_MAX;
 }
 
 static void xdp_release(struct unet_chan *ch, const uint32_t *frame, int n)
@@ -388,7 +414,8 @@ static void xdp_release(struct unet_chan *ch, const uint32_t *frame, int n)
 
 /* ---- once a batch ---- */
 
-/* What recv() will read first lies in another processor's cache, and comes over while the caller gets there. */
+/* What recv() will read first lies in another processor's cache, and comes over while the caller
+ * gets there. */
 static void fetch(const struct ni_xdp *x, const struct xdp_desc *d)
 {
         const uint8_t *p = x->umem + READ_ONCE(d->addr);
@@ -410,8 +437,8 @@ static bool xdp_pending(struct unet_chan *ch)
                atomic_load_explicit(&x->sh->tx_stuck, memory_order_relaxed);
 }
 
-/* A program is not told of every small chunk at once, unless they become few: each time is a line that has to come back from the
- * processor that it runs on. */
+/* A program is not told of every small chunk at once, unless they become few: each time is a line
+ * that has to come back from the processor that it runs on. */
 static void xdp_flush(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
@@ -439,7 +466,9 @@ static void xdp_arm(struct unet_chan *ch)
         if (x->words == NULL)
                 return;
         fill_publish(x, 1);
-        atomic_store_explicit(x->bell.cons, atomic_load_explicit(x->bell.prod, memory_order_acquire), memory_order_release);
+        atomic_store_explicit(x->bell.cons,
+                              atomic_load_explicit(x->bell.prod, memory_order_acquire),
+                              memory_order_release);
         *(volatile uint32_t *)&x->words->armed = 1;
         atomic_thread_fence(memory_order_seq_cst);
 }
@@ -485,7 +514,8 @@ static void xdp_repair(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
 
-        for (enum frame_class c = FRAME_SMALL; c < (x->geom.rx_large != 0 ? FRAME_CLASSES : FRAME_LARGE); c++) {
+        for (enum frame_class c = FRAME_SMALL;
+             c < (x->geom.rx_large != 0 ? FRAME_CLASSES : FRAME_LARGE); c++) {
                 uint32_t published = xdp_own(x->fill[c].prod);
                 if (published - x->sh->fill_settled[c] <= xdp_rx_count(&x->geom))
                         fill_settle(x, c, published);
@@ -504,7 +534,8 @@ void ni_xdp_reclaim(struct ni_xdp *x, bool (*held)(void *arg, uint32_t frame), v
         for (uint32_t chunk = 0; chunk < xdp_rx_count(&x->geom); chunk++) {
                 uint32_t num = xdp_frame_of(&x->geom, xdp_rx_addr(&x->geom, chunk));
                 bool two = chunk >= x->geom.rx_large && x->geom.chunk_bytes > FRAME_SMALL_BYTES;
-                if (x->sh->owner[chunk] == XDP_LENT && !held(arg, num) && (!two || !held(arg, num + 1)))
+                if (x->sh->owner[chunk] == XDP_LENT && !held(arg, num) &&
+                    (!two || !held(arg, num + 1)))
                         xdp_release(&x->base, &num, 1);
         }
         fill_publish(x, 1);

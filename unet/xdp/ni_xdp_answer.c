@@ -1,9 +1,10 @@
-/* Provider `xdp`, in mode XDP_MODE_TCX: SYNs that the program answers. See ni_answer.h, tcx_ring.h. */
+/* Provider `xdp`, in mode XDP_MODE_TCX: SYNs that the program answers. See
+ * ni_answer.h, tcx_ring.h. */
 #include "unet/xdp/ni_xdp_answer.h"
 
 #include "unet/xdp/ni_xdp.h"
 
-#define AHEAD 64u                       /* answers that the stack has not seen yet, at most */
+#define AHEAD 64u /* answers that the stack has not seen yet, at most */
 
 static_assert(ARRAY_LEN(((struct ni_xdp *)0)->note) >= AHEAD, "one for each");
 
@@ -35,7 +36,8 @@ bool ni_xdp_note(struct ni_xdp *x, const struct xdp_desc *d)
             d->addr % x->geom.chunk_bytes > x->geom.chunk_bytes - TCX_NOTE_AT - sizeof came)
                 return false;
         if (x->notes == ARRAY_LEN(x->note))
-                return true;            /* never, but by rubbish in the ring: it is as if it had not been answered */
+                /* Never, but by rubbish in the ring: it is as if it had not been answered. */
+                return true;
         n = &x->note[x->notes++];
         memcpy(&came, syn + TCX_NOTE_AT, sizeof came);
         memcpy(&n->ends.peer, syn + XDP_ETH_BYTES + 12, 4);
@@ -68,7 +70,8 @@ void ni_xdp_notes_done(struct ni_xdp *x, bool all)
         allow(x->answers);
 }
 
-static bool took(struct unet_chan *ch, const struct unet_ends *e, uint32_t seq, struct unet_answer *a)
+static bool took(struct unet_chan *ch, const struct unet_ends *e, uint32_t seq,
+                 struct unet_answer *a)
 {
         struct ni_xdp *x = xdp(ch);
 
@@ -92,7 +95,8 @@ static bool is_of(const struct tcx_answer *a, const struct unet_ends *e)
 {
         const uint8_t *ip = a->frame + XDP_ETH_BYTES;
 
-        return memcmp(ip + 16, &e->peer, 4) == 0 && memcmp(ip + 12, &e->own, 4) == 0 && memcmp(ip + 20, &e->own_port, 2) == 0;
+        return memcmp(ip + 16, &e->peer, 4) == 0 && memcmp(ip + 12, &e->own, 4) == 0 &&
+               memcmp(ip + 20, &e->own_port, 2) == 0;
 }
 
 static bool knows(struct unet_chan *ch, const struct unet_ends *e, nstime now)
@@ -100,7 +104,8 @@ static bool knows(struct unet_chan *ch, const struct unet_ends *e, nstime now)
         const struct ni_xdp *x = xdp(ch);
         const struct tcx_answer *a = place_of(x, e);
 
-        return (a->epoch == 0 || a->epoch == x->answers->epoch) && (nstime)a->until > now && is_of(a, e);
+        return (a->epoch == 0 || a->epoch == x->answers->epoch) && (nstime)a->until > now &&
+               is_of(a, e);
 }
 
 static void mistrust(struct unet_chan *ch, const struct unet_ends *e, nstime until)
@@ -108,7 +113,7 @@ static void mistrust(struct unet_chan *ch, const struct unet_ends *e, nstime unt
         struct tcx_answer *a = place_of(xdp(ch), e);
 
         if (!is_of(a, e))
-                return;                 /* of another host since */
+                return; /* of another host since */
         __atomic_store_n(&a->epoch, 0, __ATOMIC_RELAXED);
         a->until = (uint64_t)until;
 }
@@ -142,7 +147,7 @@ static void forget(struct unet_chan *ch)
         struct ni_xdp *x = xdp(ch);
         uint32_t epoch = x->answers->epoch;
 
-        if (epoch != 0)                 /* nothing was learnt */
+        if (epoch != 0) /* nothing was learnt */
                 WRITE_ONCE(x->answers->epoch, epoch + 1 != 0 ? epoch + 1 : 1);
 }
 

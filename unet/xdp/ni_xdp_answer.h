@@ -10,9 +10,11 @@ struct xdp_desc;
 
 extern const struct unet_answer_ops ni_xdp_answer_ops;
 
-/* A descriptor of RX that says more than where its packet is; `addr` lies in a chunk. False: it says nothing that we know of. */
+/* A descriptor of RX that says more than where its packet is; `addr` lies in a chunk. False: it
+ * says nothing that we know of. */
 bool ni_xdp_note(struct ni_xdp *x, const struct xdp_desc *d);
-/* The stack has seen the SYNs that there are notes of: all of them, or those that it has asked for. */
+/* The stack has seen the SYNs that there are notes of: all of them, or those that it has
+ * asked for. */
 void ni_xdp_notes_done(struct ni_xdp *x, bool all);
 void ni_xdp_answers_repair(struct ni_xdp *x);
 

@@ -1,4 +1,5 @@
-/* Provider `xdp`: taking over a socket that somebody passed. Checked first, mapped then, and used from our own copy. */
+/* Provider `xdp`: taking over a socket that somebody passed. Checked first, mapped then, and used
+ * from our own copy. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_packet.h>
@@ -20,7 +21,8 @@ static bool is_xsk(int fd)
         int domain = 0;
         socklen_t len = sizeof domain;
 
-        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_XDP;
+        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
+               domain == AF_XDP;
 }
 
 /* A file that cannot shrink under our reads, of a size that one of ours can have. */
@@ -50,24 +52,28 @@ static bool power_of_two(uint32_t n)
 static bool tx_chunks_valid(const struct xdp_geom *g)
 {
         if (g->mode != XDP_MODE_TCX)
-                return g->tx_chunk_bytes == g->chunk_bytes && g->rx_large == 0 && g->mtu <= 4096 && xdp_chunk_for(g->mtu) != 0 &&
-                       xdp_chunk_for(g->mtu) <= g->chunk_bytes;
-        return (g->tx_chunk_bytes == 4096 || (g->tx_chunk_bytes == 2048 && xdp_tx_pieces(g) == 1)) && g->tx_chunks >= xdp_tx_pieces(g) &&
-               g->mtu <= xdp_mtu_max(g);
+                return g->tx_chunk_bytes == g->chunk_bytes && g->rx_large == 0 && g->mtu <= 4096 &&
+                       xdp_chunk_for(g->mtu) != 0 && xdp_chunk_for(g->mtu) <= g->chunk_bytes;
+        return (g->tx_chunk_bytes == 4096 ||
+                (g->tx_chunk_bytes == 2048 && xdp_tx_pieces(g) == 1)) &&
+               g->tx_chunks >= xdp_tx_pieces(g) && g->mtu <= xdp_mtu_max(g);
 }
 
 static bool geom_valid(const struct xdp_geom *g, size_t bytes)
 {
         return (g->chunk_bytes == 2048 || g->chunk_bytes == 4096) && g->rx_chunks >= 1 &&
-               power_of_two(g->tx_chunks) && g->tx_chunks <= XDP_RING_MAX && power_of_two(g->rx_ring) &&
-               g->rx_ring <= XDP_RING_MAX && g->rx_chunks <= g->rx_ring && g->rx_large <= g->rx_ring - g->rx_chunks &&
-               xdp_rx_count(g) + g->tx_chunks <= XDP_CHUNKS_MAX && tx_chunks_valid(g) && xdp_mem_bytes(g) == bytes && g->mtu >= 68;
+               power_of_two(g->tx_chunks) && g->tx_chunks <= XDP_RING_MAX &&
+               power_of_two(g->rx_ring) && g->rx_ring <= XDP_RING_MAX &&
+               g->rx_chunks <= g->rx_ring && g->rx_large <= g->rx_ring - g->rx_chunks &&
+               xdp_rx_count(g) + g->tx_chunks <= XDP_CHUNKS_MAX && tx_chunks_valid(g) &&
+               xdp_mem_bytes(g) == bytes && g->mtu >= 68;
 }
 
 static bool same_sizes(const struct xdp_geom *a, const struct xdp_geom *b)
 {
-        return a->chunk_bytes == b->chunk_bytes && a->tx_chunk_bytes == b->tx_chunk_bytes && a->rx_chunks == b->rx_chunks &&
-               a->rx_large == b->rx_large && a->tx_chunks == b->tx_chunks && a->rx_ring == b->rx_ring &&
+        return a->chunk_bytes == b->chunk_bytes && a->tx_chunk_bytes == b->tx_chunk_bytes &&
+               a->rx_chunks == b->rx_chunks && a->rx_large == b->rx_large &&
+               a->tx_chunks == b->tx_chunks && a->rx_ring == b->rx_ring &&
                (a->mode == XDP_MODE_TCX) == (b->mode == XDP_MODE_TCX);
 }
 
@@ -77,10 +83,11 @@ static int read_geom(int mem, size_t bytes, struct xdp_geom *g)
                 uint64_t magic;
                 struct xdp_geom geom;
         } head;
-        static_assert(offsetof(struct ni_xdp_shared, geom) == sizeof head.magic, "what it begins with");
+        static_assert(offsetof(struct ni_xdp_shared, geom) == sizeof head.magic,
+                      "what it begins with");
 
-        if (pread(mem, &head, sizeof head, (off_t)(bytes - XDP_SHARED_BYTES)) != sizeof head || head.magic != XDP_SHARED_MAGIC ||
-            !geom_valid(&head.geom, bytes))
+        if (pread(mem, &head, sizeof head, (off_t)(bytes - XDP_SHARED_BYTES)) != sizeof head ||
+            head.magic != XDP_SHARED_MAGIC || !geom_valid(&head.geom, bytes))
                 return -EPROTO;
         *g = head.geom;
         return 0;
@@ -91,7 +98,8 @@ static int read_geom(int mem, size_t bytes, struct xdp_geom *g)
 /* At an address or, if that is NULL, anywhere; NULL: it failed. */
 static void *map_at(void *at, size_t bytes, int prot, int fd, size_t off)
 {
-        void *p = mmap(at, bytes, prot, MAP_SHARED | MAP_POPULATE | (at != NULL ? MAP_FIXED : 0), fd, (off_t)off);
+        void *p = mmap(at, bytes, prot, MAP_SHARED | MAP_POPULATE | (at != NULL ? MAP_FIXED : 0),
+                       fd, (off_t)off);
 
         return p == MAP_FAILED ? NULL : p;
 }
@@ -144,21 +152,27 @@ static int map_reception(struct ni_xdp *x)
         return err != 0 ? err : xdp_ring_map(&x->rx, x->xsk, XDP_RING_RX, x->geom.rx_ring);
 }
 
-static struct xdp_ring ring_of(const struct ni_xdp *x, uint32_t *prod, uint32_t *cons, void *desc, uint32_t entries)
+static struct xdp_ring ring_of(const struct ni_xdp *x, uint32_t *prod, uint32_t *cons, void *desc,
+                               uint32_t entries)
 {
-        return (struct xdp_ring){.prod = (_Atomic uint32_t *)prod, .cons = (_Atomic uint32_t *)cons, .desc = desc,
-                                 .flags = (_Atomic uint32_t *)&x->words->zero, .mask = entries - 1};
+        return (struct xdp_ring){.prod = (_Atomic uint32_t *)prod,
+                                 .cons = (_Atomic uint32_t *)cons,
+                                 .desc = desc,
+                                 .flags = (_Atomic uint32_t *)&x->words->zero,
+                                 .mask = entries - 1};
 }
 
 /* In the places of those that were there, if some were. */
 static int map_words(struct ni_xdp *x, int ring)
 {
-        void *words = map_at(x->words, words_bytes(x), PROT_READ | PROT_WRITE, ring, xdp_rx_bytes(&x->geom));
+        void *words = map_at(x->words, words_bytes(x), PROT_READ | PROT_WRITE, ring,
+                             xdp_rx_bytes(&x->geom));
         void *cons = map_at((void *)x->bell.cons, 4096, PROT_READ | PROT_WRITE, x->xsk, 0);
         void *prod = map_at((void *)(uintptr_t)x->bell.prod, 4096, PROT_READ, x->xsk, 4096);
 
         x->words = words;
-        x->answers = words != NULL ? (void *)((uint8_t *)words + words_bytes(x) - TCX_ANSWERS_BYTES) : NULL;
+        x->answers = words != NULL ? (void *)((uint8_t *)words + words_bytes(x) - TCX_ANSWERS_BYTES)
+                                   : NULL;
         x->bell.cons = cons;
         x->bell.prod = prod;
         return words != NULL && cons != NULL && prod != NULL ? 0 : -EPROTO;
@@ -172,9 +186,11 @@ static int map_tcx(struct ni_xdp *x, int ring)
         if (err != 0)
                 return err;
         fill = (uint64_t *)((uint8_t *)x->words + TCX_WORDS_BYTES);
-        x->fill[FRAME_SMALL] = ring_of(x, &x->words->fill_small, &x->words->zero, fill, x->geom.rx_ring);
+        x->fill[FRAME_SMALL] =
+                ring_of(x, &x->words->fill_small, &x->words->zero, fill, x->geom.rx_ring);
         fill += x->geom.rx_ring;
-        x->fill[FRAME_LARGE] = ring_of(x, &x->words->fill_large, &x->words->zero, fill, x->geom.rx_ring);
+        x->fill[FRAME_LARGE] =
+                ring_of(x, &x->words->fill_large, &x->words->zero, fill, x->geom.rx_ring);
         fill += x->geom.rx_ring;
         x->rx = ring_of(x, NULL, &x->words->rx_cons, fill, x->geom.rx_ring);
         return 0;
@@ -182,7 +198,8 @@ static int map_tcx(struct ni_xdp *x, int ring)
 
 /* ---- what was passed ---- */
 
-/* A map of a BPF program's has no type of its own that could be asked for; the kernel sees to its size when it is mapped. */
+/* A map of a BPF program's has no type of its own that could be asked for; the kernel sees to its
+ * size when it is mapped. */
 static bool is_map(int fd)
 {
         struct statfs fs;
@@ -190,14 +207,16 @@ static bool is_map(int fd)
         return fd >= 0 && fstatfs(fd, &fs) == 0 && fs.f_type == ANON_INODE_FS_MAGIC;
 }
 
-/* With a header that says how to cut. Its interface has another number in the namespace that it is of (pkt_sealed.h). */
+/* With a header that says how to cut. Its interface has another number in the namespace that it is
+ * of (pkt_sealed.h). */
 static bool is_packet_socket(int fd)
 {
         struct sockaddr_ll ll = {.sll_family = 0};
         socklen_t len = sizeof ll, on_len = sizeof(int);
         int on = 0;
 
-        return sys3(SYS_getsockname, fd, &ll, &len) == 0 && ll.sll_family == AF_PACKET && ll.sll_ifindex > 0 &&
+        return sys3(SYS_getsockname, fd, &ll, &len) == 0 && ll.sll_family == AF_PACKET &&
+               ll.sll_ifindex > 0 &&
                sys5(SYS_getsockopt, fd, SOL_PACKET, PACKET_VNET_HDR, &on, &on_len) == 0 && on == 1;
 }
 
@@ -238,7 +257,8 @@ static int attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_me
                 .inline_max = UNET_INLINE_MAX,
                 .csum = true,
                 .csum_pseudo = x->geom.csum_pseudo != 0,
-                .runs = fds.packet >= 0 && !x->geom.zero_copy,          /* they would overtake what the device has yet to read */
+                /* They would overtake what the device has yet to read. */
+                .runs = fds.packet >= 0 && !x->geom.zero_copy,
                 .room_unsaid = true,
                 .rto_min = 200 * NS_PER_MS,
                 .whole = true,
@@ -246,7 +266,8 @@ static int attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_me
         return 0;
 }
 
-int ni_xdp_attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem, struct counters *cnt)
+int ni_xdp_attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem,
+                  struct counters *cnt)
 {
         int err;
 

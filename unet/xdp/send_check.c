@@ -9,7 +9,7 @@
 #include "unet/xdp/bpf_obj.h"
 #include "unet/xdp/tcx_link.h"
 #include "unet/packet/line.h"
-#include "send_prog.h"                  /* made from send_prog.bpf.c: send_prog[] */
+#include "send_prog.h" /* made from send_prog.bpf.c: send_prog[] */
 
 #define PROGRAM "send_check"
 
@@ -36,13 +36,15 @@ static int load(struct send_check *c, struct bpf_object *obj, uint32_t addr, con
         if (err == 0)
                 err = send_check_set(c, addr, mac);
         if (err == 0) {
-                c->prog = fcntl(bpf_program__fd(bpf_object__find_program_by_name(obj, PROGRAM)), F_DUPFD_CLOEXEC, 3);
+                c->prog = fcntl(bpf_program__fd(bpf_object__find_program_by_name(obj, PROGRAM)),
+                                F_DUPFD_CLOEXEC, 3);
                 err = c->prog < 0 ? -errno : attach(c);
         }
         return err;
 }
 
-int send_check_open(struct send_check *c, uint32_t ifindex, uint32_t addr, const uint8_t mac[6], char line[XDP_LINE_MAX])
+int send_check_open(struct send_check *c, uint32_t ifindex, uint32_t addr, const uint8_t mac[6],
+                    char line[XDP_LINE_MAX])
 {
         struct bpf_object *obj = bpf_obj_open("unet_send", send_prog, sizeof send_prog);
         int err;

@@ -4,10 +4,10 @@
 
 #include <linux/types.h>
 
-#define SEND_MARK 0x756e6574u           /* of packets that are to be checked: "unet" */
+#define SEND_MARK 0x756e6574u /* of packets that are to be checked: "unet" */
 
 struct send_own {
-        __u32 addr;                     /* as on the wire */
+        __u32 addr; /* as on the wire */
         __u8 mac[6];
         __u16 zero;
 };

@@ -1,7 +1,7 @@
 /*
- * The program behind a packet socket that has an interface to itself (pkt_open.c): what the socket has seen, the kernel does
- * not see as well. And one that does nothing, to see whether programs can be hung there. Compiled for the bpf target and carried in
- * the binary (tcx_link.c).
+ * The program behind a packet socket that has an interface to itself (pkt_open.c): what the socket
+ * has seen, the kernel does not see as well. And one that does nothing, to see whether programs can
+ * be hung there. Compiled for the bpf target and carried in the binary (tcx_link.c).
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -16,7 +16,7 @@ int to_nobody(struct __sk_buff *packet)
 SEC("tc")
 int to_kernel(struct __sk_buff *packet)
 {
-        return TC_ACT_UNSPEC;           /* whoever is next */
+        return TC_ACT_UNSPEC; /* whoever is next */
 }
 
 char unet_license[] SEC("license") = "Dual BSD/GPL";

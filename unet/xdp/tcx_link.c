@@ -6,11 +6,12 @@
 #include <unistd.h>
 
 #include "unet/xdp/bpf_obj.h"
-#include "tap_prog.h"                   /* made from tap_prog.bpf.c: tap_prog[] */
+#include "tap_prog.h" /* made from tap_prog.bpf.c: tap_prog[] */
 
 /* enum bpf_attach_type, Linux 6.6 */
-static const enum bpf_attach_type where[] = {[TCX_IN] = (enum bpf_attach_type)46, [TCX_OUT] = (enum bpf_attach_type)47};
-#define PROGRAMS    64u                 /* the kernel's most (BPF_MPROG_MAX) */
+static const enum bpf_attach_type where[] = {
+        [TCX_IN] = (enum bpf_attach_type)46, [TCX_OUT] = (enum bpf_attach_type)47};
+#define PROGRAMS 64u /* the kernel's most (BPF_MPROG_MAX) */
 
 int tcx_link(int prog, uint32_t ifindex)
 {
@@ -28,7 +29,8 @@ static int named(uint32_t id, const char *name)
         uint32_t len = sizeof info;
         int fd = bpf_prog_get_fd_by_id(id);
 
-        if (fd < 0 || (bpf_obj_get_info_by_fd(fd, &info, &len) == 0 && strncmp(info.name, name, sizeof info.name) == 0))
+        if (fd < 0 || (bpf_obj_get_info_by_fd(fd, &info, &len) == 0 &&
+                       strncmp(info.name, name, sizeof info.name) == 0))
                 return fd;
         close(fd);
         return -1;
@@ -57,7 +59,8 @@ bool tcx_has(const char *name, uint32_t ifindex)
 
 int tcx_attach_out(int prog, int old, uint32_t ifindex)
 {
-        LIBBPF_OPTS(bpf_prog_attach_opts, opts, .flags = old >= 0 ? BPF_F_REPLACE : 0, .replace_prog_fd = old >= 0 ? old : 0);
+        LIBBPF_OPTS(bpf_prog_attach_opts, opts, .flags = old >= 0 ? BPF_F_REPLACE : 0,
+                    .replace_prog_fd = old >= 0 ? old : 0);
 
         if (bpf_prog_attach_opts(prog, (int)ifindex, where[TCX_OUT], &opts) == 0)
                 return 0;

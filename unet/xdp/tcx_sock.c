@@ -14,9 +14,10 @@
 #include "unet/xdp/tcx_link.h"
 #include "unet/xdp/tcx_ring.h"
 #include "unet/packet/line.h"
-#include "tcx_prog.h"                   /* made from tcx_prog.bpf.c: tcx_prog[] */
+#include "tcx_prog.h" /* made from tcx_prog.bpf.c: tcx_prog[] */
 
-static_assert(TCX_LARGE_BYTES == FRAME_LARGE_BYTES && TCX_RING_MAX == XDP_RING_MAX, "the program's are ours");
+static_assert(TCX_LARGE_BYTES == FRAME_LARGE_BYTES && TCX_RING_MAX == XDP_RING_MAX,
+              "the program's are ours");
 
 #define PROGRAM "to_ring"
 
@@ -29,7 +30,8 @@ struct constants {
 
 static int set_constants(struct bpf_object *obj, const struct xdp_geom *g, uint32_t mark)
 {
-        const struct constants c = {g->chunk_bytes, g->rx_ring - 1, xdp_large_bytes(g), xdp_rx_bytes(g), mark, 0};
+        const struct constants c = {g->chunk_bytes,  g->rx_ring - 1, xdp_large_bytes(g),
+                                    xdp_rx_bytes(g), mark,           0};
         struct bpf_map *m = bpf_object__find_map_by_name(obj, ".rodata");
 
         return m != NULL ? bpf_map__set_initial_value(m, &c, sizeof c) : -ENOENT;
@@ -64,7 +66,8 @@ static int load(struct xdp_sock *s, struct bpf_object *obj, uint32_t ifindex, ui
         int err = set_constants(obj, &s->geom, mark);
 
         if (err == 0)
-                err = bpf_map__set_value_size(bpf_object__find_map_by_name(obj, "ring"), (uint32_t)ni_xdp_ring_bytes(&s->geom));
+                err = bpf_map__set_value_size(bpf_object__find_map_by_name(obj, "ring"),
+                                              (uint32_t)ni_xdp_ring_bytes(&s->geom));
         if (err == 0)
                 err = bpf_object__load(obj);
         if (err == 0)
@@ -76,11 +79,13 @@ static int load(struct xdp_sock *s, struct bpf_object *obj, uint32_t ifindex, ui
         if (err == 0)
                 err = fill(s);
         if (err == 0)
-                err = s->link = tcx_link(bpf_program__fd(bpf_object__find_program_by_name(obj, PROGRAM)), ifindex);
+                err = s->link = tcx_link(
+                        bpf_program__fd(bpf_object__find_program_by_name(obj, PROGRAM)), ifindex);
         return MIN(err, 0);
 }
 
-int tcx_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t mark, char line[XDP_LINE_MAX])
+int tcx_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t mark,
+                  char line[XDP_LINE_MAX])
 {
         const struct xdp_geom *g = &s->geom;
         struct bpf_object *obj;
@@ -98,7 +103,9 @@ int tcx_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t mark, ch
         if (err != 0)
                 say(line, "no program that takes packets: %s", strerror(-err));
         else
-                say(line, "a program behind the driver (tcx), MTU %u: all traffic is ours, %u + %u buffers of %u bytes, %u of 64 KB",
+                say(line,
+                    "a program behind the driver (tcx), MTU %u: all traffic is ours, %u + %u "
+                    "buffers of %u bytes, %u of 64 KB",
                     g->mtu, g->rx_chunks, g->tx_chunks, g->chunk_bytes, g->rx_large);
         return err;
 }

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static_assert(ETHER_MSG_INLINE >= UNET_EP_INLINE, "what an endpoint may send in the descriptor fits behind the header");
+static_assert(ETHER_MSG_INLINE >= UNET_EP_INLINE,
+              "what an endpoint may send in the descriptor fits behind the header");
 
 struct xdp_link {
         struct unet_chan base;
         struct ni_xdp ni;
-        struct ether_msg head;          /* of what is sent */
+        struct ether_msg head; /* of what is sent */
         int mem;
 };
 
@@ -63,10 +64,13 @@ static void link_flush(struct unet_chan *ch)
 
 /* ---- receiving ---- */
 
-/* Whether a frame is a message of the peer's. Its header is private to us; the rest still lies where the kernel put it. */
-static enum drop check(const struct xdp_link *l, const struct unet_rx *rx, const struct ether_msg *h)
+/* Whether a frame is a message of the peer's. Its header is private to us; the rest still lies
+ * where the kernel put it. */
+static enum drop check(const struct xdp_link *l, const struct unet_rx *rx,
+                       const struct ether_msg *h)
 {
-        return rx->inl_len < sizeof *h || rx->frame == 0 ? DROP_NI_MALFORMED : ether_msg_check(&l->head, h, rx->len);
+        return rx->inl_len < sizeof *h || rx->frame == 0 ? DROP_NI_MALFORMED
+                                                         : ether_msg_check(&l->head, h, rx->len);
 }
 
 static void give_back(struct xdp_link *l, struct unet_rx *rx)

@@ -1,4 +1,5 @@
-/* In place of what makes sockets on interfaces where libbpf or clang was missing when this was built. */
+/* In place of what makes sockets on interfaces where libbpf or clang was missing when this
+ * was built. */
 #include "unet/xdp/send_check.h"
 #include "unet/xdp/tcx_link.h"
 
@@ -7,7 +8,8 @@
 
 static int not_here(char line[XDP_LINE_MAX])
 {
-        snprintf(line, XDP_LINE_MAX, "this build has no AF_XDP: libbpf or clang was missing when it was configured");
+        snprintf(line, XDP_LINE_MAX,
+                 "this build has no AF_XDP: libbpf or clang was missing when it was configured");
         return -ENOSYS;
 }
 
@@ -20,8 +22,8 @@ void xdp_dev_close(struct xdp_dev *d)
 {
 }
 
-int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
-                  char line[XDP_LINE_MAX])
+int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue,
+                  struct xdp_sizes sizes, char line[XDP_LINE_MAX])
 {
         return not_here(line);
 }
@@ -45,7 +47,8 @@ bool tcx_has(const char *name, uint32_t ifindex)
         return false;
 }
 
-int send_check_open(struct send_check *c, uint32_t ifindex, uint32_t addr, const uint8_t mac[6], char line[XDP_LINE_MAX])
+int send_check_open(struct send_check *c, uint32_t ifindex, uint32_t addr, const uint8_t mac[6],
+                    char line[XDP_LINE_MAX])
 {
         *c = SEND_CHECK_NONE;
         return not_here(line);

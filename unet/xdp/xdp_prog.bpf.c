@@ -1,6 +1,7 @@
 /*
- * The program on an interface that a stack owns: what arrives by a queue with a socket goes to the socket, everything
- * else to the kernel, but for most fragments of a flood. Compiled for the bpf target and carried in the binary (xdp_dev.c).
+ * The program on an interface that a stack owns: what arrives by a queue with a socket goes to the
+ * socket, everything else to the kernel, but for most fragments of a flood. Compiled for the bpf
+ * target and carried in the binary (xdp_dev.c).
  */
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -11,15 +12,15 @@
 
 struct {
         __uint(type, BPF_MAP_TYPE_XSKMAP);
-        __type(key, __u32);             /* receive queue */
-        __type(value, __u32);           /* socket */
-        __uint(max_entries, 1);         /* xdp_dev.c: as many as the interface has */
+        __type(key, __u32);     /* receive queue */
+        __type(value, __u32);   /* socket */
+        __uint(max_entries, 1); /* xdp_dev.c: as many as the interface has */
 } sockets SEC(".maps");
 
 struct {
         __uint(type, BPF_MAP_TYPE_ARRAY);
         __type(key, __u32);
-        __type(value, __u64);           /* fragments that were dropped here */
+        __type(value, __u64); /* fragments that were dropped here */
         __uint(max_entries, 1);
 } shed SEC(".maps");
 

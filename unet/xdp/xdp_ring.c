@@ -1,4 +1,5 @@
-/* Mapping the rings of an AF_XDP socket. Where things lie in a ring is asked of the kernel, not of who passed the socket. */
+/* Mapping the rings of an AF_XDP socket. Where things lie in a ring is asked of the kernel, not of
+ * who passed the socket. */
 #include "unet/xdp/xdp_ring.h"
 
 #include <errno.h>
@@ -12,9 +13,13 @@ static int ask_offsets(int xsk, enum xdp_ring_kind kind, struct xdp_ring_offset 
         struct xdp_mmap_offsets all;
         socklen_t len = sizeof all;
 
-        if (sys5(SYS_getsockopt, xsk, SOL_XDP, XDP_MMAP_OFFSETS, &all, &len) != 0 || len != sizeof all)
+        if (sys5(SYS_getsockopt, xsk, SOL_XDP, XDP_MMAP_OFFSETS, &all, &len) != 0 ||
+            len != sizeof all)
                 return -EPROTO;
-        *o = kind == XDP_RING_FILL ? all.fr : kind == XDP_RING_COMP ? all.cr : kind == XDP_RING_RX ? all.rx : all.tx;
+        *o = kind == XDP_RING_FILL   ? all.fr
+             : kind == XDP_RING_COMP ? all.cr
+             : kind == XDP_RING_RX   ? all.rx
+                                     : all.tx;
         return 0;
 }
 
@@ -29,7 +34,9 @@ int xdp_ring_map(struct xdp_ring *r, int xsk, enum xdp_ring_kind kind, uint32_t 
                                         [XDP_RING_COMP] = XDP_UMEM_PGOFF_COMPLETION_RING,
                                         [XDP_RING_RX] = XDP_PGOFF_RX_RING,
                                         [XDP_RING_TX] = XDP_PGOFF_TX_RING};
-        size_t each = kind == XDP_RING_RX || kind == XDP_RING_TX ? sizeof(struct xdp_desc) : sizeof(uint64_t), bytes;
+        size_t each = kind == XDP_RING_RX || kind == XDP_RING_TX ? sizeof(struct xdp_desc)
+                                                                 : sizeof(uint64_t),
+               bytes;
         struct xdp_ring_offset o;
         int err = ask_offsets(xsk, kind, &o);
         uint8_t *map;
@@ -37,15 +44,17 @@ int xdp_ring_map(struct xdp_ring *r, int xsk, enum xdp_ring_kind kind, uint32_t 
         if (err != 0)
                 return err;
         bytes = o.desc + entries * each;
-        if (o.desc > 4096 || !inside(o.producer, bytes) || !inside(o.consumer, bytes) || !inside(o.flags, bytes))
+        if (o.desc > 4096 || !inside(o.producer, bytes) || !inside(o.consumer, bytes) ||
+            !inside(o.flags, bytes))
                 return -EPROTO;
         if (r->map != NULL && r->bytes != bytes)
                 return -ENOSPC;
-        map = mmap(r->map, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE | (r->map != NULL ? MAP_FIXED : 0), xsk,
+        map = mmap(r->map, bytes, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_POPULATE | (r->map != NULL ? MAP_FIXED : 0), xsk,
                    (off_t)page[kind]);
         if (map == MAP_FAILED)
                 return -errno;
-        if (r->map != NULL)             /* all lies where it did, for those who look meanwhile */
+        if (r->map != NULL) /* all lies where it did, for those who look meanwhile */
                 return 0;
         *r = (struct xdp_ring){.map = map,
                                .bytes = bytes,

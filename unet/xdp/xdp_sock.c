@@ -1,4 +1,5 @@
-/* Makes an AF_XDP socket whose packets lie in a memfd, so that it can be passed whole; or, by tcx_sock.c, what is in its place. */
+/* Makes an AF_XDP socket whose packets lie in a memfd, so that it can be passed whole; or, by
+ * tcx_sock.c, what is in its place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_xdp.h>
@@ -16,13 +17,15 @@
 #include "unet/packet/line.h"
 #include "unet/xdp/xdp_open.h"
 
-#define RX_CHUNKS 2048u                 /* 4 MB at MTU 1500: more than a window of 2 MB, half of a second-level cache */
-#define RX_LARGE  64u                   /* 4 MB of large segments */
+/* 4 MB at MTU 1500: more than a window of 2 MB, half of a second-level cache. */
+#define RX_CHUNKS 2048u
+#define RX_LARGE  64u /* 4 MB of large segments */
 #define TX_CHUNKS 512u
-#define SNDBUF    (4 << 20)             /* bytes of packets that a device has not sent yet */
-#define SG        (1u << 4)             /* sxdp_flags: packets of several chunks (XDP_USE_SG of Linux 6.6) */
+#define SNDBUF    (4 << 20) /* bytes of packets that a device has not sent yet */
+/* sxdp_flags: packets of several chunks (XDP_USE_SG of Linux 6.6). */
+#define SG (1u << 4)
 
-#define BIND_TRIES 50                   /* the kernel lets go of a queue some time after its socket was closed */
+#define BIND_TRIES 50 /* the kernel lets go of a queue some time after its socket was closed */
 #define BIND_PAUSE (20 * NS_PER_MS)
 
 static uint32_t power_of_two_from(uint32_t n)
@@ -34,7 +37,8 @@ static uint32_t power_of_two_from(uint32_t n)
         return p;
 }
 
-/* Of a program of ours large packets lie in large chunks: joined segments, and all where the MTU is beyond a page. */
+/* Of a program of ours large packets lie in large chunks: joined segments, and all where the MTU is
+ * beyond a page. */
 static void plan_tcx(struct xdp_geom *g, uint32_t large)
 {
         uint32_t most = g->mtu + XDP_ETH_BYTES;
@@ -53,10 +57,12 @@ static int plan(struct xdp_geom *g, const struct xdp_dev *d, uint32_t queue, str
         uint32_t tx = sizes.tx_chunks != 0 ? MAX(sizes.tx_chunks, 2u) : TX_CHUNKS;
 
         if (d->mode == XDP_MODE_TCX)
-                queue = 0;              /* it has them all */
+                queue = 0; /* it has them all */
         if (queue >= d->queues || rx + sizes.rx_large > XDP_RING_MAX || tx > XDP_RING_MAX) {
-                say(line, queue >= d->queues ? "no queue %u: the interface has %u" : "ring of queue %u too large", queue,
-                    d->queues);
+                say(line,
+                    queue >= d->queues ? "no queue %u: the interface has %u"
+                                       : "ring of queue %u too large",
+                    queue, d->queues);
                 return -EINVAL;
         }
         *g = (struct xdp_geom){
@@ -65,7 +71,7 @@ static int plan(struct xdp_geom *g, const struct xdp_dev *d, uint32_t queue, str
                 .mtu = d->mtu,
                 .chunk_bytes = xdp_chunk_for(d->mtu),
                 .tx_chunk_bytes = xdp_chunk_for(d->mtu),
-                .rx_chunks = (rx + 1) / 2 * 2,  /* whole pages */
+                .rx_chunks = (rx + 1) / 2 * 2, /* whole pages */
                 .tx_chunks = power_of_two_from(tx),
                 .rx_ring = power_of_two_from(rx),
                 .mode = (uint8_t)d->mode,
@@ -83,9 +89,11 @@ static int set(int xsk, int what, uint32_t value)
 }
 
 /* The kernel pins the pages: they stay while the socket does, whoever maps them. */
-static int give_memory(int xsk, void *umem, size_t bytes, uint32_t chunk_bytes, char line[XDP_LINE_MAX])
+static int give_memory(int xsk, void *umem, size_t bytes, uint32_t chunk_bytes,
+                       char line[XDP_LINE_MAX])
 {
-        struct xdp_umem_reg reg = {.addr = (uintptr_t)umem, .len = bytes, .chunk_size = chunk_bytes};
+        struct xdp_umem_reg reg = {
+                .addr = (uintptr_t)umem, .len = bytes, .chunk_size = chunk_bytes};
         struct rlimit lim = {0, 0};
         int err = 0;
 
@@ -93,8 +101,11 @@ static int give_memory(int xsk, void *umem, size_t bytes, uint32_t chunk_bytes, 
                 return 0;
         err = -errno;
         getrlimit(RLIMIT_MEMLOCK, &lim);
-        say(line, "%zu KB of packet memory cannot be pinned: %s%s (limit of locked memory: %llu KB)", bytes >> 10, strerror(-err),
-            err == -ENOBUFS ? ", raise RLIMIT_MEMLOCK or ask for less" : "", (unsigned long long)lim.rlim_cur >> 10);
+        say(line,
+            "%zu KB of packet memory cannot be pinned: %s%s (limit of locked memory: %llu KB)",
+            bytes >> 10, strerror(-err),
+            err == -ENOBUFS ? ", raise RLIMIT_MEMLOCK or ask for less" : "",
+            (unsigned long long)lim.rlim_cur >> 10);
         return err;
 }
 
@@ -119,7 +130,8 @@ static int make_sending_rings(const struct xdp_sock *s)
                 err = set(s->sender, XDP_UMEM_COMPLETION_RING, s->geom.tx_chunks);
         if (err == 0)
                 err = set(s->sender, XDP_TX_RING, s->geom.tx_chunks);
-        if (err == 0 && setsockopt(s->sender, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof sndbuf) != 0)
+        if (err == 0 &&
+            setsockopt(s->sender, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof sndbuf) != 0)
                 err = -errno;
         return err;
 }
@@ -139,7 +151,8 @@ static int fill(const struct xdp_sock *s)
         return 0;
 }
 
-/* Without a word on copying the kernel tries zero copy and then copies; of a generic program it must be told. */
+/* Without a word on copying the kernel tries zero copy and then copies; of a generic program it
+ * must be told. */
 static int bind_to_queue(const struct xdp_sock *s, bool at_once, char line[XDP_LINE_MAX])
 {
         const struct xdp_geom *g = &s->geom;
@@ -158,7 +171,9 @@ static int bind_to_queue(const struct xdp_sock *s, bool at_once, char line[XDP_L
                 err = bind(s->xsk, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : -errno;
         }
         if (err != 0)
-                say(line, err == -EBUSY ? "queue %u has a packet socket of somebody else" : "queue %u cannot be bound: %s",
+                say(line,
+                    err == -EBUSY ? "queue %u has a packet socket of somebody else"
+                                  : "queue %u cannot be bound: %s",
                     g->queue, strerror(-err));
         return err;
 }
@@ -188,13 +203,16 @@ static void say_chosen(const struct xdp_sock *s, const struct xdp_dev *d, char l
 {
         const struct xdp_geom *g = &s->geom;
 
-        say(line, "queue %u of %u, %s, MTU %u: %s, %s, %u + %u buffers of %u bytes", g->queue, d->queues,
-            g->mode == XDP_MODE_NATIVE ? "native" : "generic", g->mtu, g->zero_copy ? "zero copy" : "copied by the kernel",
-            d->queues > 1 ? "other queues go to the kernel unless they get sockets too" : "all traffic is ours", g->rx_chunks,
-            g->tx_chunks, g->chunk_bytes);
+        say(line, "queue %u of %u, %s, MTU %u: %s, %s, %u + %u buffers of %u bytes", g->queue,
+            d->queues, g->mode == XDP_MODE_NATIVE ? "native" : "generic", g->mtu,
+            g->zero_copy ? "zero copy" : "copied by the kernel",
+            d->queues > 1 ? "other queues go to the kernel unless they get sockets too"
+                          : "all traffic is ours",
+            g->rx_chunks, g->tx_chunks, g->chunk_bytes);
 }
 
-static int set_up_xsk(struct xdp_sock *s, const struct xdp_dev *d, void *umem, bool at_once, char line[XDP_LINE_MAX])
+static int set_up_xsk(struct xdp_sock *s, const struct xdp_dev *d, void *umem, bool at_once,
+                      char line[XDP_LINE_MAX])
 {
         struct xdp_options opt = {0};
         socklen_t len = sizeof opt;
@@ -223,15 +241,18 @@ static int set_up_sender(struct xdp_sock *s, void *mem, uint32_t mark, char line
 {
         const struct xdp_geom *g = &s->geom;
         struct sockaddr_xdp a = {.sxdp_family = AF_XDP,
-                                 .sxdp_flags = (uint16_t)(XDP_COPY | XDP_USE_NEED_WAKEUP | (xdp_tx_pieces(g) > 1 ? SG : 0))};
+                                 .sxdp_flags = (uint16_t)(XDP_COPY | XDP_USE_NEED_WAKEUP |
+                                                          (xdp_tx_pieces(g) > 1 ? SG : 0))};
         int err = s->sender = pkt_sealed_socket(&s->packet, AF_XDP, &a.sxdp_ifindex);
 
         if (err < 0)
                 return err;
-        err = give_memory(s->sender, mem, xdp_umem_bytes(g) - xdp_rx_bytes(g), g->tx_chunk_bytes, line);
+        err = give_memory(s->sender, mem, xdp_umem_bytes(g) - xdp_rx_bytes(g), g->tx_chunk_bytes,
+                          line);
         if (err == 0)
                 err = make_sending_rings(s);
-        if (err == 0 && mark != 0 && setsockopt(s->sender, SOL_SOCKET, SO_MARK, &mark, sizeof mark) != 0)
+        if (err == 0 && mark != 0 &&
+            setsockopt(s->sender, SOL_SOCKET, SO_MARK, &mark, sizeof mark) != 0)
                 err = -errno;
         if (err == 0)
                 err = bind(s->sender, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : -errno;
@@ -240,7 +261,8 @@ static int set_up_sender(struct xdp_sock *s, void *mem, uint32_t mark, char line
 
 static void write_shared(const struct xdp_geom *g, uint8_t *mem)
 {
-        struct ni_xdp_shared *sh = (struct ni_xdp_shared *)(mem + xdp_mem_bytes(g) - XDP_SHARED_BYTES);
+        struct ni_xdp_shared *sh =
+                (struct ni_xdp_shared *)(mem + xdp_mem_bytes(g) - XDP_SHARED_BYTES);
 
         sh->geom = *g;
         sh->fill_next[FRAME_SMALL] = sh->fill_settled[FRAME_SMALL] = g->rx_chunks;
@@ -249,7 +271,8 @@ static void write_shared(const struct xdp_geom *g, uint8_t *mem)
 }
 
 /* In mode XDP_MODE_TCX nothing is sent but by the packet socket's device. */
-static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, struct xdp_sizes sizes, char line[XDP_LINE_MAX])
+static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, struct xdp_sizes sizes,
+                  char line[XDP_LINE_MAX])
 {
         int err = s->geom.mode == XDP_MODE_TCX ? 0 : set_up_xsk(s, d, mem, sizes.at_once, line);
 
@@ -273,14 +296,20 @@ static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, struct
         return err;
 }
 
-int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
-                  char line[XDP_LINE_MAX])
+int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue,
+                  struct xdp_sizes sizes, char line[XDP_LINE_MAX])
 {
         void *mem = NULL;
         size_t bytes;
         int err;
 
-        *s = (struct xdp_sock){.xsk = -1, .mem = -1, .ring = -1, .sender = -1, .link = -1, .drops = -1, .packet = {-1, -1}};
+        *s = (struct xdp_sock){.xsk = -1,
+                               .mem = -1,
+                               .ring = -1,
+                               .sender = -1,
+                               .link = -1,
+                               .drops = -1,
+                               .packet = {-1, -1}};
         line[0] = 0;
         err = plan(&s->geom, d, queue, sizes, line);
         if (err != 0)

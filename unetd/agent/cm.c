@@ -17,12 +17,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define DEVICE        "/dev/infiniband/rdma_cm"
-#define UD            4u                /* enum ib_qp_type */
-#define RESOLVE_MS    1000
-#define LOWEST_PORT   512u              /* those that questions come from: below 1024, as rlogin's did */
-#define PRIVILEGED    1024u
-#define LISTENING     UINT64_MAX        /* a number that no question has */
+#define DEVICE      "/dev/infiniband/rdma_cm"
+#define UD          4u /* enum ib_qp_type */
+#define RESOLVE_MS  1000
+#define LOWEST_PORT 512u /* those that questions come from: below 1024, as rlogin's did */
+#define PRIVILEGED  1024u
+#define LISTENING   UINT64_MAX /* a number that no question has */
 
 /* enum rdma_cm_event_type of the kernel, those that are of interest */
 enum {
@@ -39,7 +39,7 @@ struct cm_question {
         struct cm_question *next;
         struct cm *cm;
         uint32_t id, to;
-        uint64_t number;                /* the kernel's name for the id's events: ids are used again */
+        uint64_t number; /* the kernel's name for the id's events: ids are used again */
         nstime again;
         unsigned tries;
         void (*answered)(void *arg, int err, const void *data, size_t len);
@@ -116,7 +116,8 @@ static int bind_privileged(const struct cm *cm, uint32_t id)
 static int peer_of(const struct cm *cm, uint32_t id, uint32_t *from)
 {
         struct rdma_ucm_query_addr_resp resp = {.dst_size = 0};
-        struct rdma_ucm_query m = {.response = (uintptr_t)&resp, .id = id, .option = RDMA_USER_CM_QUERY_ADDR};
+        struct rdma_ucm_query m = {
+                .response = (uintptr_t)&resp, .id = id, .option = RDMA_USER_CM_QUERY_ADDR};
         struct sockaddr_in sin;
         int err = command(cm, RDMA_USER_CM_CMD_QUERY, &m, sizeof m, sizeof resp);
 
@@ -133,8 +134,10 @@ static int peer_of(const struct cm *cm, uint32_t id, uint32_t *from)
 
 static int resolve(const struct cm_question *q)
 {
-        struct rdma_ucm_resolve_addr m = {
-                .id = q->id, .timeout_ms = RESOLVE_MS, .dst_size = sizeof(struct sockaddr_in), .dst_addr = name_of(q->to, CM_PORT)};
+        struct rdma_ucm_resolve_addr m = {.id = q->id,
+                                          .timeout_ms = RESOLVE_MS,
+                                          .dst_size = sizeof(struct sockaddr_in),
+                                          .dst_addr = name_of(q->to, CM_PORT)};
 
         return command(q->cm, RDMA_USER_CM_CMD_RESOLVE_ADDR, &m, sizeof m, 0);
 }
@@ -148,7 +151,8 @@ static int route(const struct cm_question *q)
 
 static int put(const struct cm_question *q)
 {
-        struct rdma_ucm_connect m = {.id = q->id, .conn_param = {.private_data_len = (uint8_t)q->len, .valid = 1}};
+        struct rdma_ucm_connect m = {
+                .id = q->id, .conn_param = {.private_data_len = (uint8_t)q->len, .valid = 1}};
 
         memcpy(m.conn_param.private_data, q->data, q->len);
         return command(q->cm, RDMA_USER_CM_CMD_CONNECT, &m, sizeof m, 0);
@@ -198,18 +202,24 @@ static void end(struct cm_question *q, int err, const void *data, size_t len)
 }
 
 struct cm_question *cm_ask(struct cm *cm, uint32_t to, const void *data, size_t len,
-                           void (*answered)(void *arg, int err, const void *data, size_t len), void *arg)
+                           void (*answered)(void *arg, int err, const void *data, size_t len),
+                           void *arg)
 {
         struct cm_question *q = cm->source.fd >= 0 ? calloc(1, sizeof *q) : NULL;
 
         if (q == NULL)
                 return NULL;
-        *q = (struct cm_question){.next = cm->questions, .cm = cm, .to = to, .answered = answered, .arg = arg, .len = len};
+        *q = (struct cm_question){.next = cm->questions,
+                                  .cm = cm,
+                                  .to = to,
+                                  .answered = answered,
+                                  .arg = arg,
+                                  .len = len};
         assert(len <= sizeof q->data);
         memcpy(q->data, data, len);
         cm->questions = q;
         knock_at(&cm->knock, to);
-        begin(q);                       /* what fails is tried again by cm_tick() */
+        begin(q); /* what fails is tried again by cm_tick() */
         return q;
 }
 
@@ -224,7 +234,7 @@ nstime cm_tick(struct cm *cm)
                         end_id(q);
                         if (q->tries >= CM_TRIES) {
                                 end(q, -ETIMEDOUT, NULL, 0);
-                                after = cm->questions;  /* whoever was told may have asked others */
+                                after = cm->questions; /* whoever was told may have asked others */
                                 continue;
                         }
                         begin(q);
@@ -234,7 +244,8 @@ nstime cm_tick(struct cm *cm)
         return next;
 }
 
-/* Hosts whose adapters take RoCE away from their kernel may say so too: an agent answers sooner than this ends. */
+/* Hosts whose adapters take RoCE away from their kernel may say so too: an agent answers sooner
+ * than this ends. */
 static void nobody_there(struct knock *k, uint32_t addr)
 {
         struct cm *cm = (struct cm *)((char *)k - offsetof(struct cm, knock));
@@ -270,13 +281,14 @@ static void advance(struct cm_question *q, const struct rdma_ucm_event_resp *e)
                 err = put(q);
                 break;
         case EVENT_ESTABLISHED:
-                end(q, 0, e->param.ud.private_data, MIN(e->param.ud.private_data_len, CM_ANSWER_MAX));
+                end(q, 0, e->param.ud.private_data,
+                    MIN(e->param.ud.private_data_len, CM_ANSWER_MAX));
                 return;
         case EVENT_REJECTED:
         case EVENT_UNREACHABLE:
                 end(q, e->event == EVENT_REJECTED ? -ECONNREFUSED : -EHOSTUNREACH, NULL, 0);
                 return;
-        default:                        /* could not be resolved: tried again by cm_tick() */
+        default: /* could not be resolved: tried again by cm_tick() */
                 break;
         }
         if (err != 0)
@@ -290,7 +302,8 @@ static void request(struct cm *cm, const struct rdma_ucm_event_resp *e)
         if (peer_of(cm, e->id, &from) != 0)
                 destroy_id(cm, e->id);
         else
-                cm->ops->asked(cm, e->id, from, e->param.ud.private_data, MIN(e->param.ud.private_data_len, CM_ASK_MAX));
+                cm->ops->asked(cm, e->id, from, e->param.ud.private_data,
+                               MIN(e->param.ud.private_data_len, CM_ASK_MAX));
 }
 
 static void ready(struct loop_source *s, uint32_t events)
@@ -312,7 +325,8 @@ static void ready(struct loop_source *s, uint32_t events)
 
 int cm_answer(struct cm *cm, uint32_t id, const void *data, size_t len)
 {
-        struct rdma_ucm_accept m = {.id = id, .conn_param = {.private_data_len = (uint8_t)len, .valid = 1}};
+        struct rdma_ucm_accept m = {.id = id,
+                                    .conn_param = {.private_data_len = (uint8_t)len, .valid = 1}};
         int err;
 
         assert(len <= CM_ANSWER_MAX);

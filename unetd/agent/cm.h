@@ -1,12 +1,12 @@
 /*
- * Questions to the same program on other hosts, over RDMA devices: rdma_cm's service-ID resolution (SIDR, InfiniBand
- * Architecture Specification volume 1, §12.11), by the kernel's own interface (rdma/rdma_user_cm.h), without a library
- * and without waiting.
+ * Questions to the same program on other hosts, over RDMA devices: rdma_cm's service-ID resolution
+ * (SIDR, InfiniBand Architecture Specification volume 1, §12.11), by the kernel's own interface
+ * (rdma/rdma_user_cm.h), without a library and without waiting.
  *
- * A question and its answer are private data of one SIDR exchange, so that neither side has a queue pair for it. Both
- * ends use port numbers that only root may have (rdma_cm knows the rule of TCP's): who is asked is the other host's
- * agent, and so is who asks. The kernel repeats what is lost, seldom; who asks repeats it sooner, so questions must bear
- * to be answered twice.
+ * A question and its answer are private data of one SIDR exchange, so that neither side has a queue
+ * pair for it. Both ends use port numbers that only root may have (rdma_cm knows the rule of
+ * TCP's): who is asked is the other host's agent, and so is who asks. The kernel repeats what is
+ * lost, seldom; who asks repeats it sooner, so questions must bear to be answered twice.
  */
 #ifndef UNETD_CM_H
 #define UNETD_CM_H
@@ -14,43 +14,48 @@
 #include "unetd/agent/knock.h"
 #include "unetd/loop/loop.h"
 
-#define CM_PORT       913u              /* in rdma_cm's space of UDP; it is nothing else's there */
-#define CM_ASK_MAX    180u              /* bytes of private data */
+#define CM_PORT       913u /* in rdma_cm's space of UDP; it is nothing else's there */
+#define CM_ASK_MAX    180u /* bytes of private data */
 #define CM_ANSWER_MAX 136u
 #define CM_TRY        (250 * NS_PER_MS) /* without an answer, then asked again */
 #define CM_TRIES      5u
-#define CM_REFUSED    (50 * NS_PER_MS)  /* ... where the host's kernel says that nobody there has RoCE: longer than an agent needs */
+/* ... where the host's kernel says that nobody there has RoCE: longer than an agent needs. */
+#define CM_REFUSED (50 * NS_PER_MS)
 
 struct cm;
 struct cm_question;
 
 struct cm_ops {
-        /* A host asks, from its agent's port. Answered now or later by cm_answer() with this `id`, once. */
+        /* A host asks, from its agent's port. Answered now or later by cm_answer() with this
+         * `id`, once. */
         void (*asked)(struct cm *cm, uint32_t id, uint32_t from, const void *data, size_t len);
         /* The device is being removed: nobody asks or is answered any more. To be closed. */
         void (*gone)(struct cm *cm);
 };
 
 struct cm {
-        struct loop_source source;      /* first: handlers cast */
-        struct knock knock;             /* at those who are asked */
+        struct loop_source source; /* first: handlers cast */
+        struct knock knock;        /* at those who are asked */
         const struct cm_ops *ops;
-        uint32_t addr;                  /* of the device, IPv4 in host order */
+        uint32_t addr; /* of the device, IPv4 in host order */
         uint32_t listening;
         struct cm_question *questions;
 };
 
-/* Listens at the address of an RDMA device. 0, or a negative errno: -EACCES also without the privilege. */
+/* Listens at the address of an RDMA device. 0, or a negative errno: -EACCES also without
+ * the privilege. */
 int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops *ops);
 /* Questions are answered -ENETDOWN; from then on none can be asked. */
 void cm_close(struct cm *cm);
 
 /*
- * Asks the agent of a host. `answered` is called once, unless cm_forget() comes first: err 0 with the answer, or -ETIMEDOUT,
- * -EHOSTUNREACH, -ECONNREFUSED (no agent listens there), -ENETDOWN (closed) and len 0. NULL: no memory, or closed.
+ * Asks the agent of a host. `answered` is called once, unless cm_forget() comes first: err 0 with
+ * the answer, or -ETIMEDOUT, -EHOSTUNREACH, -ECONNREFUSED (no agent listens there), -ENETDOWN
+ * (closed) and len 0. NULL: no memory, or closed.
  */
 struct cm_question *cm_ask(struct cm *cm, uint32_t to, const void *data, size_t len,
-                           void (*answered)(void *arg, int err, const void *data, size_t len), void *arg);
+                           void (*answered)(void *arg, int err, const void *data, size_t len),
+                           void *arg);
 void cm_forget(struct cm_question *q);
 
 int cm_answer(struct cm *cm, uint32_t id, const void *data, size_t len);

@@ -11,7 +11,8 @@
 
 static struct sockaddr_in name_of(uint32_t addr, uint16_t port)
 {
-        return (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(addr), .sin_port = htons(port)};
+        return (struct sockaddr_in){
+                .sin_family = AF_INET, .sin_addr.s_addr = htonl(addr), .sin_port = htons(port)};
 }
 
 /* What a control message says of the datagram that came back. */
@@ -30,7 +31,10 @@ static bool take_error(struct knock *k)
 {
         _Alignas(struct cmsghdr) char control[256];
         struct sockaddr_in to = {.sin_port = 0};
-        struct msghdr m = {.msg_name = &to, .msg_namelen = sizeof to, .msg_control = control, .msg_controllen = sizeof control};
+        struct msghdr m = {.msg_name = &to,
+                           .msg_namelen = sizeof to,
+                           .msg_control = control,
+                           .msg_controllen = sizeof control};
 
         if (recvmsg(k->source.fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
                 return false;
@@ -49,7 +53,7 @@ static void ready(struct loop_source *s, uint32_t events)
         while (s->fd >= 0 && take_error(k))
                 ;
         while (s->fd >= 0 && recv(s->fd, junk, sizeof junk, MSG_DONTWAIT) >= 0)
-                ;                       /* nobody we know answers */
+                ; /* nobody we know answers */
 }
 
 int knock_open(struct knock *k, struct loop *loop, uint32_t from, uint16_t port,
@@ -58,8 +62,11 @@ int knock_open(struct knock *k, struct loop *loop, uint32_t from, uint16_t port,
         struct sockaddr_in sin = name_of(from, 0);
         int one = 1, err = 0;
 
-        *k = (struct knock){.source = {.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), .ready = ready},
-                            .port = port, .nobody = nobody};
+        *k = (struct knock){
+                .source = {.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                           .ready = ready},
+                .port = port,
+                .nobody = nobody};
         if (k->source.fd < 0)
                 return -errno;
         if (bind(k->source.fd, (struct sockaddr *)&sin, sizeof sin) != 0 ||
@@ -80,6 +87,7 @@ void knock_at(const struct knock *k, uint32_t addr)
         struct sockaddr_in to = name_of(addr, k->port);
 
         for (int tries = 0; tries < 2 && k->source.fd >= 0; tries++)
-                if (sendto(k->source.fd, "", 0, MSG_DONTWAIT, (struct sockaddr *)&to, sizeof to) >= 0)
+                if (sendto(k->source.fd, "", 0, MSG_DONTWAIT, (struct sockaddr *)&to, sizeof to) >=
+                    0)
                         return;
 }

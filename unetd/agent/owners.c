@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define DEVICES "/sys/class/infiniband"
-#define GIDS    1024                    /* of a port; more are not looked at */
+#define GIDS    1024 /* of a port; more are not looked at */
 #define ANSWER  8192
 
 /* ---- answers ---- */
@@ -54,7 +54,8 @@ bool owner_attr_text(const void *msg, size_t len, uint16_t attr, char text[OWNER
         size_t bytes;
         const struct nlattr *a = len >= NLMSG_HDRLEN ? find(msg, len, attr, &bytes) : NULL;
 
-        if (!a || bytes == 0 || bytes > OWNER_NAME || ((const char *)a)[NLA_HDRLEN + bytes - 1] != '\0')
+        if (!a || bytes == 0 || bytes > OWNER_NAME ||
+            ((const char *)a)[NLA_HDRLEN + bytes - 1] != '\0')
                 return false;
         memcpy(text, (const uint8_t *)a + NLA_HDRLEN, bytes);
         return true;
@@ -83,7 +84,8 @@ static int ask(unsigned cmd, uint16_t flags, const uint32_t args[][2], unsigned 
         if (fd < 0)
                 return -errno;
         for (unsigned i = 0; i < n; i++) {
-                q.arg[i].attr = (struct nlattr){.nla_len = sizeof q.arg[i], .nla_type = (uint16_t)args[i][0]};
+                q.arg[i].attr = (struct nlattr){.nla_len = sizeof q.arg[i],
+                                                .nla_type = (uint16_t)args[i][0]};
                 q.arg[i].value = args[i][1];
         }
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -98,10 +100,12 @@ static int ask(unsigned cmd, uint16_t flags, const uint32_t args[][2], unsigned 
 /* NLMSG_OK() with both sides of its comparison of one kind. */
 static bool is_whole(const struct nlmsghdr *h, int left)
 {
-        return left >= (int)sizeof *h && h->nlmsg_len >= sizeof *h && h->nlmsg_len <= (uint32_t)left;
+        return left >= (int)sizeof *h && h->nlmsg_len >= sizeof *h &&
+               h->nlmsg_len <= (uint32_t)left;
 }
 
-/* Calls fn for each message of the answer until it says true. 0: it did; -ENOENT: it never did; or the kernel's error. */
+/* Calls fn for each message of the answer until it says true. 0: it did; -ENOENT: it never did; or
+ * the kernel's error. */
 static int each(int fd, bool (*fn)(void *arg, const void *msg, size_t len), void *arg)
 {
         _Alignas(struct nlmsghdr) char answer[ANSWER];
@@ -112,11 +116,14 @@ static int each(int fd, bool (*fn)(void *arg, const void *msg, size_t len), void
 
                 if (got < 0)
                         return -errno;
-                for (const struct nlmsghdr *h = (const void *)answer; is_whole(h, left); h = NLMSG_NEXT(h, left)) {
+                for (const struct nlmsghdr *h = (const void *)answer; is_whole(h, left);
+                     h = NLMSG_NEXT(h, left)) {
                         const struct nlmsgerr *e = (const void *)((const char *)h + NLMSG_HDRLEN);
 
                         if (h->nlmsg_type == NLMSG_ERROR)
-                                return h->nlmsg_len >= NLMSG_LENGTH(sizeof *e) && e->error < 0 ? e->error : -ENOENT;
+                                return h->nlmsg_len >= NLMSG_LENGTH(sizeof *e) && e->error < 0
+                                               ? e->error
+                                               : -ENOENT;
                         if (h->nlmsg_type == NLMSG_DONE)
                                 return -ENOENT;
                         if (fn(arg, h, h->nlmsg_len))
@@ -132,7 +139,8 @@ static int each(int fd, bool (*fn)(void *arg, const void *msg, size_t len), void
 bool owner_gid_is(const char *gid, uint32_t addr)
 {
         unsigned w[8];
-        bool mapped = sscanf(gid, "%4x:%4x:%4x:%4x:%4x:%4x:%4x:%4x", &w[0], &w[1], &w[2], &w[3], &w[4], &w[5], &w[6], &w[7]) == 8 &&
+        bool mapped = sscanf(gid, "%4x:%4x:%4x:%4x:%4x:%4x:%4x:%4x", &w[0], &w[1], &w[2], &w[3],
+                             &w[4], &w[5], &w[6], &w[7]) == 8 &&
                       (w[0] | w[1] | w[2] | w[3] | w[4]) == 0 && w[5] == 0xffff;
 
         return mapped && (w[6] << 16 | w[7]) == addr;
@@ -158,7 +166,8 @@ static bool port_has(const char *dev, const char *port, uint32_t addr)
 
                 if (n >= (int)sizeof path || access(path, F_OK) != 0)
                         return false;
-                if (read_line(path, gid) && owner_gid_is(gid, addr))    /* empty places cannot be read */
+                if (read_line(path, gid) &&
+                    owner_gid_is(gid, addr)) /* empty places cannot be read */
                         return true;
         }
         return false;

@@ -1,4 +1,5 @@
-/* A gateway's life: opening, stacks that join and leave, waking and sleeping. The moving is in gate_io.c. See gate.h. */
+/* A gateway's life: opening, stacks that join and leave, waking and sleeping. The moving is in
+ * gate_io.c. See gate.h. */
 #include "unetd/bridge/gate.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include "unet/bell_fd.h"
 #include "unetd/client/wire.h"
 
-#define LINGER (20 * NS_PER_US)         /* it looks so long before it sleeps */
+#define LINGER (20 * NS_PER_US) /* it looks so long before it sleeps */
 
 /* ---- opening ---- */
 
@@ -58,23 +59,26 @@ static int make_tables(struct gate *g, uint8_t prefix, nstime now)
         struct arp arp;
         uint8_t seed[64];
 
-        g->flows = mmap(NULL, sizeof *g->flows, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        g->rx = mmap(NULL, GATE_BATCH * GATE_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        g->flows = mmap(NULL, sizeof *g->flows, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        g->rx = mmap(NULL, GATE_BATCH * GATE_ROOM, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         g->cache = calloc(1, sizeof *g->cache);
         if (g->flows == MAP_FAILED || g->rx == MAP_FAILED || g->cache == NULL)
                 return -ENOMEM;
         if (getrandom(seed, sizeof seed, 0) != sizeof seed)
                 return -EIO;
         gate_flows_init(g->flows, seed);
-        gate_answerer_init(&g->answerer, (struct ip_ifaddr){g->rules.addr, prefix}, g->dev.info.veth,
-                           g->rules.ttl, seed + 16, &g->cnt);
+        gate_answerer_init(&g->answerer, (struct ip_ifaddr){g->rules.addr, prefix},
+                           g->dev.info.veth, g->rules.ttl, seed + 16, &g->cnt);
         arp_config_default(&cfg, g->dev.info.mac);
         arp_format(g->cache, &cfg, seed + 48, now);
         arp = (struct arp){g->cache, &g->cnt};
         return arp_addr_add(&arp, g->rules.addr, prefix, ARP_DEFEND_ALWAYS, false, now);
 }
 
-int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix,
+int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev,
+              const struct gate_rules *rules, uint8_t prefix,
               void (*closes)(const int *fds, unsigned n))
 {
         struct gate *g = calloc(1, sizeof *g);
@@ -193,8 +197,11 @@ int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **o
 
         if (!p)
                 return -ENOMEM;
-        *p = (struct gate_port){.gate = g, .region = -1, .chan = {.leader_fd = -1, .keeper_fd = -1},
-                                .sender = {.stack = peer->stack}, .pool = calloc(1, frame_pool_bytes(GATE_FRAMES))};
+        *p = (struct gate_port){.gate = g,
+                                .region = -1,
+                                .chan = {.leader_fd = -1, .keeper_fd = -1},
+                                .sender = {.stack = peer->stack},
+                                .pool = calloc(1, frame_pool_bytes(GATE_FRAMES))};
         p->shared = (struct shm_shared){.tx_geom = GATE_FRAMES, .rx_geom = peer->geom};
         while (num < GATE_PORTS && g->port[num])
                 num++;
@@ -206,7 +213,8 @@ int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **o
         p->num = num;
         frame_pool_init(p->pool, GATE_FRAMES);
         shm_chan_init(&p->chan, &p->shared, &p->cnt);
-        g->frames.region[num] = (struct frame_region){.base = p->chan.mine->frames, .pool = p->pool};
+        g->frames.region[num] =
+                (struct frame_region){.base = p->chan.mine->frames, .pool = p->pool};
         g->port[num] = p;
         g->nports = MAX(g->nports, num + 1);
         g->awake = true;
@@ -226,7 +234,8 @@ void gate_leave(struct gate_port *p)
         port_free(p);
 }
 
-int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
+int gate_describe(const struct gate_port *p, struct unetd_chan_info *info,
+                  int fds[UNETD_CHAN_FDS_MAX])
 {
         const struct gate *g = p->gate;
         int r = 0;
@@ -257,7 +266,8 @@ void gate_follow(struct gate *g, const struct netconf_if *link, nstime now)
 
         if (link->mtu != 0)
                 g->dev.info.mtu = link->mtu;
-        if (memcmp(link->mac, unknown, ETHER_MAC) == 0 || memcmp(link->mac, g->rules.mac, ETHER_MAC) == 0)
+        if (memcmp(link->mac, unknown, ETHER_MAC) == 0 ||
+            memcmp(link->mac, g->rules.mac, ETHER_MAC) == 0)
                 return;
         memcpy(g->dev.info.mac, link->mac, ETHER_MAC);
         memcpy(g->rules.mac, link->mac, ETHER_MAC);
@@ -280,7 +290,8 @@ nstime gate_turn(struct gate *g, nstime now)
         struct arp arp = {g->cache, &g->cnt};
 
         if (arp_deadline(&arp) <= now)
-                g->awake = true;        /* nobody rings while the bell is disarmed: it is armed again before a rest */
+                /* Nobody rings while the bell is disarmed: it is armed again before a rest. */
+                g->awake = true;
         if (g->awake) {
                 bell_disarm(g->bell);
                 if (gate_move(g, now))

@@ -1,9 +1,11 @@
 /*
- * The gateway of an interface that several stacks share: kernel-emulated endpoints (the paper's §3.5) towards a network.
+ * The gateway of an interface that several stacks share: kernel-emulated endpoints (the paper's
+ * §3.5) towards a network.
  *
- * Each stack has a channel to the gateway in the place of the rings of its own: a pair of transmit regions as between
- * two stacks (unet/shm/shm_ring.h), that carries whole Ethernet frames. The gateway has the interface by a packet socket
- * (unet/packet/pkt_open.h) and moves frames between the two, checked and to whom they are for (gate_rules.h).
+ * Each stack has a channel to the gateway in the place of the rings of its own: a pair of transmit
+ * regions as between two stacks (unet/shm/shm_ring.h), that carries whole Ethernet frames. The
+ * gateway has the interface by a packet socket (unet/packet/pkt_open.h) and moves frames between
+ * the two, checked and to whom they are for (gate_rules.h).
  *
  *   stack A --ring--\                                        /-- PACKET_VNET_HDR, runs (gate_run.h)
  *   stack B --ring---+--> gate_check() --> gate_out --------+--> the interface
@@ -35,45 +37,47 @@
 #include "unetd/loop/loop.h"
 #include "unetd/client/proto.h"
 
-#define GATE_PORTS  256u                /* stacks at one interface */
-#define GATE_FRAMES ((struct frame_geom){{[FRAME_LARGE] = 64, [FRAME_SMALL] = 2048}})   /* towards each of them: 8 MB */
-#define GATE_BATCH  64u                 /* frames taken from the wire, or from a stack, at once */
-#define GATE_ROOM   67584u              /* bytes for a frame as received */
+#define GATE_PORTS 256u /* stacks at one interface */
+/* Towards each of them: 8 MB. */
+#define GATE_FRAMES ((struct frame_geom){{[FRAME_LARGE] = 64, [FRAME_SMALL] = 2048}})
+#define GATE_BATCH  64u    /* frames taken from the wire, or from a stack, at once */
+#define GATE_ROOM   67584u /* bytes for a frame as received */
 
 struct gate;
 
 /* A stack at a gateway. */
 struct gate_port {
         struct gate *gate;
-        uint32_t num;                   /* its place in gate->port, and its region's number */
-        struct shm_chan chan;           /* the gateway's end */
+        uint32_t num;         /* its place in gate->port, and its region's number */
+        struct shm_chan chan; /* the gateway's end */
         struct shm_shared shared;
-        struct frame_pool *pool;        /* records of the frames towards it */
+        struct frame_pool *pool; /* records of the frames towards it */
         struct gate_sender sender;
-        struct counters cnt;            /* what it sent: NI_RX; what was sent to it: NI_TX; drops on the way */
-        int region;                     /* what the gateway writes */
-        bool dirty;                     /* something was sent to it since the last flush */
+        struct counters cnt; /* what it sent: NI_RX; what was sent to it: NI_TX; drops on the way */
+        int region;          /* what the gateway writes */
+        bool dirty;          /* something was sent to it since the last flush */
 };
 
 struct gate {
         struct pkt_dev dev;
         struct loop *loop;
         struct loop_source wire, rings;
-        int bell_fd;                    /* its page; `rings` is the socket */
+        int bell_fd; /* its page; `rings` is the socket */
         struct bell *bell;
         struct gate_rules rules;
         struct gate_answerer answerer;
         struct gate_flows *flows;
         struct gate_groups groups;
         struct arp_cache *cache;
-        struct counters cnt;            /* what came from the wire for nobody, and what the gateway answered */
+        struct counters cnt; /* what came from the wire for nobody, and what the gateway answered */
         struct frames frames;
         struct gate_port *port[GATE_PORTS];
         uint32_t nports, turn;
-        uint8_t *rx;                    /* GATE_BATCH frames of GATE_ROOM */
+        uint8_t *rx; /* GATE_BATCH frames of GATE_ROOM */
         struct gate_out out;
         struct unet_rx in[GATE_BATCH];
-        void (*closes)(const int *fds, unsigned n);     /* what strangers put into rings (unet/bell_fd.h) */
+        /* What strangers put into rings (unet/bell_fd.h). */
+        void (*closes)(const int *fds, unsigned n);
         bool awake;
         nstime last_work;
 };
@@ -81,16 +85,19 @@ struct gate {
 /* What a stack has to offer: descriptors are borrowed, for the call. */
 struct gate_peer {
         uint32_t stack;
-        int tx;                         /* memfd of its transmit region, of this geometry */
+        int tx; /* memfd of its transmit region, of this geometry */
         struct frame_geom geom;
-        int bell, leader, keeper;       /* the page, and the sockets */
+        int bell, leader, keeper; /* the page, and the sockets */
 };
 
-/* Takes an interface by this packet socket, which it takes over, also on failure. `rules`: who may what (addr, owner, may,
- * arg); the rest is filled in. closes() closes descriptors without waiting for anybody. 0, or a negative errno. */
-int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix,
+/* Takes an interface by this packet socket, which it takes over, also on failure. `rules`: who may
+ * what (addr, owner, may, arg); the rest is filled in. closes() closes descriptors without waiting
+ * for anybody. 0, or a negative errno. */
+int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev,
+              const struct gate_rules *rules, uint8_t prefix,
               void (*closes)(const int *fds, unsigned n));
-/* Its name is another device's now, which it takes, with all who are there. 0 or a negative errno. */
+/* Its name is another device's now, which it takes, with all who are there. 0 or a
+ * negative errno. */
 int gate_reopen(struct gate *g, struct pkt_dev *dev);
 /* All have left. */
 void gate_close(struct gate *g);
@@ -98,9 +105,10 @@ void gate_close(struct gate *g);
 /* A stack joins; it leaves, and what it has sent goes out first. */
 int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **out);
 void gate_leave(struct gate_port *p);
-/* What the stack's side of the channel is, and its descriptors but the first (UNETD_FD_TX), new ones, the caller's. 0 or a
- * negative errno. */
-int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX]);
+/* What the stack's side of the channel is, and its descriptors but the first (UNETD_FD_TX), new
+ * ones, the caller's. 0 or a negative errno. */
+int gate_describe(const struct gate_port *p, struct unetd_chan_info *info,
+                  int fds[UNETD_CHAN_FDS_MAX]);
 
 /* A bounded piece of work. Returns when there is more. */
 nstime gate_turn(struct gate *g, nstime now);

@@ -20,15 +20,17 @@ static struct ip_host host_of(const struct gate_answerer *a)
 }
 
 /* In front of `len` bytes: from us, to whoever sent `pkt`. The whole. */
-static uint32_t put_header(struct gate_answerer *a, const struct ip_pkt *pkt, uint8_t proto, uint8_t tos, uint32_t len,
-                           nstime now, uint8_t *out)
+static uint32_t put_header(struct gate_answerer *a, const struct ip_pkt *pkt, uint8_t proto,
+                           uint8_t tos, uint32_t len, nstime now, uint8_t *out)
 {
         bool df = proto == IP_PROTO_TCP;
         struct ip_tmpl t;
 
         ip_tmpl_init(&t, pkt->dst, pkt->src, proto, tos, a->ttl, df);
         ip_hdr_write(&t, out, (uint16_t)(IP_MIN_HDR + len),
-                     df ? 0 : ip_id_next(&a->ids, &a->prng, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), proto, now));
+                     df ? 0
+                        : ip_id_next(&a->ids, &a->prng, ip_addr_get_v4(pkt->dst),
+                                     ip_addr_get_v4(pkt->src), proto, now));
         return IP_MIN_HDR + len;
 }
 
@@ -40,8 +42,8 @@ static uint32_t dropped(struct gate_answerer *a, enum drop why)
 
 /* ---- ICMP ---- */
 
-static uint32_t error(struct gate_answerer *a, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param,
-                      nstime now, uint8_t *out)
+static uint32_t error(struct gate_answerer *a, const struct ip_pkt *pkt, uint8_t type, uint8_t code,
+                      uint32_t param, nstime now, uint8_t *out)
 {
         struct ip_host host = host_of(a);
         uint32_t len;
@@ -50,17 +52,21 @@ static uint32_t error(struct gate_answerer *a, const struct ip_pkt *pkt, uint8_t
                 return 0;
         if (!icmp_rate_take(&a->rate, &a->prng, pkt->src, type, now))
                 return dropped(a, DROP_ICMP_RATE);
-        len = icmp_error_write(NULL, pkt, type, code, param, out + IP_MIN_HDR, ICMP_MAX_ERROR - IP_MIN_HDR);
+        len = icmp_error_write(NULL, pkt, type, code, param, out + IP_MIN_HDR,
+                               ICMP_MAX_ERROR - IP_MIN_HDR);
         count(a->cnt, COUNT_ICMP_OUT);
         return put_header(a, pkt, IP_PROTO_ICMP, 0, len, now, out);
 }
 
-/* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them. Behind the header that is written. */
-static uint32_t with_options(const struct ip_pkt *pkt, const struct ip_opts_found *o, uint32_t len, nstime now, uint8_t *out)
+/* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them. Behind the header that
+ * is written. */
+static uint32_t with_options(const struct ip_pkt *pkt, const struct ip_opts_found *o, uint32_t len,
+                             nstime now, uint8_t *out)
 {
         uint32_t ms = (uint32_t)(now / NS_PER_MS) | 0x80000000u, hop;
         uint8_t opts[IP_OPTS_MAX];
-        unsigned n = ip_opts_answer(pkt->hdr, o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), ms, opts, &hop);
+        unsigned n = ip_opts_answer(pkt->hdr, o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src),
+                                    ms, opts, &hop);
         be16 total = be16_of((uint16_t)(len + n)), sum = {0};
 
         if (n == 0 || len + n > GATE_ANSWER_MAX)
@@ -75,7 +81,8 @@ static uint32_t with_options(const struct ip_pkt *pkt, const struct ip_opts_foun
         return len + n;
 }
 
-static uint32_t answer_icmp(struct gate_answerer *a, const struct ip_pkt *pkt, nstime now, uint8_t *out)
+static uint32_t answer_icmp(struct gate_answerer *a, const struct ip_pkt *pkt, nstime now,
+                            uint8_t *out)
 {
         struct icmp_msg msg;
         struct ip_opts_found o;
@@ -91,7 +98,8 @@ static uint32_t answer_icmp(struct gate_answerer *a, const struct ip_pkt *pkt, n
         icmp_echo_reply(NULL, pkt, out + IP_MIN_HDR);
         count(a->cnt, COUNT_ICMP_OUT);
         len = put_header(a, pkt, IP_PROTO_ICMP, pkt->tos, pkt->inl_len, now, out);
-        if (pkt->hdr_len != IP_MIN_HDR && ip_opts_parse(pkt->hdr, pkt->hdr_len, false, &o, &bad) == DROP_NONE)
+        if (pkt->hdr_len != IP_MIN_HDR &&
+            ip_opts_parse(pkt->hdr, pkt->hdr_len, false, &o, &bad) == DROP_NONE)
                 len = with_options(pkt, &o, len, now, out);
         return len;
 }
@@ -108,7 +116,8 @@ static bool sum_ok(const struct gate_answerer *a, const struct ip_pkt *pkt, unsi
                           a->pseudo ? CSUM_WHOLE_OR_PSEUDO : CSUM_WHOLE);
 }
 
-static uint32_t answer_tcp(struct gate_answerer *a, const struct ip_pkt *pkt, nstime now, uint8_t *out)
+static uint32_t answer_tcp(struct gate_answerer *a, const struct ip_pkt *pkt, nstime now,
+                           uint8_t *out)
 {
         struct tcp_seg in, rst = {.flags = TCP_RST, .wscale = TCP_NO_WSCALE};
         int thl = tcp_hdr_parse(pkt->inl, pkt->inl_len, &in);
@@ -116,7 +125,7 @@ static uint32_t answer_tcp(struct gate_answerer *a, const struct ip_pkt *pkt, ns
         be16 sum;
 
         if (thl < 0 || !sum_ok(a, pkt, 16))
-                return dropped(a, thl < 0 ? (enum drop)-thl : DROP_TCP_CHECKSUM);
+                return dropped(a, thl < 0 ? (enum drop) - thl : DROP_TCP_CHECKSUM);
         count_drop(a->cnt, DROP_TCP_NO_LISTENER);
         if (in.flags & TCP_RST)
                 return 0;
@@ -126,16 +135,19 @@ static uint32_t answer_tcp(struct gate_answerer *a, const struct ip_pkt *pkt, ns
                 rst.seq = in.ack;
         } else {
                 rst.flags |= TCP_ACK;
-                rst.ack = in.seq + pkt->inl_len - (uint32_t)thl + !!(in.flags & TCP_SYN) + !!(in.flags & TCP_FIN);
+                rst.ack = in.seq + pkt->inl_len - (uint32_t)thl + !!(in.flags & TCP_SYN) +
+                          !!(in.flags & TCP_FIN);
         }
         n = tcp_hdr_write(&rst, out + IP_MIN_HDR);
-        sum = csum_finish(csum_partial(out + IP_MIN_HDR, n, csum_pseudo(pkt->dst, pkt->src, IP_PROTO_TCP, n)));
+        sum = csum_finish(csum_partial(out + IP_MIN_HDR, n,
+                                       csum_pseudo(pkt->dst, pkt->src, IP_PROTO_TCP, n)));
         memcpy(out + IP_MIN_HDR + 16, &sum, sizeof sum);
         count(a->cnt, COUNT_TCP_RST_OUT);
         return put_header(a, pkt, IP_PROTO_TCP, 0, n, now, out);
 }
 
-static uint32_t answer_udp(struct gate_answerer *a, const struct ip_pkt *pkt, nstime now, uint8_t *out)
+static uint32_t answer_udp(struct gate_answerer *a, const struct ip_pkt *pkt, nstime now,
+                           uint8_t *out)
 {
         be16 len, sum;
 
@@ -154,7 +166,8 @@ static uint32_t answer_udp(struct gate_answerer *a, const struct ip_pkt *pkt, ns
 /* ---- any ---- */
 
 /* Of a packet in one piece. */
-static enum drop parse(const struct gate_answerer *a, const uint8_t *p, uint32_t len, struct ip_pkt *pkt)
+static enum drop parse(const struct gate_answerer *a, const uint8_t *p, uint32_t len,
+                       struct ip_pkt *pkt)
 {
         struct ip_host host = host_of(a);
         struct unet_rx rx = {.inl_len = MIN(len, UNET_INLINE_MAX)};
@@ -177,7 +190,8 @@ static enum drop parse(const struct gate_answerer *a, const uint8_t *p, uint32_t
         return why;
 }
 
-uint32_t gate_answer(struct gate_answerer *a, const uint8_t *p, uint32_t len, nstime now, uint8_t out[GATE_ANSWER_MAX])
+uint32_t gate_answer(struct gate_answerer *a, const uint8_t *p, uint32_t len, nstime now,
+                     uint8_t out[GATE_ANSWER_MAX])
 {
         struct ip_pkt pkt;
         enum drop why = parse(a, p, len, &pkt);

@@ -10,14 +10,16 @@ void gate_flows_init(struct gate_flows *t, const uint8_t seed[16])
 
 uint32_t gate_flow_hash(const struct gate_flows *t, const struct gate_key *k)
 {
-        uint64_t word[2] = {(uint64_t)k->raddr << 32 | (uint32_t)k->local << 16 | k->remote, k->proto};
+        uint64_t word[2] = {(uint64_t)k->raddr << 32 | (uint32_t)k->local << 16 | k->remote,
+                            k->proto};
 
         return (uint32_t)siphash13(&t->key, word, sizeof word);
 }
 
 static bool same(const struct gate_key *a, const struct gate_key *b)
 {
-        return a->raddr == b->raddr && a->local == b->local && a->remote == b->remote && a->proto == b->proto;
+        return a->raddr == b->raddr && a->local == b->local && a->remote == b->remote &&
+               a->proto == b->proto;
 }
 
 static struct gate_flow *bucket_of(struct gate_flows *t, const struct gate_key *k)
@@ -55,7 +57,8 @@ static bool before(const struct gate_flow *a, const struct gate_flow *b)
         return a->stage != b->stage ? a->stage < b->stage : (int32_t)(a->used - b->used) < 0;
 }
 
-void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t stack, enum gate_stage stage, uint32_t sec)
+void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t stack,
+                    enum gate_stage stage, uint32_t sec)
 {
         struct gate_flow *bucket = bucket_of(t, k), *f = find(bucket, k);
 
@@ -83,7 +86,8 @@ void gate_flows_forget(struct gate_flows *t, uint32_t stack)
 
 static bool has_port(const struct gate_flow *f, uint16_t first, uint32_t count)
 {
-        return f->stack != 0 && f->key.proto == IPPROTO_TCP && (uint16_t)(f->key.local - first) < count;
+        return f->stack != 0 && f->key.proto == IPPROTO_TCP &&
+               (uint16_t)(f->key.local - first) < count;
 }
 
 void gate_flows_forget_ports(struct gate_flows *t, uint32_t stack, uint16_t first, uint32_t count)
@@ -93,10 +97,12 @@ void gate_flows_forget_ports(struct gate_flows *t, uint32_t stack, uint16_t firs
                         t->slot[i].stack = 0;
 }
 
-bool gate_flows_of_others(const struct gate_flows *t, uint32_t stack, uint16_t first, uint32_t count)
+bool gate_flows_of_others(const struct gate_flows *t, uint32_t stack, uint16_t first,
+                          uint32_t count)
 {
         for (uint32_t i = 0; i < GATE_FLOWS; i++)
-                if (t->slot[i].stack != stack && t->slot[i].stage != GATE_ENDED && has_port(&t->slot[i], first, count))
+                if (t->slot[i].stack != stack && t->slot[i].stage != GATE_ENDED &&
+                    has_port(&t->slot[i], first, count))
                         return true;
         return false;
 }

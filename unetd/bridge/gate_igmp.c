@@ -97,7 +97,8 @@ static bool report_passes(struct gate_groups *t, uint32_t stack, const uint8_t *
         return at == len;
 }
 
-bool gate_igmp_passes(struct gate_groups *t, uint32_t stack, uint32_t dst, const uint8_t *p, uint32_t len)
+bool gate_igmp_passes(struct gate_groups *t, uint32_t stack, uint32_t dst, const uint8_t *p,
+                      uint32_t len)
 {
         uint32_t group;
 

@@ -1,4 +1,5 @@
-/* A gateway's work: frames from the wire to stacks, from stacks to the wire. See gate.h for who may what. */
+/* A gateway's work: frames from the wire to stacks, from stacks to the wire. See gate.h for who
+ * may what. */
 #include <linux/if_packet.h>
 #include <linux/virtio_net.h>
 #include <sched.h>
@@ -13,9 +14,9 @@
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5
 #endif
 
-#define WIRE_ROUNDS 2u                  /* batches from the wire in a turn */
+#define WIRE_ROUNDS 2u /* batches from the wire in a turn */
 #define REAP_BATCH  64
-#define REAP_ROUNDS (SHM_RETS / REAP_BATCH)     /* what can be on loan in one go */
+#define REAP_ROUNDS (SHM_RETS / REAP_BATCH) /* what can be on loan in one go */
 
 static uint32_t seconds(nstime now)
 {
@@ -25,7 +26,8 @@ static uint32_t seconds(nstime now)
 /* ---- to the wire ---- */
 
 /* A frame of the gateway's own. */
-static void send_own(struct gate *g, const uint8_t to[ETHER_MAC], uint16_t type, const uint8_t *p, uint32_t len)
+static void send_own(struct gate *g, const uint8_t to[ETHER_MAC], uint16_t type, const uint8_t *p,
+                     uint32_t len)
 {
         uint8_t head[ETHER_HDR];
 
@@ -35,7 +37,8 @@ static void send_own(struct gate *g, const uint8_t to[ETHER_MAC], uint16_t type,
                 count_drop(&g->cnt, DROP_NI_TX_FULL);
 }
 
-static void send_answer(struct gate *g, const uint8_t to[ETHER_MAC], const uint8_t *ip, uint32_t len, uint16_t id)
+static void send_answer(struct gate *g, const uint8_t to[ETHER_MAC], const uint8_t *ip,
+                        uint32_t len, uint16_t id)
 {
         uint8_t piece[IP_MAX_HDR + UINT16_MAX];
         unsigned hdr_len = (ip[0] & 15u) * 4;
@@ -81,7 +84,8 @@ static bool arp_turn(struct gate *g, nstime now)
 
 /* ---- to stacks ---- */
 
-/* The packet lies whole in a frame, behind where its Ethernet header would be; its first bytes travel inline as well. */
+/* The packet lies whole in a frame, behind where its Ethernet header would be; its first bytes
+ * travel inline as well. */
 static void to_port(struct gate_port *p, const uint8_t *frame, uint32_t len)
 {
         struct frames *f = &p->gate->frames;
@@ -136,7 +140,8 @@ static uint8_t *rx_room(const struct gate *g, uint32_t i)
         return g->rx + (size_t)i * GATE_ROOM + CACHE_LINE - ETHER_HDR;
 }
 
-/* What a stack sends to our own link address is for those that share the interface (stack_send_many()). */
+/* What a stack sends to our own link address is for those that share the interface
+ * (stack_send_many()). */
 static void to_others(struct gate_port *p, const struct unet_rx *rx, const uint8_t *rest)
 {
         struct gate *g = p->gate;
@@ -158,10 +163,12 @@ static void forward(struct gate_port *p, struct unet_rx *rx, nstime now)
         enum drop why = DROP_NI_MALFORMED;
 
         if (rx->frame != 0)
-                rest = p->chan.peer->frames + frame_geom_offset(p->shared.rx_geom, rx->frame) + rx->off;
+                rest = p->chan.peer->frames + frame_geom_offset(p->shared.rx_geom, rx->frame) +
+                       rx->off;
         else
                 rx->len = 0;
-        if (len <= UINT16_MAX + ETHER_HDR) {            /* what the interface does not take the kernel refuses */
+        if (len <=
+            UINT16_MAX + ETHER_HDR) { /* what the interface does not take the kernel refuses */
                 complete(rx, &rest);
                 why = gate_check(&g->rules, &p->sender, rx->inl, rx->inl_len, len, now);
         }
@@ -198,7 +205,8 @@ static bool reap(struct gate_port *p)
         bool any = false;
         int n;
 
-        for (uint32_t round = 0; round < REAP_ROUNDS && (n = ch->ops->reap(ch, num, REAP_BATCH)) > 0; round++) {
+        for (uint32_t round = 0;
+             round < REAP_ROUNDS && (n = ch->ops->reap(ch, num, REAP_BATCH)) > 0; round++) {
                 any = true;
                 for (int i = 0; i < n; i++)
                         if (!frame_unlend(&p->gate->frames, p->num, num[i]))
@@ -224,7 +232,7 @@ static void to_stack(struct gate *g, uint32_t stack, const uint8_t *frame, uint3
                         return;
                 }
         }
-        answer(g, frame, len, now);     /* it does not use this interface: nobody has the port here */
+        answer(g, frame, len, now); /* it does not use this interface: nobody has the port here */
 }
 
 static void arp_came(struct gate *g, const uint8_t *frame, uint32_t len, bool reply, nstime now)
@@ -262,7 +270,8 @@ static void deliver(struct gate *g, const uint8_t *frame, uint32_t len, nstime n
 }
 
 /* Datagrams that came as one frame go on as what they are. */
-static void deliver_split(struct gate *g, const uint8_t *frame, uint32_t len, uint16_t size, nstime now)
+static void deliver_split(struct gate *g, const uint8_t *frame, uint32_t len, uint16_t size,
+                          nstime now)
 {
         uint8_t one[ETHER_HDR + UINT16_MAX];
         struct gate_split s;
@@ -309,13 +318,16 @@ static uint32_t from_wire(struct gate *g, nstime now)
         for (uint32_t i = 0; i < GATE_BATCH; i++) {
                 iov[i][0] = (struct iovec){&how[i], sizeof how[i]};
                 iov[i][1] = (struct iovec){rx_room(g, i), GATE_ROOM - CACHE_LINE};
-                msg[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = iov[i], .msg_iovlen = 2, .msg_control = &aux[i],
+                msg[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = iov[i],
+                                                      .msg_iovlen = 2,
+                                                      .msg_control = &aux[i],
                                                       .msg_controllen = sizeof aux[i]}};
         }
         n = sys5(SYS_recvmmsg, g->dev.sock, msg, GATE_BATCH, MSG_DONTWAIT, 0);
         for (long i = 0; i < n; i++) {
                 uint32_t len = msg[i].msg_len - (uint32_t)sizeof how[0];
-                if (msg[i].msg_len <= sizeof how[0] || msg[i].msg_hdr.msg_flags & MSG_TRUNC || len > ETHER_HDR + UINT16_MAX)
+                if (msg[i].msg_len <= sizeof how[0] || msg[i].msg_hdr.msg_flags & MSG_TRUNC ||
+                    len > ETHER_HDR + UINT16_MAX)
                         count_drop(&g->cnt, DROP_NI_MALFORMED);
                 else if (unlikely(of_a_vlan(&msg[i].msg_hdr)))
                         count_drop(&g->cnt, DROP_ETHER_VLAN);
@@ -365,12 +377,12 @@ bool gate_move(struct gate *g, nstime now)
                 any |= n != 0;
         } while (n == GATE_BATCH && ++round < WIRE_ROUNDS);
         if (any)
-                flush(g);               /* receivers may begin */
+                flush(g); /* receivers may begin */
         any |= from_ports(g, now);
         any |= arp_turn(g, now);
         flush(g);
         if (any)
-                sched_yield();          /* to a receiver on this processor, before its ring is full */
+                sched_yield(); /* to a receiver on this processor, before its ring is full */
         return any;
 }
 

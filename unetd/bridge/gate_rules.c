@@ -7,7 +7,15 @@
 #include "ip/igmp.h"
 #include "ip/ip.h"
 
-enum { IP_ID_AT = 4, IP_TTL_AT = 8, IP_SUM_AT = 10, TCP_FLAGS_AT = 13, FLAG_SYN = 2, FLAG_RST = 4, FLAG_ACK = 16 };
+enum {
+        IP_ID_AT = 4,
+        IP_TTL_AT = 8,
+        IP_SUM_AT = 10,
+        TCP_FLAGS_AT = 13,
+        FLAG_SYN = 2,
+        FLAG_RST = 4,
+        FLAG_ACK = 16
+};
 enum { ARP_LEN = 28, ARP_REPLY_OP = 2 };
 
 static_assert(ETHER_HDR + IGMP_MIN_ROOM <= GATE_HEAD, "reports of ours are there whole");
@@ -31,9 +39,9 @@ static uint32_t seconds(nstime now)
 
 struct view {
         const uint8_t *ip, *l4;
-        uint32_t left;                  /* bytes at hand from l4 on */
+        uint32_t left; /* bytes at hand from l4 on */
         uint32_t src, dst;
-        uint16_t id, frag;              /* frag: offset and MF, as on the wire */
+        uint16_t id, frag; /* frag: offset and MF, as on the wire */
         uint8_t proto;
 };
 
@@ -47,12 +55,19 @@ static bool look(const uint8_t *p, uint32_t have, uint32_t most, struct view *v)
         total = get16(p + 2);
         if (total < hdr || total > most)
                 return false;
-        *v = (struct view){.ip = p, .l4 = p + hdr, .left = MIN(have, total) - hdr, .src = get32(p + 12), .dst = get32(p + 16),
-                           .id = get16(p + 4), .frag = get16(p + 6) & 0x3fff, .proto = p[9]};
+        *v = (struct view){.ip = p,
+                           .l4 = p + hdr,
+                           .left = MIN(have, total) - hdr,
+                           .src = get32(p + 12),
+                           .dst = get32(p + 16),
+                           .id = get16(p + 4),
+                           .frag = get16(p + 6) & 0x3fff,
+                           .proto = p[9]};
         return true;
 }
 
-/* The connection of a packet, `in` or out. Of ICMP, an echo's. False: it has none, or not enough of it is here. */
+/* The connection of a packet, `in` or out. Of ICMP, an echo's. False: it has none, or not enough of
+ * it is here. */
 static bool key_of(const struct view *v, bool in, struct gate_key *k)
 {
         bool ports = v->proto == IP_PROTO_TCP || v->proto == IP_PROTO_UDP;
@@ -65,8 +80,10 @@ static bool key_of(const struct view *v, bool in, struct gate_key *k)
         return true;
 }
 
-/* Whose a connection of ours is; 0: nobody's. One that begins is of who has the port now: what another left there ends. */
-static uint32_t owner_of(const struct gate_rules *g, const struct gate_key *k, bool begins, uint32_t sec)
+/* Whose a connection of ours is; 0: nobody's. One that begins is of who has the port now: what
+ * another left there ends. */
+static uint32_t owner_of(const struct gate_rules *g, const struct gate_key *k, bool begins,
+                         uint32_t sec)
 {
         struct gate_flow *f = k->proto != IP_PROTO_UDP ? gate_flow_find(g->flows, k, sec) : NULL;
 
@@ -76,12 +93,15 @@ static uint32_t owner_of(const struct gate_rules *g, const struct gate_key *k, b
         }
         if (f != NULL)
                 return f->stack;
-        return k->proto != IP_PROTO_ICMP ? g->owner(g->arg, k->proto, k->local, gate_flow_hash(g->flows, k)) : 0;
+        return k->proto != IP_PROTO_ICMP
+                       ? g->owner(g->arg, k->proto, k->local, gate_flow_hash(g->flows, k))
+                       : 0;
 }
 
 static bool is_syn(const struct view *v)
 {
-        return v->proto == IP_PROTO_TCP && v->left > TCP_FLAGS_AT && (v->l4[TCP_FLAGS_AT] & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
+        return v->proto == IP_PROTO_TCP && v->left > TCP_FLAGS_AT &&
+               (v->l4[TCP_FLAGS_AT] & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
 }
 
 /* ---- out ---- */
@@ -94,11 +114,12 @@ static bool arp_is_ours(const struct gate_rules *g, const uint8_t *p, uint32_t h
                 return false;
         p += ETHER_HDR;
         spa = get32(p + 14);
-        return get32(p) == (1u << 16 | ETHER_IPV4) && get16(p + 4) == 0x0604 && ether_eq(p + 8, g->mac) &&
-               (spa == g->addr || spa == 0);
+        return get32(p) == (1u << 16 | ETHER_IPV4) && get16(p + 4) == 0x0604 &&
+               ether_eq(p + 8, g->mac) && (spa == g->addr || spa == 0);
 }
 
-static bool tcp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
+static bool tcp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v,
+                           uint32_t sec)
 {
         struct gate_key k;
         struct gate_flow *f;
@@ -123,14 +144,15 @@ static bool tcp_is_senders(const struct gate_rules *g, uint32_t stack, const str
 
 static bool icmp_is_error(uint8_t type)
 {
-        return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH || type == ICMP_TIME_EXCEEDED ||
-               type == ICMP_PARAMETER_PROBLEM;
+        return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH ||
+               type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER_PROBLEM;
 }
 
-#define ECHO_IDLE 60u                   /* seconds after which an echo's identifier may be another stack's */
+#define ECHO_IDLE 60u /* seconds after which an echo's identifier may be another stack's */
 
 /* Its answers come to who asked last: nobody takes those of another. */
-static bool echo_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
+static bool echo_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v,
+                            uint32_t sec)
 {
         const struct gate_flow *f;
         struct gate_key k;
@@ -144,29 +166,36 @@ static bool echo_is_senders(const struct gate_rules *g, uint32_t stack, const st
         return true;
 }
 
-static bool error_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
+static bool error_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v,
+                             uint32_t sec)
 {
         struct gate_key k;
         struct view quoted;
 
-        return icmp_is_error(v->l4[0]) && look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) &&
-               quoted.src == v->dst && quoted.dst == g->addr && key_of(&quoted, true, &k) && owner_of(g, &k, false, sec) == stack;
+        return icmp_is_error(v->l4[0]) &&
+               look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) &&
+               quoted.src == v->dst && quoted.dst == g->addr && key_of(&quoted, true, &k) &&
+               owner_of(g, &k, false, sec) == stack;
 }
 
-static bool icmp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
+static bool icmp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v,
+                            uint32_t sec)
 {
         if (v->left < ICMP_HDR)
                 return false;
-        return v->l4[0] == ICMP_ECHO_REQUEST ? echo_is_senders(g, stack, v, sec) : error_is_senders(g, stack, v, sec);
+        return v->l4[0] == ICMP_ECHO_REQUEST ? echo_is_senders(g, stack, v, sec)
+                                             : error_is_senders(g, stack, v, sec);
 }
 
-/* To a group a port may be several stacks' (SO_REUSEADDR), of which the directory names one; not so the privileged ones. */
+/* To a group a port may be several stacks' (SO_REUSEADDR), of which the directory names one; not so
+ * the privileged ones. */
 static bool shared_port(const struct view *v, const struct gate_key *k)
 {
         return ip_v4_multicast(v->dst) && k->local >= 1024;
 }
 
-static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *from, const struct view *v, uint32_t sec)
+static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *from,
+                              const struct view *v, uint32_t sec)
 {
         struct gate_key k;
 
@@ -174,11 +203,13 @@ static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *fr
         case IP_PROTO_TCP:
                 return tcp_is_senders(g, from->stack, v, sec);
         case IP_PROTO_UDP:
-                return key_of(v, false, &k) && (g->may(g->arg, k.proto, k.local, from->stack) || shared_port(v, &k));
+                return key_of(v, false, &k) &&
+                       (g->may(g->arg, k.proto, k.local, from->stack) || shared_port(v, &k));
         case IP_PROTO_ICMP:
                 return icmp_is_senders(g, from->stack, v, sec);
         case IP_PROTO_IGMP:
-                return v->frag == 0 && v->ip[IP_TTL_AT] == 1 && v->left == get16(v->ip + 2) - (uint32_t)(v->l4 - v->ip) &&
+                return v->frag == 0 && v->ip[IP_TTL_AT] == 1 &&
+                       v->left == get16(v->ip + 2) - (uint32_t)(v->l4 - v->ip) &&
                        gate_igmp_passes(g->groups, from->stack, v->dst, v->l4, v->left);
         default:
                 return false;
@@ -196,7 +227,8 @@ static void put16(uint8_t *p, uint32_t v)
 /* RFC 1624: the header's sum changes with it. A wrong one stays wrong. */
 static void set_id(uint8_t *ip, uint16_t id)
 {
-        uint32_t sum = (uint16_t)~get16(ip + IP_SUM_AT) + (uint32_t)(uint16_t)~get16(ip + IP_ID_AT) + id;
+        uint32_t sum =
+                (uint16_t)~get16(ip + IP_SUM_AT) + (uint32_t)(uint16_t)~get16(ip + IP_ID_AT) + id;
 
         sum = (sum & 0xffff) + (sum >> 16);
         sum = (sum & 0xffff) + (sum >> 16);
@@ -204,7 +236,8 @@ static void set_id(uint8_t *ip, uint16_t id)
         put16(ip + IP_ID_AT, id);
 }
 
-static uint16_t note_first(const struct gate_rules *g, struct gate_sender *from, const struct view *v, nstime now)
+static uint16_t note_first(const struct gate_rules *g, struct gate_sender *from,
+                           const struct view *v, nstime now)
 {
         uint16_t id = ip_id_next(g->ids, g->prng, v->dst, v->src, v->proto, now);
         uint32_t i = from->next++ % ARRAY_LEN(from->first);
@@ -218,13 +251,15 @@ static uint16_t note_first(const struct gate_rules *g, struct gate_sender *from,
 }
 
 /* The latest first one with this identification; false: none. */
-static bool find_first(const struct gate_sender *from, const struct view *v, uint32_t sec, uint16_t *id)
+static bool find_first(const struct gate_sender *from, const struct view *v, uint32_t sec,
+                       uint16_t *id)
 {
         const uint32_t n = ARRAY_LEN(from->first);
 
         for (uint32_t back = 1; back <= n; back++) {
                 uint32_t i = (from->next - back) % n;
-                if (from->first[i].proto != v->proto || from->first[i].dst != v->dst || from->first[i].id != v->id)
+                if (from->first[i].proto != v->proto || from->first[i].dst != v->dst ||
+                    from->first[i].id != v->id)
                         continue;
                 *id = from->first[i].new_id;
                 return sec - from->first[i].sec < GATE_FIRST_S;
@@ -232,7 +267,8 @@ static bool find_first(const struct gate_sender *from, const struct view *v, uin
         return false;
 }
 
-static bool fragment_is_senders(const struct gate_rules *g, struct gate_sender *from, const struct view *v, uint8_t *ip, nstime now)
+static bool fragment_is_senders(const struct gate_rules *g, struct gate_sender *from,
+                                const struct view *v, uint8_t *ip, nstime now)
 {
         uint16_t id;
 
@@ -248,7 +284,8 @@ static bool fragment_is_senders(const struct gate_rules *g, struct gate_sender *
         return true;
 }
 
-enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, uint8_t *p, uint32_t have, uint32_t len, nstime now)
+enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, uint8_t *p,
+                     uint32_t have, uint32_t len, nstime now)
 {
         struct ether_hdr h;
         struct view v;
@@ -258,7 +295,8 @@ enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, uint8
                 return DROP_NI_BAD_SOURCE;
         if (h.type == ETHER_ARP)
                 return arp_is_ours(g, p, have) ? DROP_NONE : DROP_NI_BAD_SOURCE;
-        if (h.type != ETHER_IPV4 || !look(p + ETHER_HDR, have - ETHER_HDR, len - ETHER_HDR, &v) || CHECKED(v.src != g->addr))
+        if (h.type != ETHER_IPV4 || !look(p + ETHER_HDR, have - ETHER_HDR, len - ETHER_HDR, &v) ||
+            CHECKED(v.src != g->addr))
                 return DROP_NI_BAD_SOURCE;
         if (v.frag != 0)
                 fine = fragment_is_senders(g, from, &v, p + ETHER_HDR, now);
@@ -291,14 +329,16 @@ static struct gate_way route_icmp(const struct gate_rules *g, const struct view 
                 stack = key_of(v, true, &k) ? owner_of(g, &k, false, sec) : 0;
                 return stack != 0 ? to_owner(stack) : nobody(DROP_ICMP_IGNORED);
         }
-        if (!icmp_is_error(v->l4[0]) || !look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) ||
+        if (!icmp_is_error(v->l4[0]) ||
+            !look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) ||
             quoted.src != g->addr || !key_of(&quoted, false, &k))
                 return nobody(DROP_ICMP_IGNORED);
         stack = owner_of(g, &k, false, sec);
         return stack != 0 ? to_owner(stack) : nobody(DROP_ICMP_IGNORED);
 }
 
-static struct gate_way route_ip(const struct gate_rules *g, enum ether_cast cast, const struct view *v, uint32_t sec)
+static struct gate_way route_ip(const struct gate_rules *g, enum ether_cast cast,
+                                const struct view *v, uint32_t sec)
 {
         struct gate_key k;
 
@@ -331,7 +371,8 @@ struct gate_way gate_route(const struct gate_rules *g, const uint8_t *p, uint32_
                 return nobody(DROP_ETHER_NOT_OURS);
         if (h.type == ETHER_ARP)
                 return (struct gate_way){.to = GATE_ARP,
-                                         .stack = len >= ETHER_HDR + 8 && get16(p + ETHER_HDR + 6) == ARP_REPLY_OP};
+                                         .stack = len >= ETHER_HDR + 8 &&
+                                                  get16(p + ETHER_HDR + 6) == ARP_REPLY_OP};
         if (h.type != ETHER_IPV4)
                 return nobody(DROP_ETHER_TYPE);
         if (!look(p + ETHER_HDR, len - ETHER_HDR, len - ETHER_HDR, &v))

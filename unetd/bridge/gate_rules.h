@@ -13,12 +13,14 @@
  *                  the port; what is for several (broadcast, multicast, ARP replies), to all; what
  *                  nobody has, to the gateway itself, which answers as a host does
  *
- * Frames from the wire are only looked at as far as whose they are: the stack that gets one checks it as any other, and the
- * gateway checks what it answers itself (gate_answer.h). Fragments have been put together before (PACKET_FANOUT_FLAG_DEFRAG).
+ * Frames from the wire are only looked at as far as whose they are: the stack that gets one checks
+ * it as any other, and the gateway checks what it answers itself (gate_answer.h). Fragments have
+ * been put together before (PACKET_FANOUT_FLAG_DEFRAG).
  *
- * Fragments from stacks: all have the host's address, so a receiver would join one stack's fragment to another's of the same
- * identification. So the gateway chooses it. A first fragment that may pass gets a fresh one; later ones follow the first of
- * the same stack, and get the same. It does not matter whether the receiver ever saw that first one: nobody else's has the number.
+ * Fragments from stacks: all have the host's address, so a receiver would join one stack's fragment
+ * to another's of the same identification. So the gateway chooses it. A first fragment that may
+ * pass gets a fresh one; later ones follow the first of the same stack, and get the same. It does
+ * not matter whether the receiver ever saw that first one: nobody else's has the number.
  */
 #ifndef UNETD_GATE_RULES_H
 #define UNETD_GATE_RULES_H
@@ -28,15 +30,16 @@
 #include "unetd/bridge/gate_flow.h"
 #include "unetd/bridge/gate_igmp.h"
 
-#define GATE_HEAD 200u                  /* bytes of a frame that are enough to decide: headers, and those quoted in an error */
+/* Bytes of a frame that are enough to decide: headers, and those quoted in an error. */
+#define GATE_HEAD 200u
 
 struct gate_rules {
-        uint32_t addr;                  /* IPv4, host order */
+        uint32_t addr; /* IPv4, host order */
         uint8_t mac[6];
-        uint8_t ttl;                    /* of what the gateway answers for the host */
+        uint8_t ttl; /* of what the gateway answers for the host */
         struct gate_flows *flows;
         struct gate_groups *groups;
-        struct ip_ids *ids;             /* of fragments, and of what the gateway answers */
+        struct ip_ids *ids; /* of fragments, and of what the gateway answers */
         struct prng *prng;
         /* Who takes what is sent to a port of ours; 0: nobody. `hint` chooses among several. */
         uint32_t (*owner)(void *arg, uint8_t proto, uint16_t port, uint32_t hint);
@@ -50,25 +53,28 @@ struct gate_sender {
         uint32_t stack;
         uint32_t next;
         struct {
-                uint32_t dst, sec;      /* sec: when it passed */
-                uint16_t id, new_id;    /* the stack's, and the gateway's */
-                uint8_t proto;          /* 0: none */
-        } first[4];                     /* first fragments that passed last */
+                uint32_t dst, sec;   /* sec: when it passed */
+                uint16_t id, new_id; /* the stack's, and the gateway's */
+                uint8_t proto;       /* 0: none */
+        } first[4];                  /* first fragments that passed last */
 };
-#define GATE_FIRST_S 30u                /* later fragments follow for so long: Linux puts together no longer */
+#define GATE_FIRST_S 30u /* later fragments follow for so long: Linux puts together no longer */
 
-/* `p` holds the first `have` bytes of a frame of `len`, at least the smaller of len and GATE_HEAD. A fragment that passes gets the
- * gateway's identification. */
-enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, uint8_t *p, uint32_t have, uint32_t len, nstime now);
+/* `p` holds the first `have` bytes of a frame of `len`, at least the smaller of len and GATE_HEAD.
+ * A fragment that passes gets the gateway's identification. */
+enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, uint8_t *p,
+                     uint32_t have, uint32_t len, nstime now);
 
 enum gate_to { GATE_NOBODY, GATE_ONE, GATE_ALL, GATE_OURS, GATE_ARP };
 
 struct gate_way {
         enum gate_to to;
-        uint32_t stack;                 /* GATE_ONE */
-        enum drop why;                  /* GATE_NOBODY */
+        uint32_t stack; /* GATE_ONE */
+        enum drop why;  /* GATE_NOBODY */
 };
-/* A whole frame from the wire. GATE_ARP: for the gateway's own ARP, and, a reply (`stack` is not 0), for all. */
-struct gate_way gate_route(const struct gate_rules *g, const uint8_t *p, uint32_t len, uint32_t sec);
+/* A whole frame from the wire. GATE_ARP: for the gateway's own ARP, and, a reply (`stack` is not
+ * 0), for all. */
+struct gate_way gate_route(const struct gate_rules *g, const uint8_t *p, uint32_t len,
+                           uint32_t sec);
 
 #endif

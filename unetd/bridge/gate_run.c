@@ -6,12 +6,27 @@
 #include "base/checksum.h"
 #include "base/sys.h"
 
-#define RUN_BYTES (65535u - IP_MIN_HDR - 60u)   /* of payload: the IP length field, with TCP's options */
+/* Of payload: the IP length field, with TCP's options. */
+#define RUN_BYTES (65535u - IP_MIN_HDR - 60u)
 
 /* RFC 791 §3.1, RFC 9293 §3.1: offsets in the frame, and in the TCP header. */
-enum { AT_IP = ETHER_HDR, AT_TOTAL = AT_IP + 2, AT_ID = AT_IP + 4, AT_FRAG = AT_IP + 6, AT_IP_SUM = AT_IP + 10,
-       AT_TCP = AT_IP + IP_MIN_HDR };
-enum { TCP_SEQ = 4, TCP_ACKNO = 8, TCP_OFFSET = 12, TCP_FLAGS = 13, TCP_WINDOW = 14, TCP_SUM = 16, TCP_OPTIONS = 20 };
+enum {
+        AT_IP = ETHER_HDR,
+        AT_TOTAL = AT_IP + 2,
+        AT_ID = AT_IP + 4,
+        AT_FRAG = AT_IP + 6,
+        AT_IP_SUM = AT_IP + 10,
+        AT_TCP = AT_IP + IP_MIN_HDR
+};
+enum {
+        TCP_SEQ = 4,
+        TCP_ACKNO = 8,
+        TCP_OFFSET = 12,
+        TCP_FLAGS = 13,
+        TCP_WINDOW = 14,
+        TCP_SUM = 16,
+        TCP_OPTIONS = 20
+};
 enum { FLAG_PSH = 8, FLAG_ACK = 16 };
 
 static uint16_t get16(const uint8_t *p)
@@ -30,14 +45,15 @@ static void put16(uint8_t *p, uint32_t v)
         p[1] = (uint8_t)v;
 }
 
-/* Headers in bytes, when it is a segment that others may be joined to: data, no more than ACK and PSH, no IP options, not to be
- * fragmented, nothing behind the packet. 0: it is not. */
+/* Headers in bytes, when it is a segment that others may be joined to: data, no more than ACK and
+ * PSH, no IP options, not to be fragmented, nothing behind the packet. 0: it is not. */
 static uint32_t joinable(const uint8_t *p, uint32_t head_len, uint32_t len)
 {
         uint32_t hdr;
 
-        if (head_len < AT_TCP + 20 || get16(p + 12) != ETHER_IPV4 || p[AT_IP] != 0x45 || p[AT_IP + 9] != IP_PROTO_TCP ||
-            get16(p + AT_FRAG) != 0x4000 || get16(p + AT_TOTAL) + ETHER_HDR != len ||
+        if (head_len < AT_TCP + 20 || get16(p + 12) != ETHER_IPV4 || p[AT_IP] != 0x45 ||
+            p[AT_IP + 9] != IP_PROTO_TCP || get16(p + AT_FRAG) != 0x4000 ||
+            get16(p + AT_TOTAL) + ETHER_HDR != len ||
             (p[AT_TCP + TCP_FLAGS] & ~FLAG_PSH) != FLAG_ACK)
                 return 0;
         hdr = AT_TCP + (p[AT_TCP + TCP_OFFSET] >> 4) * 4u;
@@ -49,23 +65,28 @@ static bool same_headers(const uint8_t *a, const uint8_t *b, uint32_t hdr_len)
 {
         const uint8_t *x = a + AT_TCP, *y = b + AT_TCP;
 
-        return memcmp(a, b, AT_TOTAL) == 0 && memcmp(a + AT_FRAG, b + AT_FRAG, AT_IP_SUM - AT_FRAG) == 0 &&
-               memcmp(a + AT_IP_SUM + 2, b + AT_IP_SUM + 2, AT_TCP + TCP_SEQ - AT_IP_SUM - 2) == 0 &&
+        return memcmp(a, b, AT_TOTAL) == 0 &&
+               memcmp(a + AT_FRAG, b + AT_FRAG, AT_IP_SUM - AT_FRAG) == 0 &&
+               memcmp(a + AT_IP_SUM + 2, b + AT_IP_SUM + 2, AT_TCP + TCP_SEQ - AT_IP_SUM - 2) ==
+                       0 &&
                memcmp(x + TCP_ACKNO, y + TCP_ACKNO, TCP_FLAGS - TCP_ACKNO) == 0 &&
                memcmp(x + TCP_WINDOW, y + TCP_WINDOW, 2) == 0 &&
                memcmp(x + TCP_OPTIONS, y + TCP_OPTIONS, hdr_len - AT_TCP - TCP_OPTIONS) == 0;
 }
 
-static bool takes(const struct gate_out_frame *f, const uint8_t *head, uint32_t hdr_len, uint32_t len)
+static bool takes(const struct gate_out_frame *f, const uint8_t *head, uint32_t hdr_len,
+                  uint32_t len)
 {
         uint32_t payload = len - hdr_len;
 
-        return f->hdr_len == hdr_len && !f->last_shorter && f->niov + 2 <= ARRAY_LEN(f->iov) && payload <= f->len &&
-               f->payload + payload <= RUN_BYTES && get32(head + AT_TCP + TCP_SEQ) == f->next_seq &&
+        return f->hdr_len == hdr_len && !f->last_shorter && f->niov + 2 <= ARRAY_LEN(f->iov) &&
+               payload <= f->len && f->payload + payload <= RUN_BYTES &&
+               get32(head + AT_TCP + TCP_SEQ) == f->next_seq &&
                same_headers(f->head, head, hdr_len);
 }
 
-static void join(struct gate_out_frame *f, const uint8_t *head, uint32_t head_len, const uint8_t *rest, uint32_t rest_len)
+static void join(struct gate_out_frame *f, const uint8_t *head, uint32_t head_len,
+                 const uint8_t *rest, uint32_t rest_len)
 {
         uint32_t inl = head_len - f->hdr_len;
 
@@ -80,13 +101,16 @@ static void join(struct gate_out_frame *f, const uint8_t *head, uint32_t head_le
         f->segs++;
 }
 
-bool gate_out_add(struct gate_out *o, const uint8_t *head, uint32_t head_len, const uint8_t *rest, uint32_t rest_len)
+bool gate_out_add(struct gate_out *o, const uint8_t *head, uint32_t head_len, const uint8_t *rest,
+                  uint32_t rest_len)
 {
         uint32_t hdr_len = joinable(head, head_len, head_len + rest_len);
         struct gate_out_frame *f = o->n != 0 ? &o->frame[o->n - 1] : NULL;
 
-        /* What is joined is borrowed whole, so it must lie in memory that is: the caller's head is not. */
-        if (hdr_len != 0 && head_len == hdr_len && f != NULL && takes(f, head, hdr_len, head_len + rest_len)) {
+        /* What is joined is borrowed whole, so it must lie in memory that is: the caller's head
+         * is not. */
+        if (hdr_len != 0 && head_len == hdr_len && f != NULL &&
+            takes(f, head, hdr_len, head_len + rest_len)) {
                 join(f, head, head_len, rest, rest_len);
                 return true;
         }
@@ -128,8 +152,9 @@ void gate_out_finish(struct gate_out *o, uint32_t i)
         put16(f->head + AT_IP_SUM, 0);
         sum = csum_finish(csum_partial(f->head + AT_IP, IP_MIN_HDR, 0));
         memcpy(f->head + AT_IP_SUM, &sum, sizeof sum);
-        sum = csum_finish(csum_pseudo(ip_addr_v4(get32(f->head + AT_IP + 12)), ip_addr_v4(get32(f->head + AT_IP + 16)),
-                                      IP_PROTO_TCP, tcp_bytes));
+        sum = csum_finish(csum_pseudo(ip_addr_v4(get32(f->head + AT_IP + 12)),
+                                      ip_addr_v4(get32(f->head + AT_IP + 16)), IP_PROTO_TCP,
+                                      tcp_bytes));
         sum.raw = (uint16_t)~sum.raw;
         memcpy(f->head + AT_TCP + TCP_SUM, &sum, sizeof sum);
 }
@@ -140,7 +165,8 @@ uint32_t gate_out_send(struct gate_out *o, int sock)
 
         for (uint32_t i = 0; i < o->n; i++) {
                 gate_out_finish(o, i);
-                o->msg[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = o->frame[i].iov, .msg_iovlen = o->frame[i].niov}};
+                o->msg[i] = (struct mmsghdr){
+                        .msg_hdr = {.msg_iov = o->frame[i].iov, .msg_iovlen = o->frame[i].niov}};
         }
         while (at < o->n) {
                 long r = sys4(SYS_sendmmsg, sock, o->msg + at, o->n - at, MSG_DONTWAIT);
@@ -148,7 +174,7 @@ uint32_t gate_out_send(struct gate_out *o, int sock)
                         at += (uint32_t)r;
                         continue;
                 }
-                at++;                   /* this one it does not take */
+                at++; /* this one it does not take */
                 lost++;
         }
         o->n = 0;

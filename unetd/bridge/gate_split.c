@@ -5,8 +5,18 @@
 #include "ip/ip.h"
 #include "base/checksum.h"
 
-enum { UDP_HDR = 8, IP_LEN_AT = 2, IP_ID_AT = 4, IP_FRAG_AT = 6, IP_PROTO_AT = 9, IP_SUM_AT = 10, IP_SRC_AT = 12, IP_DST_AT = 16,
-       UDP_LEN_AT = 4, UDP_SUM_AT = 6 };
+enum {
+        UDP_HDR = 8,
+        IP_LEN_AT = 2,
+        IP_ID_AT = 4,
+        IP_FRAG_AT = 6,
+        IP_PROTO_AT = 9,
+        IP_SUM_AT = 10,
+        IP_SRC_AT = 12,
+        IP_DST_AT = 16,
+        UDP_LEN_AT = 4,
+        UDP_SUM_AT = 6
+};
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -32,15 +42,20 @@ bool gate_split_begin(struct gate_split *s, const uint8_t *frame, uint32_t len, 
         const uint8_t *ip = frame + ETHER_HDR;
         uint32_t total, hdr;
 
-        if (size == 0 || len < ETHER_HDR + IP_MIN_HDR || get16(frame + 12) != ETHER_IPV4 || ip[0] >> 4 != 4)
+        if (size == 0 || len < ETHER_HDR + IP_MIN_HDR || get16(frame + 12) != ETHER_IPV4 ||
+            ip[0] >> 4 != 4)
                 return false;
         hdr = (ip[0] & 15u) * 4;
         total = get16(ip + IP_LEN_AT);
-        if (hdr < IP_MIN_HDR || total < hdr + UDP_HDR || total > len - ETHER_HDR || ip[IP_PROTO_AT] != IP_PROTO_UDP ||
-            (get16(ip + IP_FRAG_AT) & 0x3fff) != 0)
+        if (hdr < IP_MIN_HDR || total < hdr + UDP_HDR || total > len - ETHER_HDR ||
+            ip[IP_PROTO_AT] != IP_PROTO_UDP || (get16(ip + IP_FRAG_AT) & 0x3fff) != 0)
                 return false;
-        *s = (struct gate_split){.frame = frame, .hdr_len = ETHER_HDR + hdr + UDP_HDR, .ip_hdr = hdr,
-                                 .at = ETHER_HDR + hdr + UDP_HDR, .end = ETHER_HDR + total, .size = size,
+        *s = (struct gate_split){.frame = frame,
+                                 .hdr_len = ETHER_HDR + hdr + UDP_HDR,
+                                 .ip_hdr = hdr,
+                                 .at = ETHER_HDR + hdr + UDP_HDR,
+                                 .end = ETHER_HDR + total,
+                                 .size = size,
                                  .id = get16(ip + IP_ID_AT)};
         return true;
 }
@@ -59,9 +74,10 @@ static void finish_headers(const struct gate_split *s, uint8_t *out, uint32_t n)
         put16(udp + UDP_LEN_AT, udp_len);
         put16(udp + UDP_SUM_AT, 0);
         sum = csum_finish(csum_partial(udp, udp_len,
-                                       csum_pseudo(addr_at(ip + IP_SRC_AT), addr_at(ip + IP_DST_AT), IP_PROTO_UDP, udp_len)));
+                                       csum_pseudo(addr_at(ip + IP_SRC_AT), addr_at(ip + IP_DST_AT),
+                                                   IP_PROTO_UDP, udp_len)));
         if (sum.raw == 0)
-                sum.raw = 0xffff;       /* RFC 768: 0 says that there is none */
+                sum.raw = 0xffff; /* RFC 768: 0 says that there is none */
         memcpy(udp + UDP_SUM_AT, &sum, sizeof sum);
 }
 

@@ -1,8 +1,8 @@
 /*
  * The client's side: find a unetd, keep one connection to it and one to the keeper, ask and wait.
  *
- * Road of a call: unetd_chan_open() -> client_ask() -> client_ready() [connect, map the directory, renewed()]
- * -> client_exchange() -> wire_send(), wire_recv() until the reply with our number.
+ * Road of a call: unetd_chan_open() -> client_ask() -> client_ready() [connect, map the directory,
+ * renewed()] -> client_exchange() -> wire_send(), wire_recv() until the reply with our number.
  */
 #include "unetd/client/client_ask.h"
 
@@ -17,9 +17,9 @@
 #include "unetd/client/timens.h"
 #include "unetd/client/wire.h"
 
-#define BACKLOG_MS   200                /* how long names with a full backlog are waited for, together */
-#define FIND_ROUNDS  3
-#define ASK_ROUNDS   3
+#define BACKLOG_MS  200 /* how long names with a full backlog are waited for, together */
+#define FIND_ROUNDS 3
+#define ASK_ROUNDS  3
 
 /* ---- one connection ---- */
 
@@ -70,14 +70,15 @@ static int conn_wait(const struct unetd_conn *conn, short events, struct client_
                         return r > 0 ? 0 : r;
                 if (left > 0)
                         continue;
-                if (p->look >= p->end || process_is_stopped(conn->pid) || (p->by_itself && process_is_frozen(conn->pid, &p->ran)))
+                if (p->look >= p->end || process_is_stopped(conn->pid) ||
+                    (p->by_itself && process_is_frozen(conn->pid, &p->ran)))
                         return -ETIMEDOUT;
                 p->look += UNETD_TIMEOUT_MS;
         }
 }
 
-static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds, unsigned n,
-                     struct client_patience *p)
+static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
+                     unsigned n, struct client_patience *p)
 {
         int r;
 
@@ -88,7 +89,8 @@ static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const
 }
 
 /* Those to questions that were given up are passed over. */
-static int recv_reply(const struct unetd_conn *conn, uint32_t seq, struct wire_in *in, struct client_patience *p)
+static int recv_reply(const struct unetd_conn *conn, uint32_t seq, struct wire_in *in,
+                      struct client_patience *p)
 {
         bool ours;
         int r;
@@ -104,8 +106,8 @@ static int recv_reply(const struct unetd_conn *conn, uint32_t seq, struct wire_i
         return r == -EBADMSG ? -EPROTO : r;
 }
 
-int client_exchange_until(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
-                          unsigned n, struct wire_in *in, struct client_patience p)
+int client_exchange_until(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg,
+                          const int *fds, unsigned n, struct wire_in *in, struct client_patience p)
 {
         int r;
 
@@ -131,18 +133,20 @@ static struct client_patience usual_patience(void)
 {
         int64_t now = sys_now_ms();
 
-        return (struct client_patience){.look = now + UNETD_TIMEOUT_MS, .end = now + UNETD_PATIENCE_MS};
+        return (struct client_patience){.look = now + UNETD_TIMEOUT_MS,
+                                        .end = now + UNETD_PATIENCE_MS};
 }
 
-int client_exchange(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
-                    unsigned n, struct wire_in *in)
+int client_exchange(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg,
+                    const int *fds, unsigned n, struct wire_in *in)
 {
         return client_exchange_until(c, conn, msg, fds, n, in, usual_patience());
 }
 
 /* ---- finding unetd ---- */
 
-/* The system-wide names must be root's, the user's own names the user's or root's. Its pid, or a negative errno. */
+/* The system-wide names must be root's, the user's own names the user's or root's. Its pid, or a
+ * negative errno. */
 static int check_holder(int fd, uint32_t name_uid)
 {
         struct ucred cred;
@@ -154,7 +158,8 @@ static int check_holder(int fd, uint32_t name_uid)
         return cred.uid == 0 || cred.uid == name_uid ? MAX((int)cred.pid, 0) : -EPERM;
 }
 
-/* A connected socket and to whom, or a negative errno: -ECONNREFUSED when nobody has the name. i: UNETD_NAMES: the system's file. */
+/* A connected socket and to whom, or a negative errno: -ECONNREFUSED when nobody has the name. i:
+ * UNETD_NAMES: the system's file. */
 static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t until, int32_t *pid)
 {
         struct sockaddr_un sun;
@@ -164,8 +169,10 @@ static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t un
 
         if (fd < 0 || (fd = fd_high(fd)) < 0)
                 return fd;
-        len = i < UNETD_NAMES ? unetd_name(&sun, uid, domain, i) : unetd_system_name(&sun, domain, fd);
-        while ((r = len == 0 ? -ECONNREFUSED : sys_connect(fd, &sun, len)) == -EAGAIN || r == -EINTR) {
+        len = i < UNETD_NAMES ? unetd_name(&sun, uid, domain, i)
+                              : unetd_system_name(&sun, domain, fd);
+        while ((r = len == 0 ? -ECONNREFUSED : sys_connect(fd, &sun, len)) == -EAGAIN ||
+               r == -EINTR) {
                 if (sys_now_ms() > until)
                         break;
                 sys_sleep_ms(1);
@@ -180,8 +187,8 @@ static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t un
         return r;
 }
 
-/* Puts the directory at c->dir: in place of the old one when there is one, so that readers never see a
- * hole. */
+/* Puts the directory at c->dir: in place of the old one when there is one, so that readers never
+ * see a hole. */
 static int map_directory(struct unetd_client *c, int fd)
 {
         struct statx st;
@@ -212,7 +219,7 @@ static int hello(struct unetd_client *c, struct unetd_conn *conn)
         int r;
 
         msg.hello.flags = c->instance != 0 ? UNETD_HAS_KEEPER : 0;
-        p.by_itself = c->instance == 0;         /* or it may wait for that keeper */
+        p.by_itself = c->instance == 0; /* or it may wait for that keeper */
         r = client_exchange_until(c, conn, &msg, NULL, 0, &in, p);
         if (r < 0)
                 return r;
@@ -230,7 +237,8 @@ static int hello(struct unetd_client *c, struct unetd_conn *conn)
         return r;
 }
 
-static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, unsigned i, int64_t until)
+static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, unsigned i,
+                    int64_t until)
 {
         struct unetd_conn conn;
         int32_t pid = 0;
@@ -250,7 +258,8 @@ static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, un
         return 0;
 }
 
-/* The first that lets us in. -ETIMEDOUT: there is only one that would, and it does not answer; another one would not take its place. */
+/* The first that lets us in. -ETIMEDOUT: there is only one that would, and it does not answer;
+ * another one would not take its place. */
 static int find_daemon(struct unetd_client *c, const char *domain)
 {
         uint32_t uids[2] = {0, sys_geteuid()};
@@ -294,8 +303,8 @@ static int find_or_start(struct unetd_client *c)
 
 /* ---- asking ---- */
 
-/* After fork the connections are the parent's: a child that used them would mix its requests with the
- * parent's. */
+/* After fork the connections are the parent's: a child that used them would mix its requests with
+ * the parent's. */
 static void notice_fork(struct unetd_client *c)
 {
         int32_t pid = sys_getpid();
@@ -328,7 +337,8 @@ int client_ready(struct unetd_client *c)
         return r;
 }
 
-int client_ask(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n, struct wire_in *in)
+int client_ask(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n,
+               struct wire_in *in)
 {
         int r = -ECONNRESET;
 
@@ -424,7 +434,7 @@ int unetd_look(struct unetd_client *c, bool start)
         if (c->instance == 0 || c->renewing || sandbox_forbids(SANDBOX_UNETD))
                 return 0;
         if (c->pid == sys_getpid() && conn_ours(&c->daemon) && sys_poll1(c->daemon.fd, 0, 0) > 0)
-                client_drop(&c->daemon);          /* nobody is at the other end */
+                client_drop(&c->daemon); /* nobody is at the other end */
         c->flags |= start ? 0 : UNETD_NO_START;
         r = client_ready(c);
         c->flags = flags;

@@ -1,4 +1,5 @@
-/* What is asked of unetd and of the keeper, call by call; what their replies carry is checked here. */
+/* What is asked of unetd and of the keeper, call by call; what their replies carry is
+ * checked here. */
 #include "unetd/client/client_ask.h"
 
 #include "unet/bell.h"
@@ -33,8 +34,9 @@ int unetd_stack_fds_make(struct unetd_stack_fds *f, uint64_t state_bytes)
         int r;
 
         if ((r = n.state = sealed_memfd("unet-state", state_bytes)) < 0 ||
-            (r = n.bell = sealed_memfd("unet-bell", BELL_BYTES)) < 0 || (r = bell_hold(n.bell)) < 0 ||
-            (r = high_bell(&n.leader, &n.ring_leader)) < 0 || (r = high_bell(&n.keeper, &n.ring_keeper)) < 0) {
+            (r = n.bell = sealed_memfd("unet-bell", BELL_BYTES)) < 0 ||
+            (r = bell_hold(n.bell)) < 0 || (r = high_bell(&n.leader, &n.ring_leader)) < 0 ||
+            (r = high_bell(&n.keeper, &n.ring_keeper)) < 0) {
                 unetd_stack_fds_close(&n);
                 return r;
         }
@@ -56,8 +58,10 @@ void unetd_stack_fds_close(struct unetd_stack_fds *f)
 int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uint32_t slot,
                     uint32_t *stack_id)
 {
-        struct unetd_msg msg = {.type = UNETD_STACK_NEW, .stack = {.stack = *stack_id, .slot = slot}};
-        int fds[UNETD_STACK_FDS] = {f->state, f->bell, f->leader, f->ring_leader, f->keeper, f->ring_keeper};
+        struct unetd_msg msg = {.type = UNETD_STACK_NEW,
+                                .stack = {.stack = *stack_id, .slot = slot}};
+        int fds[UNETD_STACK_FDS] = {f->state,       f->bell,   f->leader,
+                                    f->ring_leader, f->keeper, f->ring_keeper};
         int r = client_ask_plain(c, &msg, fds, UNETD_STACK_FDS);
 
         if (r == 0)
@@ -84,7 +88,8 @@ int unetd_proc_del(struct unetd_client *c, uint32_t stack_id, uint32_t slot)
 
 int unetd_flight(struct unetd_client *c, uint32_t stack_id, uint64_t cookie, int fd)
 {
-        struct unetd_msg msg = {.type = UNETD_FLIGHT, .stack = {.stack = stack_id, .cookie = cookie}};
+        struct unetd_msg msg = {.type = UNETD_FLIGHT,
+                                .stack = {.stack = stack_id, .cookie = cookie}};
 
         return client_ask_plain(c, &msg, &fd, 1);
 }
@@ -106,8 +111,10 @@ static int check_stack_fds(const struct wire_in *in)
         int r;
 
         if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
-            (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) < 0 ||
-            (r = fdcheck_bell(in->fds[UNETD_FD_LEADER])) < 0 || (r = fdcheck_bell(in->fds[UNETD_FD_RING_LEADER])) < 0 ||
+            (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) <
+                    0 ||
+            (r = fdcheck_bell(in->fds[UNETD_FD_LEADER])) < 0 ||
+            (r = fdcheck_bell(in->fds[UNETD_FD_RING_LEADER])) < 0 ||
             (r = fdcheck_bell(in->fds[UNETD_FD_KEEPER])) < 0)
                 return r;
         return fdcheck_bell(in->fds[UNETD_FD_RING_KEEPER]);
@@ -195,20 +202,24 @@ static int check_link(int mem, int book)
 {
         int r = unet_memfd_check(mem, vlink_bytes(), true, UNET_MEMFD_ANYBODY);
 
-        return r < 0 ? r : unet_memfd_check(book, sizeof(struct vlink_book), false, UNET_MEMFD_ANYBODY);
+        return r < 0 ? r
+                     : unet_memfd_check(book, sizeof(struct vlink_book), false, UNET_MEMFD_ANYBODY);
 }
 
 static int check_remote(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS_MAX])
 {
-        int r = unet_memfd_check(fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY);
+        int r = unet_memfd_check(fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true,
+                                 UNET_MEMFD_ANYBODY);
 
-        if (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32 ||
-            info->peer_chan >= DIR_IFACES || info->mtu < 68 || info->mtu > VLINK_SLOT_BYTES)
+        if (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL ||
+            info->iface.prefix > 32 || info->peer_chan >= DIR_IFACES || info->mtu < 68 ||
+            info->mtu > VLINK_SLOT_BYTES)
                 return -EPROTO;
         return r < 0 ? r : check_link(fds[UNETD_FD_RM_MEM], fds[UNETD_FD_RM_BOOK]);
 }
 
-/* What the keeper says is believed for our own stack; what is to be mapped is checked all the same. */
+/* What the keeper says is believed for our own stack; what is to be mapped is checked all
+ * the same. */
 int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS_MAX])
 {
         int r;
@@ -216,15 +227,20 @@ int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHA
         if (!geom_sane(info->tx_geom) || !geom_sane(info->rx_geom))
                 return -EPROTO;
         if (unetd_is_iface(info->peer_stack) &&
-            (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32))
+            (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL ||
+             info->iface.prefix > 32))
                 return -EPROTO;
-        if (unetd_chan_is_own(info))    /* ni_xdp_attach() checks the rest */
-                return unet_memfd_check(fds[UNETD_FD_IF_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY);
+        if (unetd_chan_is_own(info)) /* ni_xdp_attach() checks the rest */
+                return unet_memfd_check(fds[UNETD_FD_IF_TX], SHM_REGION_BYTES(info->tx_geom), true,
+                                        UNET_MEMFD_ANYBODY);
         if (unetd_is_remote(info->peer_stack))
                 return check_remote(info, fds);
-        if ((r = unet_memfd_check(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY)) < 0 ||
-            (r = unet_memfd_check(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false, UNET_MEMFD_ANYBODY)) < 0 ||
-            (r = unet_memfd_check(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false, UNET_MEMFD_ANYBODY)) < 0 ||
+        if ((r = unet_memfd_check(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true,
+                                  UNET_MEMFD_ANYBODY)) < 0 ||
+            (r = unet_memfd_check(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false,
+                                  UNET_MEMFD_ANYBODY)) < 0 ||
+            (r = unet_memfd_check(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false, UNET_MEMFD_ANYBODY)) <
+                    0 ||
             (r = fdcheck_bell(fds[UNETD_FD_PEER_LEADER])) < 0)
                 return r;
         return fdcheck_bell(fds[UNETD_FD_PEER_KEEPER]);
@@ -238,7 +254,8 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
 
         if (r < 0)
                 return r;
-        r = in.n == unetd_chan_nfds(&in.msg.chan) ? unetd_chan_check(&in.msg.chan, in.fds) : -EPROTO;
+        r = in.n == unetd_chan_nfds(&in.msg.chan) ? unetd_chan_check(&in.msg.chan, in.fds)
+                                                  : -EPROTO;
         if (r == 0)
                 r = raise_fds(&in);
         if (r == 0) {
@@ -251,8 +268,9 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
 
 void unetd_chan_close(struct unetd_chan *ch)
 {
-        int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper, &ch->mem, &ch->xsk, &ch->packet,
-                     &ch->ring, &ch->sender, &ch->book};
+        int *fd[] = {&ch->tx,          &ch->rx,     &ch->peer_bell, &ch->peer_leader,
+                     &ch->peer_keeper, &ch->mem,    &ch->xsk,       &ch->packet,
+                     &ch->ring,        &ch->sender, &ch->book};
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
                 if (*fd[i] >= 0)
@@ -263,13 +281,16 @@ void unetd_chan_close(struct unetd_chan *ch)
 
 int unetd_link_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, int *mem, int *book)
 {
-        struct unetd_msg msg = {.type = UNETD_LINK_OPEN, .link = {.stack = stack_id, .iface = iface}};
+        struct unetd_msg msg = {.type = UNETD_LINK_OPEN,
+                                .link = {.stack = stack_id, .iface = iface}};
         struct wire_in in;
         int r = client_ask(c, &msg, NULL, 0, &in);
 
         if (r < 0)
                 return r;
-        r = in.n == UNETD_LINK_FDS ? check_link(in.fds[UNETD_FD_LINK_MEM], in.fds[UNETD_FD_LINK_BOOK]) : -EPROTO;
+        r = in.n == UNETD_LINK_FDS
+                    ? check_link(in.fds[UNETD_FD_LINK_MEM], in.fds[UNETD_FD_LINK_BOOK])
+                    : -EPROTO;
         if (r == 0)
                 r = raise_fds(&in);
         if (r == 0) {
@@ -280,11 +301,15 @@ int unetd_link_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, i
         return r;
 }
 
-int unetd_link_drive(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint32_t qpn, uint32_t qkey, uint32_t mtu,
-                     uint32_t pinned_kb)
+int unetd_link_drive(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint32_t qpn,
+                     uint32_t qkey, uint32_t mtu, uint32_t pinned_kb)
 {
         struct unetd_msg msg = {.type = UNETD_LINK_DRIVE,
-                                .link = {.stack = stack_id, .iface = iface, .qpn = qpn, .qkey = qkey, .mtu = mtu,
+                                .link = {.stack = stack_id,
+                                         .iface = iface,
+                                         .qpn = qpn,
+                                         .qkey = qkey,
+                                         .mtu = mtu,
                                          .pinned_kb = pinned_kb}};
 
         return client_ask_plain(c, &msg, NULL, 0);
@@ -292,29 +317,40 @@ int unetd_link_drive(struct unetd_client *c, uint32_t stack_id, uint32_t iface, 
 
 int unetd_link_back(struct unetd_client *c, uint32_t stack_id, uint32_t iface, int mem, int book)
 {
-        struct unetd_msg msg = {.type = UNETD_LINK_BACK, .link = {.stack = stack_id, .iface = iface}};
+        struct unetd_msg msg = {.type = UNETD_LINK_BACK,
+                                .link = {.stack = stack_id, .iface = iface}};
         const int fds[UNETD_LINK_FDS] = {[UNETD_FD_LINK_MEM] = mem, [UNETD_FD_LINK_BOOK] = book};
 
         return client_ask_plain(c, &msg, fds, UNETD_LINK_FDS);
 }
 
-int unetd_chan_back(struct unetd_client *c, uint32_t stack_id, uint32_t slot, const struct unetd_chan *ch)
+int unetd_chan_back(struct unetd_client *c, uint32_t stack_id, uint32_t slot,
+                    const struct unetd_chan *ch)
 {
         struct unetd_msg msg = {.type = UNETD_CHAN_BACK,
-                                .chan = {.stack = stack_id, .chan = slot, .peer_stack = ch->peer_stack,
-                                         .peer_chan = ch->peer_chan, .peer_uid = ch->peer_uid, .tx_geom = ch->tx_geom,
+                                .chan = {.stack = stack_id,
+                                         .chan = slot,
+                                         .peer_stack = ch->peer_stack,
+                                         .peer_chan = ch->peer_chan,
+                                         .peer_uid = ch->peer_uid,
+                                         .tx_geom = ch->tx_geom,
                                          .rx_geom = ch->rx_geom}};
-        const int fds[UNETD_REMOTE_FDS] = {[UNETD_FD_RM_TX] = ch->tx, [UNETD_FD_RM_MEM] = ch->mem, [UNETD_FD_RM_BOOK] = ch->book};
+        const int fds[UNETD_REMOTE_FDS] = {[UNETD_FD_RM_TX] = ch->tx,
+                                           [UNETD_FD_RM_MEM] = ch->mem,
+                                           [UNETD_FD_RM_BOOK] = ch->book};
 
         return client_ask_plain(c, &msg, fds, UNETD_REMOTE_FDS);
 }
 
-int unetd_remote_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint8_t proto, uint32_t addr, uint16_t port,
-                      uint32_t *chan)
+int unetd_remote_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint8_t proto,
+                      uint32_t addr, uint16_t port, uint32_t *chan)
 {
-        struct unetd_msg msg = {
-                .type = UNETD_REMOTE_OPEN,
-                .link = {.stack = stack_id, .iface = iface, .addr = addr, .proto = proto, .port = port}};
+        struct unetd_msg msg = {.type = UNETD_REMOTE_OPEN,
+                                .link = {.stack = stack_id,
+                                         .iface = iface,
+                                         .addr = addr,
+                                         .proto = proto,
+                                         .port = port}};
         int r = client_ask_plain(c, &msg, NULL, 0);
 
         if (r < 0)
@@ -325,14 +361,16 @@ int unetd_remote_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface,
         return 0;
 }
 
-static struct unetd_msg port_msg(uint16_t type, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port)
+static struct unetd_msg port_msg(uint16_t type, uint32_t stack_id, uint8_t proto, ip_addr addr,
+                                 uint16_t port)
 {
-        return (struct unetd_msg){.type = type,
-                                  .port = {.stack = stack_id, .proto = proto, .port = port, .addr = addr}};
+        return (struct unetd_msg){
+                .type = type,
+                .port = {.stack = stack_id, .proto = proto, .port = port, .addr = addr}};
 }
 
-int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, uint64_t sock,
-                     int fd)
+int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr,
+                     uint16_t port, uint64_t sock, int fd)
 {
         struct unetd_msg msg = port_msg(UNETD_LISTEN_ADD, stack_id, proto, addr, port);
 
@@ -340,7 +378,8 @@ int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, i
         return client_ask_plain(c, &msg, &fd, fd >= 0 ? 1 : 0);
 }
 
-int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, uint64_t sock)
+int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr,
+                     uint16_t port, uint64_t sock)
 {
         struct unetd_msg msg = port_msg(UNETD_LISTEN_DEL, stack_id, proto, addr, port);
 
@@ -355,7 +394,8 @@ int unetd_port_settle(struct unetd_client *c, uint8_t proto, ip_addr addr, uint1
         return client_ask_plain(c, &msg, NULL, 0);
 }
 
-int unetd_port_hold(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t *port)
+int unetd_port_hold(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr,
+                    uint16_t *port)
 {
         struct unetd_msg msg = port_msg(UNETD_PORT_HOLD, stack_id, proto, addr, *port);
         int r = client_ask_plain(c, &msg, NULL, 0);
@@ -365,7 +405,8 @@ int unetd_port_hold(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip
         return r;
 }
 
-int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port)
+int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr,
+                       uint16_t port)
 {
         struct unetd_msg msg = port_msg(UNETD_PORT_RELEASE, stack_id, proto, addr, port);
 
@@ -374,12 +415,14 @@ int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto,
 
 int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count)
 {
-        struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = stack_id, .first = *first}};
+        struct unetd_msg msg = {.type = UNETD_PORT_LEASE,
+                                .lease = {.stack = stack_id, .first = *first}};
         int r = client_ask_plain(c, &msg, NULL, 0);
 
         if (r < 0)
                 return r;
-        if (msg.lease.first == 0 || msg.lease.count == 0 || msg.lease.first > 65536 - msg.lease.count)
+        if (msg.lease.first == 0 || msg.lease.count == 0 ||
+            msg.lease.first > 65536 - msg.lease.count)
                 return -EPROTO;
         *first = msg.lease.first;
         *count = msg.lease.count;
@@ -388,20 +431,22 @@ int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first,
 
 int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first)
 {
-        struct unetd_msg msg = {.type = UNETD_PORT_UNLEASE, .lease = {.stack = stack_id, .first = first}};
+        struct unetd_msg msg = {.type = UNETD_PORT_UNLEASE,
+                                .lease = {.stack = stack_id, .first = first}};
 
         return client_ask_plain(c, &msg, NULL, 0);
 }
 
-int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct unetd_status_item *item),
-                 void *arg)
+int unetd_status(struct unetd_client *c,
+                 bool (*row)(void *arg, const struct unetd_status_item *item), void *arg)
 {
         struct unetd_msg msg = {.type = UNETD_STATUS};
         int r;
 
         while ((r = client_ask_plain(c, &msg, NULL, 0)) == 0 && row(arg, &msg.status))
-                msg = (struct unetd_msg){.type = UNETD_STATUS,
-                                         .status = {.kind = msg.status.kind, .index = msg.status.index}};
+                msg = (struct unetd_msg){
+                        .type = UNETD_STATUS,
+                        .status = {.kind = msg.status.kind, .index = msg.status.index}};
         return r == -ENODATA ? 0 : r;
 }
 
@@ -414,13 +459,13 @@ static int give_up_connection(struct unetd_client *c)
         return fd;
 }
 
-int unetd_emul_attach(struct unetd_client *c, const struct shm_offer *mine, struct shm_offer *theirs,
-                      uint32_t *port, int *sock)
+int unetd_emul_attach(struct unetd_client *c, const struct shm_offer *mine,
+                      struct shm_offer *theirs, uint32_t *port, int *sock)
 {
-        struct unetd_msg msg = {
-                .type = UNETD_EMUL_ATTACH,
-                .emul = {.mem = {.region_bytes = mine->region_bytes, .station_bytes = mine->station_bytes,
-                                 .geom = mine->geom}}};
+        struct unetd_msg msg = {.type = UNETD_EMUL_ATTACH,
+                                .emul = {.mem = {.region_bytes = mine->region_bytes,
+                                                 .station_bytes = mine->station_bytes,
+                                                 .geom = mine->geom}}};
         const int fds[UNETD_EMUL_FDS] = {mine->region, mine->station};
         struct wire_in in;
         int r = client_ask(c, &msg, fds, UNETD_EMUL_FDS, &in);
@@ -464,12 +509,13 @@ int unetd_emul_listen(struct unetd_client *c, const char *name, bool anybody, in
 }
 
 /* Not answered in time, the connection goes, and the call or the channel with it. */
-int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, const char *name, int64_t timeout_ms,
-                       uint32_t *tag)
+int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, const char *name,
+                       int64_t timeout_ms, uint32_t *tag)
 {
         struct unetd_msg msg = {.type = UNETD_EMUL_CONNECT, .emul = {.port = port, .uid = uid}};
         struct unetd_msg thanks = {.type = UNETD_EMUL_CONNECTED};
-        int64_t now = sys_now_ms(), end = timeout_ms < 0 || timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms;
+        int64_t now = sys_now_ms(),
+                end = timeout_ms < 0 || timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms;
         struct wire_in in;
         int r = put_name(&msg.emul, name);
 
@@ -477,7 +523,8 @@ int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, cons
                 r = client_ready(c);
         if (r < 0)
                 return r;
-        r = client_exchange_until(c, &c->daemon, &msg, NULL, 0, &in, (struct client_patience){.look = end, .end = end});
+        r = client_exchange_until(c, &c->daemon, &msg, NULL, 0, &in,
+                                  (struct client_patience){.look = end, .end = end});
         if (r == -ETIMEDOUT || r == -EPROTO || r == -ECONNRESET)
                 client_drop(&c->daemon);
         if (r < 0)
@@ -489,7 +536,8 @@ int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, cons
 
 int unetd_emul_accept(struct unetd_client *c, uint32_t port, uint32_t listener, uint32_t *tag)
 {
-        struct unetd_msg msg = {.type = UNETD_EMUL_ACCEPT, .emul = {.port = port, .listener = listener}};
+        struct unetd_msg msg = {.type = UNETD_EMUL_ACCEPT,
+                                .emul = {.port = port, .listener = listener}};
         int r = client_ask_plain(c, &msg, NULL, 0);
 
         if (r == 0)

@@ -1,17 +1,20 @@
 /*
- * The directory: who listens where, in one read-only page set that every client of a unetd has mapped.
+ * The directory: who listens where, in one read-only page set that every client of a unetd has
+ * mapped.
  *
- * unetd alone writes it (its memfd is sealed against any other writer); clients look up (protocol, address,
- * port) without a system call, in some 20 ns, before each connect. The table is open-addressed with linear
- * probing and no tombstones; a sequence lock around the whole makes a reader's view consistent. A reader
- * never loops for ever: after DIR_TRIES torn reads (unetd lost its CPU, or died, while it wrote) it answers
- * -EAGAIN, and the caller yields and asks again, a bounded number of times, or goes to the kernel, where
- * ordinary listeners listen too. What unetd wrote is not trusted beyond that: numbers are bounded, and a
- * stack number only names whom to ask for a channel.
+ * unetd alone writes it (its memfd is sealed against any other writer); clients look up (protocol,
+ * address, port) without a system call, in some 20 ns, before each connect. The table is
+ * open-addressed with linear probing and no tombstones; a sequence lock around the whole makes a
+ * reader's view consistent. A reader never loops for ever: after DIR_TRIES torn reads (unetd lost
+ * its CPU, or died, while it wrote) it answers -EAGAIN, and the caller yields and asks again, a
+ * bounded number of times, or goes to the kernel, where ordinary listeners listen too. What unetd
+ * wrote is not trusted beyond that: numbers are bounded, and a stack number only names whom to ask
+ * for a channel.
  *
- * Wildcard addresses, IPv4 and IPv6, are the same key (all zero): a listener on :: that does not take IPv4 is
- * not registered. Several stacks may have the same key (SO_REUSEPORT), each with several sockets; `hint`, a hash of the flow, picks
- * a socket, and so a stack, which then picks by itself among its own.
+ * Wildcard addresses, IPv4 and IPv6, are the same key (all zero): a listener on :: that does not
+ * take IPv4 is not registered. Several stacks may have the same key (SO_REUSEPORT), each with
+ * several sockets; `hint`, a hash of the flow, picks a socket, and so a stack, which then picks by
+ * itself among its own.
  */
 #ifndef UNETD_DIRECTORY_H
 #define UNETD_DIRECTORY_H
@@ -25,59 +28,63 @@
 #include "base/siphash.h"
 #include "config/rule.h"
 
-#define DIR_MAGIC     0x75646972u       /* "udir" */
-#define DIR_SLOTS     16384u            /* at most 3/4 used */
-#define DIR_MAX       (DIR_SLOTS / 4 * 3)
-#define DIR_ADDRS     256u              /* addresses of this network namespace */
-#define DIR_PER_KEY   64u               /* stacks with the same key that are told apart */
-#define DIR_RUN       512u              /* no entry is farther from where its probing starts */
-#define DIR_TRIES     64u
-#define DIR_BLOCKS    1024u             /* of client TCP ports */
-#define DIR_HELD      0x80u             /* with the protocol: the port is the stack's, which takes nothing at it */
+#define DIR_MAGIC   0x75646972u /* "udir" */
+#define DIR_SLOTS   16384u      /* at most 3/4 used */
+#define DIR_MAX     (DIR_SLOTS / 4 * 3)
+#define DIR_ADDRS   256u /* addresses of this network namespace */
+#define DIR_PER_KEY 64u  /* stacks with the same key that are told apart */
+#define DIR_RUN     512u /* no entry is farther from where its probing starts */
+#define DIR_TRIES   64u
+#define DIR_BLOCKS  1024u /* of client TCP ports */
+/* With the protocol: the port is the stack's, which takes nothing at it. */
+#define DIR_HELD 0x80u
 
 struct dir_entry {
-        ip_addr addr;                   /* all zero: wildcard */
-        uint32_t stack;                 /* 0: empty slot */
+        ip_addr addr;   /* all zero: wildcard */
+        uint32_t stack; /* 0: empty slot */
         uint32_t uid;
         uint16_t port;
         uint8_t proto;
         uint8_t pad;
-        uint32_t socks;                 /* that the stack has there, and so its share of what comes */
+        uint32_t socks; /* that the stack has there, and so its share of what comes */
 };
 static_assert(sizeof(struct dir_entry) == 32, "two a cache line");
 
-/* An interface that unetd owns: what a stack may ask a channel to. Addresses are IPv4, in host order. */
+/* An interface that unetd owns: what a stack may ask a channel to. Addresses are IPv4, in
+ * host order. */
 struct dir_iface {
         char name[16];
-        uint32_t peer;                  /* its number where a stack's would stand: UNETD_IFACE | index; 0: none here */
-        uint32_t stack;                 /* that has it to itself; 0: none */
-        uint32_t users;                 /* stacks that use it; more than one, or without `stack`: by its gateway */
-        uint32_t addr, gateway;         /* gateway 0: none */
+        /* Its number where a stack's would stand: UNETD_IFACE | index; 0: none here. */
+        uint32_t peer;
+        uint32_t stack; /* that has it to itself; 0: none */
+        uint32_t users; /* stacks that use it; more than one, or without `stack`: by its gateway */
+        uint32_t addr, gateway; /* gateway 0: none */
         uint32_t prefix;
-        char how[240];                  /* what it goes by now, or why it could not be had: one line */
+        char how[240]; /* what it goes by now, or why it could not be had: one line */
 };
 #define DIR_IFACES 8u
 
 struct directory {
         uint32_t magic;
-        uint32_t bytes;                 /* of the whole */
-        _Atomic uint32_t alive;         /* 0 once unetd has left in an orderly way: look for another */
-        _Atomic uint32_t seq;           /* odd while unetd writes */
-        _Atomic uint64_t generation;    /* one more with each change: cached answers are old */
-        uint64_t instance;              /* the unetd it belongs to */
-        struct sip_key hash_key;        /* random: whoever chooses keys does not choose where they lie */
+        uint32_t bytes;              /* of the whole */
+        _Atomic uint32_t alive;      /* 0 once unetd has left in an orderly way: look for another */
+        _Atomic uint32_t seq;        /* odd while unetd writes */
+        _Atomic uint64_t generation; /* one more with each change: cached answers are old */
+        uint64_t instance;           /* the unetd it belongs to */
+        struct sip_key hash_key; /* random: whoever chooses keys does not choose where they lie */
         uint32_t used;
         uint32_t naddrs;
-        uint16_t lease_low, lease_ports;        /* first port of block 0, ports in a block */
-        _Atomic uint32_t lease[DIR_BLOCKS];     /* stack that has the block, 0: nobody */
-        _Atomic uint32_t lo_down;       /* the kernel would lose what goes from here to here */
+        uint16_t lease_low, lease_ports;    /* first port of block 0, ports in a block */
+        _Atomic uint32_t lease[DIR_BLOCKS]; /* stack that has the block, 0: nobody */
+        _Atomic uint32_t lo_down;           /* the kernel would lose what goes from here to here */
         ip_addr addrs[DIR_ADDRS];
-        uint32_t nifaces;               /* places used, once at the least */
+        uint32_t nifaces; /* places used, once at the least */
         struct dir_iface iface[DIR_IFACES];
-        uint32_t nverbs;                /* those over RDMA: to the stacks of hosts that run unetd, for every stack here */
+        /* Those over RDMA: to the stacks of hosts that run unetd, for every stack here. */
+        uint32_t nverbs;
         struct dir_iface verbs[DIR_IFACES];
-        struct netconf net;             /* interface n of it is the one whose peer is UNETD_IFACE | n - 1 */
-        uint32_t nrules;                /* of [rule NAME] */
+        struct netconf net; /* interface n of it is the one whose peer is UNETD_IFACE | n - 1 */
+        uint32_t nrules;    /* of [rule NAME] */
         struct rule rule[RULES_MAX];
         _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
 };
@@ -86,11 +93,12 @@ struct directory {
 struct dir_hit {
         uint32_t stack;
         uint32_t uid;
-        uint32_t same_key;              /* how many stacks share the key, at most DIR_PER_KEY */
+        uint32_t same_key; /* how many stacks share the key, at most DIR_PER_KEY */
 };
 
 /* Where probing for a key starts. */
-static inline uint32_t dir_hash(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port)
+static inline uint32_t dir_hash(const struct directory *d, uint8_t proto, ip_addr addr,
+                                uint16_t port)
 {
         const uint64_t words[] = {addr.w[0], addr.w[1], (uint64_t)proto << 16 | port};
 
@@ -104,7 +112,8 @@ static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr a
         uint32_t i = dir_hash(d, proto, addr, port), n = 0, socks = 0;
         uint32_t at[DIR_PER_KEY];
 
-        for (uint32_t steps = 0; steps < DIR_RUN && n < DIR_PER_KEY; steps++, i = (i + 1) % DIR_SLOTS) {
+        for (uint32_t steps = 0; steps < DIR_RUN && n < DIR_PER_KEY;
+             steps++, i = (i + 1) % DIR_SLOTS) {
                 const struct dir_entry *e = &d->slot[i];
                 if (e->stack == 0)
                         break;
@@ -123,10 +132,10 @@ static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr a
         return true;
 }
 
-/* The stack that takes what is sent to (proto, addr, port): exact address first, then wildcard. 1: found; 0:
- * none here; -EAGAIN: no consistent view was had. */
-static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
-                                   uint32_t hint, struct dir_hit *hit)
+/* The stack that takes what is sent to (proto, addr, port): exact address first, then wildcard. 1:
+ * found; 0: none here; -EAGAIN: no consistent view was had. */
+static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_addr addr,
+                                   uint16_t port, uint32_t hint, struct dir_hit *hit)
 {
         for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
                 uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
@@ -149,13 +158,16 @@ static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_
 }
 
 /* One key and stack, inside one attempt. */
-static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
+                           uint32_t stack)
 {
         uint32_t i = dir_hash(d, proto, addr, port);
 
-        for (uint32_t steps = 0; steps < DIR_RUN && d->slot[i].stack != 0; steps++, i = (i + 1) % DIR_SLOTS) {
+        for (uint32_t steps = 0; steps < DIR_RUN && d->slot[i].stack != 0;
+             steps++, i = (i + 1) % DIR_SLOTS) {
                 const struct dir_entry *e = &d->slot[i];
-                if (e->stack == stack && e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr))
+                if (e->stack == stack && e->port == port && e->proto == proto &&
+                    ip_addr_eq(e->addr, addr))
                         return true;
         }
         return false;
@@ -164,33 +176,41 @@ static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr add
 /* The stack that has leased a TCP port; 0: none. */
 static inline uint32_t directory_lessee_of(const struct directory *d, uint16_t port)
 {
-        uint32_t n = d->lease_ports, block = n != 0 && port >= d->lease_low ? (port - d->lease_low) / n : DIR_BLOCKS;
+        uint32_t n = d->lease_ports,
+                 block = n != 0 && port >= d->lease_low ? (port - d->lease_low) / n : DIR_BLOCKS;
 
-        return block < DIR_BLOCKS ? atomic_load_explicit(&d->lease[block], memory_order_relaxed) : 0;
+        return block < DIR_BLOCKS ? atomic_load_explicit(&d->lease[block], memory_order_relaxed)
+                                  : 0;
 }
 
 /* One attempt at whether a stack takes what is sent to the port, or holds it. */
-static inline bool dir_is_at(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+static inline bool dir_is_at(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
+                             uint32_t stack)
 {
         const ip_addr any = {{0, 0}};
 
         return dir_has(d, proto, addr, port, stack) || dir_has(d, proto, any, port, stack) ||
-               dir_has(d, proto | DIR_HELD, addr, port, stack) || dir_has(d, proto | DIR_HELD, any, port, stack);
+               dir_has(d, proto | DIR_HELD, addr, port, stack) ||
+               dir_has(d, proto | DIR_HELD, any, port, stack);
 }
 
 /* One attempt at whether any stack does. */
-static inline bool dir_is_anybodys(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port)
+static inline bool dir_is_anybodys(const struct directory *d, uint8_t proto, ip_addr addr,
+                                   uint16_t port)
 {
         const ip_addr any = {{0, 0}};
         struct dir_hit hit;
 
-        return dir_probe(d, proto, addr, port, 0, &hit) || dir_probe(d, proto, any, port, 0, &hit) ||
-               dir_probe(d, proto | DIR_HELD, addr, port, 0, &hit) || dir_probe(d, proto | DIR_HELD, any, port, 0, &hit);
+        return dir_probe(d, proto, addr, port, 0, &hit) ||
+               dir_probe(d, proto, any, port, 0, &hit) ||
+               dir_probe(d, proto | DIR_HELD, addr, port, 0, &hit) ||
+               dir_probe(d, proto | DIR_HELD, any, port, 0, &hit);
 }
 
-/* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has leased it (TCP). 1, 0 or
- * -EAGAIN. */
-static inline int directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+/* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has
+ * leased it (TCP). 1, 0 or -EAGAIN. */
+static inline int directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr,
+                                    uint16_t port, uint32_t stack)
 {
         if (proto == IPPROTO_TCP && directory_lessee_of(d, port) == stack)
                 return true;
@@ -208,8 +228,10 @@ static inline int directory_vouches(const struct directory *d, uint8_t proto, ip
         return -EAGAIN;
 }
 
-/* Whether a leased port is not to be used, since a stack, the lessee perhaps, takes what is sent there, or holds it. 1, 0 or -EAGAIN. */
-static inline int directory_is_taken(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port)
+/* Whether a leased port is not to be used, since a stack, the lessee perhaps, takes what is sent
+ * there, or holds it. 1, 0 or -EAGAIN. */
+static inline int directory_is_taken(const struct directory *d, uint8_t proto, ip_addr addr,
+                                     uint16_t port)
 {
         for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
                 uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
@@ -225,8 +247,8 @@ static inline int directory_is_taken(const struct directory *d, uint8_t proto, i
         return -EAGAIN;
 }
 
-/* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces. 1, 0 or
- * -EAGAIN. */
+/* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces.
+ * 1, 0 or -EAGAIN. */
 static inline int directory_is_local(const struct directory *d, ip_addr addr)
 {
         if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >> 24 == 127)
@@ -265,7 +287,8 @@ static inline bool directory_net(const struct directory *d, struct netconf *out)
         return false;
 }
 
-/* The interface in place i of DIR_IFACES. False: there is none (any more), or no consistent view was had. */
+/* The interface in place i of DIR_IFACES. False: there is none (any more), or no consistent view
+ * was had. */
 static inline bool directory_iface_at(const struct directory *d, uint32_t i, struct dir_iface *out)
 {
         for (uint32_t tries = 0; i < MIN(d->nifaces, DIR_IFACES) && tries < DIR_TRIES; tries++) {
@@ -294,7 +317,8 @@ static inline bool directory_iface(const struct directory *d, uint32_t peer, str
 static inline bool dir_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
 {
         for (uint32_t i = 0; ip_addr_is_v4(addr) && i < MIN(d->nverbs, DIR_IFACES); i++) {
-                uint32_t prefix = MIN(d->verbs[i].prefix, 32u), mask = prefix != 0 ? ~0u << (32 - prefix) : 0;
+                uint32_t prefix = MIN(d->verbs[i].prefix, 32u),
+                         mask = prefix != 0 ? ~0u << (32 - prefix) : 0;
                 *out = d->verbs[i];
                 if (((ip_addr_get_v4(addr) ^ out->addr) & mask) == 0)
                         return out->how[0] == '\0';
@@ -302,7 +326,8 @@ static inline bool dir_verbs(const struct directory *d, ip_addr addr, struct dir
         return false;
 }
 
-/* The interface over RDMA on whose network `addr` is (v4, host order). 1; 0: none, or its device is gone; -EAGAIN. */
+/* The interface over RDMA on whose network `addr` is (v4, host order). 1; 0: none, or its device is
+ * gone; -EAGAIN. */
 static inline int directory_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
 {
         for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
@@ -328,8 +353,8 @@ static inline uint64_t directory_generation(const struct directory *d)
 /* ---- unetd's side (directory.c) ---- */
 
 struct directory_owner {
-        struct directory *d;            /* mapped for writing, by unetd alone */
-        int fd;                         /* read-only twin, for clients */
+        struct directory *d; /* mapped for writing, by unetd alone */
+        int fd;              /* read-only twin, for clients */
 };
 
 /* Makes an empty directory; `key`: 16 random bytes. 0, or a negative errno. */
@@ -338,10 +363,11 @@ void directory_destroy(struct directory_owner *o);
 /* One more socket of the stack there. -ENOSPC: full, or too many hash alike, or too many of
  * this user's lie there. A wildcard of either family becomes the wildcard
  * key. */
-int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
-                  uint32_t uid);
+int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port,
+                  uint32_t stack, uint32_t uid);
 /* One less. False when there was none. */
-bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack);
+bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port,
+                   uint32_t stack);
 /* Client ports: blocks of so many from there on. */
 void directory_set_ports(struct directory_owner *o, uint16_t low, uint16_t per_block);
 static inline void directory_lease(struct directory_owner *o, uint32_t block, uint32_t stack)
@@ -365,6 +391,7 @@ void directory_set_rules(struct directory_owner *o, const struct rule *rules, ui
 /* Publishes what the network is to be, as the next generation of it. */
 void directory_set_net(struct directory_owner *o, const struct netconf *net);
 /* How many stacks use interface i, which has it to itself (0: none), and what it goes by. */
-void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users, const char *how);
+void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users,
+                           const char *how);
 
 #endif

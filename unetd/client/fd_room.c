@@ -8,10 +8,10 @@
 #include "unetd/client/sys.h"
 #include "unetd/client/wire.h"
 
-#define LENT (UNETD_FDS_MAX + 1)        /* what a message brings, and one to move it by */
+#define LENT (UNETD_FDS_MAX + 1) /* what a message brings, and one to move it by */
 
 static struct {
-        _Atomic int fd[FD_ROOM_MOST];   /* the first n */
+        _Atomic int fd[FD_ROOM_MOST]; /* the first n */
         int lent[LENT];
         unsigned n, nlent;
         bool lacked;
@@ -33,7 +33,8 @@ static void keep_more(void)
         int fd;
 
         for (unsigned n = wanted(); room.n < n;) {
-                fd = room.n == 0 ? (int)sys2(SYS_eventfd2, 0, EFD_CLOEXEC) : fd_high_dup(room.fd[0]);
+                fd = room.n == 0 ? (int)sys2(SYS_eventfd2, 0, EFD_CLOEXEC)
+                                 : fd_high_dup(room.fd[0]);
                 if (fd >= 0 && room.n == 0)
                         fd = fd_high(fd);
                 if (fd < 0)
@@ -90,7 +91,8 @@ bool fd_room_back(void)
         bool any = room.nlent > 0;
 
         while (room.nlent > 0) {
-                int number = room.lent[--room.nlent], fd = sys_fcntl(room.fd[0], F_DUPFD_CLOEXEC, number);
+                int number = room.lent[--room.nlent],
+                    fd = sys_fcntl(room.fd[0], F_DUPFD_CLOEXEC, number);
                 if (fd == number)
                         atomic_store(&room.fd[room.n++], fd);
                 else if (fd >= 0)

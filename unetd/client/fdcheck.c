@@ -1,6 +1,7 @@
 /*
- * Nothing is read, and no file system is asked that could belong to somebody hostile (FUSE answers when it likes): the kernel says
- * what it knows of a file already. /proc would tell, too, but a program may have left it behind (chroot).
+ * Nothing is read, and no file system is asked that could belong to somebody hostile (FUSE answers
+ * when it likes): the kernel says what it knows of a file already. /proc would tell, too, but a
+ * program may have left it behind (chroot).
  */
 #include "unetd/client/fdcheck.h"
 

@@ -1,6 +1,6 @@
 /*
- * Whether a descriptor from somebody else is what it should be, before it is read or passed on; memory: base/memfd.h. All return
- * 0 or -EINVAL (wrong kind), -EACCES (wrong mode).
+ * Whether a descriptor from somebody else is what it should be, before it is read or passed on;
+ * memory: base/memfd.h. All return 0 or -EINVAL (wrong kind), -EACCES (wrong mode).
  */
 #ifndef UNETD_FDCHECK_H
 #define UNETD_FDCHECK_H

@@ -27,8 +27,8 @@ static enum answer ask(int32_t pid, int fd)
                 unsigned long ino;
 
                 a = MAPS_NOT;
-                if (sscanf(line, "%*s %*s %*s %x:%x %lu", &maj, &min, &ino) == 3 && ino == sb.st_ino &&
-                    maj == major(sb.st_dev) && min == minor(sb.st_dev))
+                if (sscanf(line, "%*s %*s %*s %x:%x %lu", &maj, &min, &ino) == 3 &&
+                    ino == sb.st_ino && maj == major(sb.st_dev) && min == minor(sb.st_dev))
                         a = MAPS_IT;
         }
         free(line);

@@ -16,8 +16,8 @@ bool unetd_domain_valid(const char *domain)
 
         for (; domain[n]; n++) {
                 char c = domain[n];
-                bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                          c == '-' || c == '_' || c == '.';
+                bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
                 if (!ok || n == UNETD_DOMAIN_MAX)
                         return false;
         }

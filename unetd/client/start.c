@@ -1,7 +1,8 @@
 /*
- * A double fork by clone(CLONE_VM | CLONE_VFORK): the children run on stacks of their own in the caller's
- * memory, make raw system calls only, and the caller's thread stands still meanwhile. fork() would run the
- * program's atfork handlers, and vfork() would let the child return into a frame that the parent still needs.
+ * A double fork by clone(CLONE_VM | CLONE_VFORK): the children run on stacks of their own in the
+ * caller's memory, make raw system calls only, and the caller's thread stands still meanwhile.
+ * fork() would run the program's atfork handlers, and vfork() would let the child return into a
+ * frame that the parent still needs.
  */
 #include "unetd/client/start.h"
 
@@ -18,10 +19,10 @@
 #define UNET_LIBEXECDIR "/usr/local/libexec/unet"
 #endif
 
-#define READY_MS  60000                 /* its end is seen at once; slow it may be */
-#define READY_FD  3
-#define PATH_MAX_ 4096
-#define ENV_MAX   64
+#define READY_MS    60000 /* its end is seen at once; slow it may be */
+#define READY_FD    3
+#define PATH_MAX_   4096
+#define ENV_MAX     64
 #define STACK_BYTES 65536
 
 struct start {
@@ -29,7 +30,7 @@ struct start {
         char *argv[8];
         char *env[ENV_MAX];
         int null, ready_r, ready_w;
-        char *stacks;                   /* two, with STACK_BYTES each */
+        char *stacks; /* two, with STACK_BYTES each */
         bool cloned;
 };
 
@@ -71,7 +72,7 @@ static bool make_absolute(char path[PATH_MAX_])
         if (path[0] == '/')
                 return true;
         memcpy(rest, path, n);
-        cwd = SYS_CALL(SYS_getcwd, path, PATH_MAX_, 0, 0, 0, 0);        /* counts the end */
+        cwd = SYS_CALL(SYS_getcwd, path, PATH_MAX_, 0, 0, 0, 0); /* counts the end */
         if (cwd <= 0 || (size_t)cwd + n > PATH_MAX_)
                 return false;
         path[cwd - 1] = '/';
@@ -81,8 +82,8 @@ static bool make_absolute(char path[PATH_MAX_])
 
 static bool find_program(char path[PATH_MAX_])
 {
-        /* beside the library; where an installed library finds it, wherever the prefix went; in a build
-         * tree */
+        /* beside the library; where an installed library finds it, wherever the prefix went; in a
+         * build tree */
         static const char *const beside[] = {"unetd", "../libexec/unet/unetd", "../unetd/unetd",
                                              "../../unetd/unetd"};
         const char *env = secure_getenv("UNET_LIBEXEC"), *dir = NULL;
@@ -97,7 +98,8 @@ static bool find_program(char path[PATH_MAX_])
         return join(path, UNET_LIBEXECDIR, strlen(UNET_LIBEXECDIR), "unetd");
 }
 
-/* ---- the children, which the address sanitizer must not take for calls on the caller's stack ---- */
+/* ---- the children, which the address sanitizer must not take for calls on the caller's
+ * stack ---- */
 
 __attribute__((noreturn)) static void leave(int code)
 {
@@ -108,7 +110,7 @@ __attribute__((noreturn)) static void leave(int code)
 static void default_signals(void)
 {
         uint64_t none = 0;
-        uint64_t action[4] = {0, 0, 0, 0};      /* the kernel's struct sigaction: SIG_DFL, no flags */
+        uint64_t action[4] = {0, 0, 0, 0}; /* the kernel's struct sigaction: SIG_DFL, no flags */
 
         for (int sig = 1; sig <= 64; sig++)
                 SYS_CALL(SYS_rt_sigaction, sig, action, NULL, 8, 0, 0);
@@ -166,8 +168,8 @@ static int run_children(struct start *s)
         return pid > 0 ? 0 : -EAGAIN;
 }
 
-/* A byte: it is ready, or knows that another one is. The end alone: it could not be run. The end may not
- * come, when another thread forks just now. */
+/* A byte: it is ready, or knows that another one is. The end alone: it could not be run. The end
+ * may not come, when another thread forks just now. */
 static int await_ready(int fd)
 {
         int64_t until = sys_now_ms() + READY_MS, now;
@@ -232,18 +234,23 @@ static int start_with(struct start *s)
         return r;
 }
 
-/* Hard limits go with the program into the daemon, which serves others too and long after it: with these it could not. */
+/* Hard limits go with the program into the daemon, which serves others too and long after it: with
+ * these it could not. */
 static bool too_limited(void)
 {
         static const struct {
                 int what;
                 rlim_t least;
-        } need[] = {{RLIMIT_NOFILE, 256}, {RLIMIT_AS, 16ull << 30}, {RLIMIT_DATA, 1ull << 30}, {RLIMIT_FSIZE, 1ull << 30},
+        } need[] = {{RLIMIT_NOFILE, 256},
+                    {RLIMIT_AS, 16ull << 30},
+                    {RLIMIT_DATA, 1ull << 30},
+                    {RLIMIT_FSIZE, 1ull << 30},
                     {RLIMIT_CPU, RLIM_INFINITY}};
         struct rlimit rl;
 
         for (size_t i = 0; i < ARRAY_LEN(need); i++)
-                if (SYS_CALL(SYS_prlimit64, 0, need[i].what, NULL, &rl, 0, 0) == 0 && rl.rlim_max < need[i].least)
+                if (SYS_CALL(SYS_prlimit64, 0, need[i].what, NULL, &rl, 0, 0) == 0 &&
+                    rl.rlim_max < need[i].least)
                         return true;
         return false;
 }

@@ -30,8 +30,9 @@ static bool state_is_one_of(int32_t pid, const char *states)
         const char *state;
 
         read_of(pid, "stat", line);
-        state = strrchr(line, ')');     /* behind the name, which may have any character */
-        return state != NULL && state[1] == ' ' && state[2] != 0 && strchr(states, state[2]) != NULL;
+        state = strrchr(line, ')'); /* behind the name, which may have any character */
+        return state != NULL && state[1] == ' ' && state[2] != 0 &&
+               strchr(states, state[2]) != NULL;
 }
 
 bool process_is_stopped(int32_t pid)

@@ -1,10 +1,11 @@
 /*
- * The system calls that the client library, and code that it shares with the daemons, makes directly.
+ * The system calls that the client library, and code that it shares with the daemons, makes
+ * directly.
  *
- * The client library lives inside a shim that replaces close(), socket(), poll() and friends, and inside
- * programs that watch errno: it must go through neither. Each call returns what the kernel returns: a result,
- * or a negative errno. Cancellation points and restarts are left out on purpose; callers retry -EINTR
- * themselves.
+ * The client library lives inside a shim that replaces close(), socket(), poll() and friends, and
+ * inside programs that watch errno: it must go through neither. Each call returns what the kernel
+ * returns: a result, or a negative errno. Cancellation points and restarts are left out on purpose;
+ * callers retry -EINTR themselves.
  */
 #ifndef UNETD_SYS_H
 #define UNETD_SYS_H
@@ -24,7 +25,8 @@
 
 #include "base/sys.h"
 
-#define SYS_CALL(nr, a, b, c, d, e, f) sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define SYS_CALL(nr, a, b, c, d, e, f) \
+        sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
 static inline int sys_close(int fd)
 {
@@ -124,7 +126,7 @@ static inline int sys_nofile_limit(const struct rlimit *set, struct rlimit *was)
 {
         return (int)SYS_CALL(SYS_prlimit64, 0, RLIMIT_NOFILE, set, was, 0, 0);
 }
-static inline uint64_t sys_nofile(void)         /* the soft limit */
+static inline uint64_t sys_nofile(void) /* the soft limit */
 {
         struct rlimit rl = {1024, 1024};
 

@@ -8,8 +8,8 @@
 
 struct timens timens;
 
-/* proc(5): "<clock> <seconds> <nanoseconds>", a line each. It is about the namespace of children to come, which is ours but in a process
- * between unshare() and fork(). */
+/* proc(5): "<clock> <seconds> <nanoseconds>", a line each. It is about the namespace of children to
+ * come, which is ours but in a process between unshare() and fork(). */
 static nstime ahead(const char *text, const char *clock)
 {
         const char *line = strstr(text, clock);

@@ -6,12 +6,13 @@
 #include "base/sandbox.h"
 #include "unetd/client/sys.h"
 
-#define FD_OURS      4096               /* no more than these have we */
+#define FD_OURS      4096 /* no more than these have we */
 #define FD_ABOVE_MAX 65536
-#define FD_HIGH      900                     /* above what select() programs count on staying below */
+#define FD_HIGH      900 /* above what select() programs count on staying below */
 
-/* Room for as many as can come, not only for as many as may: what the kernel finds no room for it closes
- * itself, in our time, and closing a socket can take as long as its owner wants (SO_LINGER). */
+/* Room for as many as can come, not only for as many as may: what the kernel finds no room
+ * for it closes itself, in our time, and closing a socket can take as long as its owner
+ * wants (SO_LINGER). */
 union wire_ctl {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
@@ -57,9 +58,9 @@ static void take_fds(struct msghdr *mh, struct wire_in *in)
 
 static bool in_form(const struct wire_in *in, long len, int flags)
 {
-        return len == (long)sizeof in->msg && !(flags & MSG_TRUNC) && in->msg.magic == UNETD_MAGIC &&
-               in->msg.nfds <= UNETD_FDS_MAX && in->n <= in->msg.nfds && in->msg.type != UNETD_INVALID &&
-               in->msg.type < UNETD_TYPES;
+        return len == (long)sizeof in->msg && !(flags & MSG_TRUNC) &&
+               in->msg.magic == UNETD_MAGIC && in->msg.nfds <= UNETD_FDS_MAX &&
+               in->n <= in->msg.nfds && in->msg.type != UNETD_INVALID && in->msg.type < UNETD_TYPES;
 }
 
 static int judged(const struct wire_in *in, long len, int flags)
@@ -75,8 +76,10 @@ int wire_recv(int fd, struct wire_in *in, int flags)
 {
         struct iovec iov = {.iov_base = &in->msg, .iov_len = sizeof in->msg};
         union wire_ctl ctl;
-        struct msghdr mh = {
-                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        struct msghdr mh = {.msg_iov = &iov,
+                            .msg_iovlen = 1,
+                            .msg_control = &ctl,
+                            .msg_controllen = sizeof ctl};
         long r;
 
         memset(&in->msg, 0, sizeof in->msg);
@@ -88,7 +91,7 @@ int wire_recv(int fd, struct wire_in *in, int flags)
                 return (int)r;
         take_fds(&mh, in);
         if (r == 0 && in->n == 0 && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
-                return -ECONNRESET;     /* the end; an empty packet counts as one */
+                return -ECONNRESET; /* the end; an empty packet counts as one */
         return judged(in, r, mh.msg_flags);
 }
 
@@ -130,15 +133,16 @@ bool fd_above(void)
 }
 
 /*
- * Lets us have numbers above all that the program can get, where its soft limit of them is not the hard one. False: not so; or another
- * thread is at it, or was when this process was forked.
+ * Lets us have numbers above all that the program can get, where its soft limit of them is not the
+ * hard one. False: not so; or another thread is at it, or was when this process was forked.
  */
 static bool limit_raise(struct raised *r)
 {
         if (sandbox_forbids(SANDBOX_LIMITS) || atomic_flag_test_and_set(&raising))
                 return false;
         if (sys_nofile_limit(NULL, &r->own) == 0 && leaves_above(&r->own)) {
-                r->more = (struct rlimit){MIN(r->own.rlim_cur + FD_OURS, r->own.rlim_max), r->own.rlim_max};
+                r->more = (struct rlimit){MIN(r->own.rlim_cur + FD_OURS, r->own.rlim_max),
+                                          r->own.rlim_max};
                 if (sys_nofile_limit(&r->more, NULL) == 0)
                         return true;
         }
@@ -152,7 +156,7 @@ static void limit_restore(const struct raised *r)
 
         sys_nofile_limit(&r->own, &was);
         if (was.rlim_cur != r->more.rlim_cur || was.rlim_max != r->more.rlim_max)
-                sys_nofile_limit(&was, NULL);   /* the program's own, meanwhile */
+                sys_nofile_limit(&was, NULL); /* the program's own, meanwhile */
         atomic_flag_clear(&raising);
 }
 
@@ -232,7 +236,8 @@ int fd_reopen(int fd, int flags)
         int got;
 
         fd_path(path, fd);
-        got = sys_open(path, flags | O_CLOEXEC | O_NONBLOCK);   /* its owner's lease (F_SETLEASE) refuses it, and nobody waits */
+        /* Its owner's lease (F_SETLEASE) refuses it, and nobody waits. */
+        got = sys_open(path, flags | O_CLOEXEC | O_NONBLOCK);
         if (got == -EACCES && fd_reopen_denied)
                 got = fd_reopen_denied(fd, flags);
         return got < 0 ? got : fd_high(got);

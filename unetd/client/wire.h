@@ -1,38 +1,38 @@
 /*
- * One message over one SOCK_SEQPACKET socket, and what is checked before anybody looks at it. Used by both
- * ends.
+ * One message over one SOCK_SEQPACKET socket, and what is checked before anybody looks at it. Used
+ * by both ends.
  *
- * Descriptors that arrive belong to the receiver: `fds` of a struct wire_in holds n of them, each to be taken
- * (set to -1) or closed by wire_in_close(). Descriptors that are sent are borrowed.
+ * Descriptors that arrive belong to the receiver: `fds` of a struct wire_in holds n of them, each
+ * to be taken (set to -1) or closed by wire_in_close(). Descriptors that are sent are borrowed.
  */
 #ifndef UNETD_WIRE_H
 #define UNETD_WIRE_H
 
 #include "unetd/client/proto.h"
 
-#define WIRE_FDS_MAX 253                /* SCM_MAX_FD: the most that the kernel passes */
+#define WIRE_FDS_MAX 253 /* SCM_MAX_FD: the most that the kernel passes */
 
 struct wire_in {
         struct unetd_msg msg;
         int fds[WIRE_FDS_MAX];
-        unsigned n;                     /* at most UNETD_FDS_MAX when the message is in form */
+        unsigned n; /* at most UNETD_FDS_MAX when the message is in form */
 };
 
-/* Sends msg with n descriptors; sets msg->nfds and msg->magic. 0; -EAGAIN when a non-blocking socket is
- * full. */
+/* Sends msg with n descriptors; sets msg->nfds and msg->magic. 0; -EAGAIN when a non-blocking
+ * socket is full. */
 int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int flags);
 
 /*
- * Receives one message. 0: it is whole and in form: size, magic, a known type, as many descriptors as it
- * says.
- * -EBADMSG: it is not; its descriptors are there to be closed, and msg.seq is what could be read, else 0. -EMFILE: it would be, but we
- * may have no number for one of its descriptors; the others are there to be closed.
- * -EAGAIN; -ECONNRESET at the end.
+ * Receives one message. 0: it is whole and in form: size, magic, a known type, as many descriptors
+ * as it says.
+ * -EBADMSG: it is not; its descriptors are there to be closed, and msg.seq is what could be read,
+ * else 0. -EMFILE: it would be, but we may have no number for one of its descriptors; the others
+ * are there to be closed. -EAGAIN; -ECONNRESET at the end.
  */
 int wire_recv(int fd, struct wire_in *in, int flags);
 
-/* The same where the program may have used up its numbers: what the soft RLIMIT_NOFILE forbids is taken all the same, if the hard one
- * does not forbid it. `fd` does not block. */
+/* The same where the program may have used up its numbers: what the soft RLIMIT_NOFILE forbids is
+ * taken all the same, if the hard one does not forbid it. `fd` does not block. */
 int wire_recv_above(int fd, struct wire_in *in, int flags);
 
 /* Closes the descriptors that were not taken. */
@@ -47,18 +47,18 @@ static inline int wire_in_take(struct wire_in *in, unsigned i)
         return fd;
 }
 
-/* Moves a descriptor out of the numbers that applications use, close-on-exec. Closes the old one, also on
- * failure. */
+/* Moves a descriptor out of the numbers that applications use, close-on-exec. Closes the old one,
+ * also on failure. */
 int fd_high(int fd);
 /* A second descriptor for the same file description, as high. */
 int fd_high_dup(int fd);
 /* Whether the soft RLIMIT_NOFILE leaves numbers above it, which are then ours. */
 bool fd_above(void);
-/* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length, or
- * negative. */
+/* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length,
+ * or negative. */
 int fd_link(int fd, char *text, int size);
-/* The same file, opened anew with `flags`: a file description of its own. High, close-on-exec. Who may not open what another user
- * has made can have somebody who may. */
+/* The same file, opened anew with `flags`: a file description of its own. High, close-on-exec. Who
+ * may not open what another user has made can have somebody who may. */
 int fd_reopen(int fd, int flags);
 extern int (*fd_reopen_denied)(int fd, int flags);
 

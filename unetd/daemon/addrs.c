@@ -1,4 +1,5 @@
-/* The addresses of this network namespace, and its links: looked at anew whenever rtnetlink says that they changed. */
+/* The addresses of this network namespace, and its links: looked at anew whenever rtnetlink says
+ * that they changed. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/rtnetlink.h>
@@ -18,7 +19,8 @@ static bool addr_of(const struct sockaddr *sa, ip_addr *out)
         if (!sa)
                 return false;
         if (sa->sa_family == AF_INET) {
-                *out = ip_addr_v4(ntohl(((const struct sockaddr_in *)(const void *)sa)->sin_addr.s_addr));
+                *out = ip_addr_v4(
+                        ntohl(((const struct sockaddr_in *)(const void *)sa)->sin_addr.s_addr));
                 return true;
         }
         if (sa->sa_family != AF_INET6)
@@ -67,7 +69,8 @@ static void routes_ready(struct loop_source *s, uint32_t events)
 int addrs_init(void)
 {
         struct sockaddr_nl nl = {.nl_family = AF_NETLINK,
-                                 .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_LINK};
+                                 .nl_groups =
+                                         RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_LINK};
         int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 
         unetd.routes = (struct loop_source){.fd = -1, .ready = routes_ready};

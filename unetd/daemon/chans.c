@@ -40,7 +40,8 @@ static int slot_take(struct stack *st, uint32_t slot)
         return 0;
 }
 
-/* Others leave numbers to each other, and to the stack's own user, however many stacks they have. */
+/* Others leave numbers to each other, and to the stack's own user, however many stacks
+ * they have. */
 static bool may_take_slot(const struct stack *st, const struct user *payer)
 {
         uint32_t have = 0, taken = 0;
@@ -48,7 +49,7 @@ static bool may_take_slot(const struct stack *st, const struct user *payer)
 
         if (payer == st->user)
                 return true;
-        LIST_FOREACH(e, &st->ends, link) {
+        LIST_FOREACH (e, &st->ends, link) {
                 have += e->payer == payer;
                 taken++;
         }
@@ -84,7 +85,7 @@ void chan_number_free(struct user *u, const struct unetd_msg *msg)
 
         if (stack_of(u, msg->stack.stack, &st) < 0 || slot >= UNETD_CHANS_MAX)
                 return;
-        LIST_FOREACH(e, &st->ends, link)
+        LIST_FOREACH (e, &st->ends, link)
                 if (e->slot == slot)
                         return;
         st->slots[slot / 64] &= ~((uint64_t)1 << (slot % 64));
@@ -168,7 +169,8 @@ static void end_free(struct end *e)
 
 /* ---- telling keepers ---- */
 
-/* Each peer gets file descriptions of its own: what it does to flags and offsets is its own affair. */
+/* Each peer gets file descriptions of its own: what it does to flags and offsets is its
+ * own affair. */
 static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS_MAX])
 {
         const struct end *o = other_end(e);
@@ -202,15 +204,18 @@ static struct unetd_chan_info end_info(const struct end *e)
 }
 
 /* What the end's keeper is told of an interface. */
-static int iface_info(const struct end *e, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
+static int iface_info(const struct end *e, struct unetd_chan_info *info,
+                      int fds[UNETD_CHAN_FDS_MAX])
 {
-        *info = (struct unetd_chan_info){.stack = e->stack->id, .chan = e->slot, .tx_geom = e->geom};
+        *info = (struct unetd_chan_info){
+                .stack = e->stack->id, .chan = e->slot, .tx_geom = e->geom};
         info->iface.serial = e->chan->serial;
         fds[UNETD_FD_TX] = e->tx;
         return iface_describe(e->chan->iface, e->chan->port, info, fds);
 }
 
-static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *info, const int *fds, unsigned n)
+static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *info, const int *fds,
+                   unsigned n)
 {
         struct unetd_msg msg = {.type = type, .chan = *info};
         struct ask *a = ask_send(e->stack->user, &msg, fds, n);
@@ -280,7 +285,7 @@ static struct end *find_pair(struct stack *mine, struct stack *peer)
 {
         struct end *e;
 
-        LIST_FOREACH(e, &mine->ends, link)
+        LIST_FOREACH (e, &mine->ends, link)
                 if (other_end(e)->stack == peer && (mine != peer || e == &e->chan->end[0]))
                         return e;
         return NULL;
@@ -361,13 +366,14 @@ static int chan_start(struct client *cl, struct end *e, const struct unetd_msg *
         return REPLY_LATER;
 }
 
-/* The peer has room for it: now the side that asked. Before that its processes would send into a channel that may yet be refused. */
+/* The peer has room for it: now the side that asked. Before that its processes would send into a
+ * channel that may yet be refused. */
 static void chan_go_on(struct chan *ch)
 {
         int r = ch->end[0].state == END_OPENING ? end_attach(&ch->end[0]) : 0;
         struct waiter *w;
 
-        LIST_FOREACH(w, &ch->waiters, of_chan) {        /* for his own */
+        LIST_FOREACH (w, &ch->waiters, of_chan) { /* for his own */
                 w->deadline = unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS;
                 w->end = unetd.loop.now + unetd.cfg.slow_ms * NS_PER_MS;
         }
@@ -387,7 +393,7 @@ void chans_share(const struct iface *f)
 {
         struct chan *ch;
 
-        LIST_FOREACH(ch, &unetd.chans, link) {
+        LIST_FOREACH (ch, &unetd.chans, link) {
                 struct end *e = &ch->end[0];
                 int r = 0;
 
@@ -407,7 +413,7 @@ static struct end *only_end(const struct iface *f)
         struct end *only = NULL;
         struct chan *ch;
 
-        LIST_FOREACH(ch, &unetd.chans, link) {
+        LIST_FOREACH (ch, &unetd.chans, link) {
                 if (ch->iface != f)
                         continue;
                 if (only || ch->end[0].state != END_UP)
@@ -424,8 +430,9 @@ uint32_t chan_alone(const struct iface *f)
         return e ? e->stack->id : 0;
 }
 
-/* The bell's page of the bridge stays locked until two more came: who has not heard yet that its stack has moved, since the keeper
- * is late, would take the bridge for dead, and unetd with it (sock/attach/ustack_peers.c). */
+/* The bell's page of the bridge stays locked until two more came: who has not heard yet that
+ * its stack has moved, since the keeper is late, would take the bridge for dead, and unetd with
+ * it (sock/attach/ustack_peers.c). */
 static void keep_bell(struct chan *ch)
 {
         close_all(ch->bells, 1);
@@ -433,7 +440,8 @@ static void keep_bell(struct chan *ch)
         ch->bells[1] = fcntl(ch->port->gate->bell_fd, F_DUPFD_CLOEXEC, 3);
 }
 
-/* What it has sent goes out before; frames that it sends meanwhile may be others by the time anybody looks: they are lost. */
+/* What it has sent goes out before; frames that it sends meanwhile may be others by the time
+ * anybody looks: they are lost. */
 void chan_unshare(const struct iface *f)
 {
         struct end *e = only_end(f);
@@ -456,7 +464,7 @@ static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *
 
         if (mine->state != STACK_UP || !f)
                 return -ENOENT;
-        LIST_FOREACH(e, &mine->ends, link) {
+        LIST_FOREACH (e, &mine->ends, link) {
                 if (e->chan->iface != f)
                         continue;
                 if (e->state == END_OPENING)
@@ -478,7 +486,7 @@ void chan_offer_iface(struct stack *st, struct iface *f)
         struct end *e;
         int r;
 
-        LIST_FOREACH(e, &st->ends, link)
+        LIST_FOREACH (e, &st->ends, link)
                 if (e->chan->iface == f)
                         return;
         r = st->state == STACK_UP ? iface_enter(f, st->id) : -ENOENT;
@@ -609,7 +617,7 @@ void chans_replay(struct stack *st)
 {
         struct end *e;
 
-        LIST_FOREACH(e, &st->ends, link) {
+        LIST_FOREACH (e, &st->ends, link) {
                 if (e->state == END_CLOSING)
                         end_detach(e);
                 else if (other_end(e)->stack || e->chan->iface || e->chan->remote)
@@ -621,7 +629,7 @@ static struct end *end_numbered(const struct stack *st, uint32_t slot)
 {
         struct end *e;
 
-        LIST_FOREACH(e, &st->ends, link)
+        LIST_FOREACH (e, &st->ends, link)
                 if (e->slot == slot)
                         return e;
         return NULL;
@@ -632,10 +640,10 @@ static struct chan *find_half(const struct unetd_chan_info *info)
 {
         struct chan *ch;
 
-        LIST_FOREACH(ch, &unetd.chans, link)
+        LIST_FOREACH (ch, &unetd.chans, link)
                 if (ch->end[0].state != END_FREE && ch->end[1].state == END_FREE &&
-                    ch->end[0].stack->id == info->peer_stack && ch->end[0].slot == info->peer_chan &&
-                    ch->end[1].slot == info->chan)
+                    ch->end[0].stack->id == info->peer_stack &&
+                    ch->end[0].slot == info->peer_chan && ch->end[1].slot == info->chan)
                         return ch;
         return NULL;
 }
@@ -648,7 +656,8 @@ static void remote_offered(struct user *u, struct wire_in *in)
         struct chan *ch;
 
         if (in->n != UNETD_REMOTE_FDS || stack_of(u, info->stack, &st) < 0 ||
-            unet_memfd_check(in->fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY) < 0)
+            unet_memfd_check(in->fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true,
+                             UNET_MEMFD_ANYBODY) < 0)
                 return;
         ch = chan_alloc();
         if (!ch)
@@ -665,8 +674,8 @@ static void remote_offered(struct user *u, struct wire_in *in)
                 chan_close(ch, -ECONNRESET);
 }
 
-/* One half of a channel that an earlier unetd made. A half whose other half does not come, because that
- * stack's keeper did not outlive it, stays as it is until its stack goes. */
+/* One half of a channel that an earlier unetd made. A half whose other half does not come, because
+ * that stack's keeper did not outlive it, stays as it is until its stack goes. */
 void chan_offered(struct user *u, struct wire_in *in)
 {
         const struct unetd_chan_info *info = &in->msg.chan;
@@ -678,8 +687,10 @@ void chan_offered(struct user *u, struct wire_in *in)
                 remote_offered(u, in);
                 return;
         }
-        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) || stack_of(u, info->stack, &st) < 0 ||
-            unet_memfd_check(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY) < 0)
+        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) ||
+            stack_of(u, info->stack, &st) < 0 ||
+            unet_memfd_check(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true,
+                             UNET_MEMFD_ANYBODY) < 0)
                 return;
         ch = find_half(info);
         e = ch ? &ch->end[1] : NULL;
@@ -714,7 +725,7 @@ int chan_back(struct user *u, struct wire_in *in)
         e = end_numbered(st, info.chan);
         if (e)
                 return 0;
-        chan_number_free(u, &number);   /* the keeper says that it is taken: by this */
+        chan_number_free(u, &number); /* the keeper says that it is taken: by this */
         remote_offered(u, in);
         e = end_numbered(st, info.chan);
         if (!e || e->state != END_UP)

@@ -8,7 +8,8 @@ int chan_open(struct client *cl, struct wire_in *in);
 void chan_answered(struct ask *a, int err);
 /* Opens a channel from the stack to an interface, if there is none, and nobody waits for it. */
 void chan_offer_iface(struct stack *st, struct iface *f);
-/* The one stack whose channel to the interface is up, and that has no other beside; 0: there is none. */
+/* The one stack whose channel to the interface is up, and that has no other beside; 0: there
+ * is none. */
 uint32_t chan_alone(const struct iface *f);
 /* The interface got a gateway: the channel that had the socket goes by it from now on. */
 void chans_share(const struct iface *f);
@@ -22,10 +23,12 @@ void chans_replay(struct stack *st);
 void chan_offered(struct user *u, struct wire_in *in);
 /* A client brings one to another host. 0 or a negative errno. */
 int chan_back(struct user *u, struct wire_in *in);
-/* What the stack's state has, and we do not know: its keeper and the last unetd died together, or it is closing. */
+/* What the stack's state has, and we do not know: its keeper and the last unetd died together, or
+ * it is closing. */
 void chan_numbers_taken(struct user *u, const struct unetd_stack *msg);
 void chan_number_free(struct user *u, const struct unetd_msg *msg);
-/* A channel to a stack of another host; takes r, also on failure. The keeper is asked; remote_up() when it has answered. */
+/* A channel to a stack of another host; takes r, also on failure. The keeper is asked; remote_up()
+ * when it has answered. */
 int chan_new_remote(struct stack *st, struct remote *r, struct chan **out);
 /* It goes; those who wait for it get the error. */
 void chan_close(struct chan *ch, int err);

@@ -10,7 +10,7 @@
 #include "unetd/daemon/sockdiag.h"
 #include "unetd/daemon/vouch.h"
 
-#define LOOK_EVERY NS_PER_S             /* or less often: looking takes LOOK_SHARE of the time at most */
+#define LOOK_EVERY NS_PER_S /* or less often: looking takes LOOK_SHARE of the time at most */
 #define LOOK_SHARE 50
 #define DOUBTS     16
 
@@ -20,7 +20,7 @@ static bool is_held(const struct stack *st, const struct unetd_port *p)
 {
         const struct listener *h;
 
-        LIST_FOREACH(h, &st->holds, link)
+        LIST_FOREACH (h, &st->holds, link)
                 if (h->port == p->port && h->proto == p->proto && ports_same_addr(h->addr, p->addr))
                         return true;
         return false;
@@ -30,7 +30,7 @@ struct wanted {
         const struct unetd_port *at;
         bool of_anybody;
         uint32_t uid;
-        uint64_t cookie;                /* 0: any; then: of the one that was found */
+        uint64_t cookie; /* 0: any; then: of the one that was found */
         bool found;
 };
 
@@ -38,8 +38,8 @@ static bool is_wanted(void *arg, const struct sockdiag_socket *s)
 {
         struct wanted *w = arg;
 
-        if (s->port != w->at->port || !ports_same_addr(s->addr, w->at->addr) || (!w->of_anybody && s->uid != w->uid) ||
-            (w->cookie != 0 && s->cookie != w->cookie))
+        if (s->port != w->at->port || !ports_same_addr(s->addr, w->at->addr) ||
+            (!w->of_anybody && s->uid != w->uid) || (w->cookie != 0 && s->cookie != w->cookie))
                 return true;
         w->cookie = s->cookie;
         w->found = true;
@@ -109,13 +109,14 @@ static bool gather(void *arg, const struct sockdiag_socket *s)
 
 static int by_cookie(const void *a, const void *b)
 {
-        uint64_t x = ((const struct sockdiag_socket *)a)->cookie, y = ((const struct sockdiag_socket *)b)->cookie;
+        uint64_t x = ((const struct sockdiag_socket *)a)->cookie,
+                 y = ((const struct sockdiag_socket *)b)->cookie;
 
         return x < y ? -1 : x > y;
 }
 
-/* As claim_stands(), by what the kernel listed. A TCP socket that is bound and no more is not listed, and is asked when somebody else
- * wants its port. */
+/* As claim_stands(), by what the kernel listed. A TCP socket that is bound and no more is not
+ * listed, and is asked when somebody else wants its port. */
 static bool is_listed(const struct sockets *all, const struct stack *st, const struct listener *l)
 {
         const struct sockdiag_socket key = {.cookie = l->cookie}, *s;
@@ -132,7 +133,8 @@ static bool is_listed(const struct sockets *all, const struct stack *st, const s
 static bool list_all(struct sockets *all)
 {
         *all = (struct sockets){NULL, 0, 0};
-        if (sockdiag_each(IPPROTO_TCP, 0, gather, all) < 0 || sockdiag_each(IPPROTO_UDP, 0, gather, all) < 0)
+        if (sockdiag_each(IPPROTO_TCP, 0, gather, all) < 0 ||
+            sockdiag_each(IPPROTO_UDP, 0, gather, all) < 0)
                 return false;
         if (all->n > 0)
                 qsort(all->at, all->n, sizeof *all->at, by_cookie);
@@ -142,11 +144,12 @@ static bool list_all(struct sockets *all)
 struct looking {
         struct sockets all, again;
         bool listed_again;
-        unsigned doubts;                /* claims that are asked for one by one yet */
+        unsigned doubts; /* claims that are asked for one by one yet */
 };
 
-/* What moves from one port of the kernel's table to another while it is listed may be left out. So it is listed once more, for all that
- * are missing; and some are asked for by themselves, each of which takes as long as a list. */
+/* What moves from one port of the kernel's table to another while it is listed may be left out. So
+ * it is listed once more, for all that are missing; and some are asked for by themselves, each of
+ * which takes as long as a list. */
 static bool is_gone(struct looking *k, const struct stack *st, const struct listener *l)
 {
         if (is_listed(&k->all, st, l))
@@ -170,7 +173,7 @@ static void look(void)
         bool known = list_all(&k.all);
 
         for (unsigned b = 0; known && b < STACK_BUCKETS; b++)
-                LIST_FOREACH(st, &unetd.stacks[b], link)
+                LIST_FOREACH (st, &unetd.stacks[b], link)
                         for (l = LIST_FIRST(&st->listeners); l; l = next) {
                                 next = LIST_NEXT(l, link);
                                 if (is_gone(&k, st, l))

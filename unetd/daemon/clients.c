@@ -1,8 +1,8 @@
 /*
  * Connections of processes, and the table of what they may ask.
  *
- * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c, emul.c,
- * status.c or users.c -> a reply at once, or a waiter that keeper_message() ends later.
+ * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c,
+ * emul.c, status.c or users.c -> a reply at once, or a waiter that keeper_message() ends later.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,9 +25,9 @@
 #include "unetd/monitor/monitor.h"
 
 #define ACCEPTS_A_TURN 64
-/* Of replies that the kernel keeps for who does not read: its memory, and descriptors in flight, of which the kernel counts
- * those of all whom we serve as ours (unix(7), ETOOMANYREFS). */
-#define UNREAD_BYTES   8192
+/* Of replies that the kernel keeps for who does not read: its memory, and descriptors in flight, of
+ * which the kernel counts those of all whom we serve as ours (unix(7), ETOOMANYREFS). */
+#define UNREAD_BYTES 8192
 
 static int serve(struct client *cl, struct wire_in *in)
 {
@@ -106,7 +106,7 @@ static void hello(struct client *cl, struct unetd_msg *msg)
         int err = cl->greeted ? -EALREADY : msg->hello.abi == UNETD_ABI ? 0 : -EPROTONOSUPPORT;
 
         if (err == -EALREADY) {
-                conn_reply(&cl->conn, msg, err);        /* the directory was sent, once */
+                conn_reply(&cl->conn, msg, err); /* the directory was sent, once */
                 return;
         }
         cl->greeted = err == 0;
@@ -122,8 +122,8 @@ static void hello(struct client *cl, struct unetd_msg *msg)
 /* Only these may bring descriptors. */
 static bool may_carry(uint16_t type)
 {
-        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH || type == UNETD_FLIGHT ||
-               type == UNETD_LINK_BACK || type == UNETD_CHAN_BACK;
+        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH ||
+               type == UNETD_FLIGHT || type == UNETD_LINK_BACK || type == UNETD_CHAN_BACK;
 }
 
 static void client_message(struct conn *c, struct wire_in *in)
@@ -167,8 +167,8 @@ static void client_discard(struct conn *c, const int *fds, unsigned n, bool unwa
 static void client_new(int fd, const struct ucred *cred)
 {
         struct user *u = user_get(cred->uid, cred->gid);
-        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && share_may_hold(u, 1) && !discard_stuck(u) &&
-                   (u->used.clients != 0 || monitor_user(fd) == 0);
+        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && share_may_hold(u, 1) &&
+                   !discard_stuck(u) && (u->used.clients != 0 || monitor_user(fd) == 0);
         struct client *cl = may ? calloc(1, sizeof *cl) : NULL;
         const int bytes = UNREAD_BYTES;
 
@@ -288,7 +288,8 @@ static bool waits_for_stopped(const struct waiter *w)
 /* For a keeper that is slow, of a machine that is busy; other waits have limits of their own. */
 static bool waits_on(struct waiter *w)
 {
-        if ((!w->ask && !w->chan && !w->settles) || w->end <= unetd.loop.now || waits_for_stopped(w))
+        if ((!w->ask && !w->chan && !w->settles) || w->end <= unetd.loop.now ||
+            waits_for_stopped(w))
                 return false;
         w->deadline = nstime_min(w->end, unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS);
         return true;
@@ -310,7 +311,7 @@ nstime waiters_deadline(void)
         nstime first = NSTIME_NEVER;
         struct waiter *w;
 
-        TAILQ_FOREACH(w, &unetd.waiters, link)
+        TAILQ_FOREACH (w, &unetd.waiters, link)
                 first = nstime_min(first, w->deadline);
         return first;
 }

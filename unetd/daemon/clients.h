@@ -5,7 +5,7 @@
 #include "unetd/daemon/daemon.h"
 
 void clients_accept(struct loop_source *s, uint32_t events);
-void clients_bury(void);                /* frees the dead */
+void clients_bury(void); /* frees the dead */
 /* The client's request is answered later. 0, or a negative errno. */
 int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter **w);
 /* Answers with the request as it stands now, and frees. */

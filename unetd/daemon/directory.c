@@ -1,4 +1,5 @@
-/* The one writer. Deletion shifts later entries of the run back, so that probing needs no tombstones. */
+/* The one writer. Deletion shifts later entries of the run back, so that probing needs
+ * no tombstones. */
 #include "unetd/client/directory.h"
 
 #include <fcntl.h>
@@ -10,7 +11,8 @@
 #include "base/memfd.h"
 #include "unetd/client/wire.h"
 
-#define CROWD (DIR_RUN / 4 * 3)         /* of one user's around one slot: as far as probing goes, there is room for another's */
+/* Of one user's around one slot: as far as probing goes, there is room for another's. */
+#define CROWD (DIR_RUN / 4 * 3)
 
 int directory_create(struct directory_owner *o, uint64_t instance, const uint8_t key[16])
 {
@@ -34,7 +36,7 @@ int directory_create(struct directory_owner *o, uint64_t instance, const uint8_t
         o->d->bytes = sizeof(struct directory);
         o->d->instance = instance;
         memcpy(&o->d->hash_key, key, sizeof o->d->hash_key);
-        o->d->net.gen = (uint32_t)instance | 1;         /* not that of the unetd before */
+        o->d->net.gen = (uint32_t)instance | 1; /* not that of the unetd before */
         atomic_store(&o->d->alive, 1);
         return 0;
 }
@@ -65,13 +67,16 @@ static ip_addr key_addr(ip_addr addr)
         return ip_addr_is_any(addr) ? (ip_addr){{0, 0}} : addr;
 }
 
-static bool is_entry(const struct dir_entry *e, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+static bool is_entry(const struct dir_entry *e, uint8_t proto, ip_addr addr, uint16_t port,
+                     uint32_t stack)
 {
-        return e->stack == stack && e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr);
+        return e->stack == stack && e->port == port && e->proto == proto &&
+               ip_addr_eq(e->addr, addr);
 }
 
 /* The slot of the entry, or the free one where it would go. */
-static uint32_t find(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+static uint32_t find(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
+                     uint32_t stack)
 {
         uint32_t i = dir_hash(d, proto, addr, port);
 
@@ -80,21 +85,24 @@ static uint32_t find(const struct directory *d, uint8_t proto, ip_addr addr, uin
         return i;
 }
 
-/* Whoever has many keys finds some that lie together, where others are to find no room: the hash's key is no secret from him. */
+/* Whoever has many keys finds some that lie together, where others are to find no room: the hash's
+ * key is no secret from him. */
 static bool crowds(const struct directory *d, uint32_t at, uint32_t uid)
 {
         uint32_t n = 0;
 
         for (uint32_t i = 1; i < DIR_RUN; i++) {
-                const struct dir_entry *after = &d->slot[(at + i) % DIR_SLOTS], *before = &d->slot[(at - i) % DIR_SLOTS];
+                const struct dir_entry *after = &d->slot[(at + i) % DIR_SLOTS],
+                                       *before = &d->slot[(at - i) % DIR_SLOTS];
 
-                n += (after->stack != 0 && after->uid == uid) + (before->stack != 0 && before->uid == uid);
+                n += (after->stack != 0 && after->uid == uid) +
+                     (before->stack != 0 && before->uid == uid);
         }
         return n >= CROWD;
 }
 
-int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
-                  uint32_t uid)
+int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port,
+                  uint32_t stack, uint32_t uid)
 {
         struct directory *d = o->d;
         uint32_t i;
@@ -107,11 +115,12 @@ int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16
                 write_end(d);
                 return 0;
         }
-        if (d->used >= DIR_MAX || (i - dir_hash(d, proto, addr, port)) % DIR_SLOTS >= DIR_RUN || crowds(d, i, uid))
+        if (d->used >= DIR_MAX || (i - dir_hash(d, proto, addr, port)) % DIR_SLOTS >= DIR_RUN ||
+            crowds(d, i, uid))
                 return -ENOSPC;
         write_begin(d);
-        d->slot[i] =
-                (struct dir_entry){.addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto, .socks = 1};
+        d->slot[i] = (struct dir_entry){
+                .addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto, .socks = 1};
         d->used++;
         write_end(d);
         return 0;
@@ -138,7 +147,8 @@ static void remove_at(struct directory *d, uint32_t hole)
         d->used--;
 }
 
-bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port,
+                   uint32_t stack)
 {
         struct directory *d = o->d;
         uint32_t i = find(d, proto, key_addr(addr), port, stack);
@@ -197,7 +207,8 @@ void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f)
         assert(o->d->nverbs < DIR_IFACES);
         write_begin(o->d);
         o->d->verbs[o->d->nverbs] = *f;
-        __atomic_store_n(&o->d->nverbs, o->d->nverbs + 1, __ATOMIC_RELEASE);    /* clients look while it grows */
+        /* Clients look while it grows. */
+        __atomic_store_n(&o->d->nverbs, o->d->nverbs + 1, __ATOMIC_RELEASE);
         write_end(o->d);
 }
 

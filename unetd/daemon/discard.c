@@ -1,11 +1,11 @@
 /*
- * Closing what somebody else made. The last close of a socket waits for its unsent data as long as SO_LINGER
- * says; a file on FUSE is flushed, which waits for its owner; a pipe is closed under its lock, which who writes
- * to it from FUSE's memory holds; a Unix socket goes with what is unread in it. unetd must not wait for another
- * user: it lets a child that shares its descriptor table do the closing, one at a time for each user, and one
- * for all those of whom it keeps no record. What comes meanwhile is for the next child. Who sends
- * UNWANTED_MAX descriptors that nobody asked for and keeps them from being closed is not listened to until
- * they are.
+ * Closing what somebody else made. The last close of a socket waits for its unsent data as long as
+ * SO_LINGER says; a file on FUSE is flushed, which waits for its owner; a pipe is closed under its
+ * lock, which who writes to it from FUSE's memory holds; a Unix socket goes with what is unread in
+ * it. unetd must not wait for another user: it lets a child that shares its descriptor table do the
+ * closing, one at a time for each user, and one for all those of whom it keeps no record. What
+ * comes meanwhile is for the next child. Who sends UNWANTED_MAX descriptors that nobody asked for
+ * and keeps them from being closed is not listened to until they are.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,29 +26,36 @@
 
 #define UNWANTED_MAX 64u
 #define WAITING_MAX  4096u
-#define AGAIN        (100 * NS_PER_MS)  /* after a child could not be made: memory, or the limit of processes */
-#define QUICK_BYTES  (64u << 20)        /* of memory, freed with its last descriptor */
+/* After a child could not be made: memory, or the limit of processes. */
+#define AGAIN       (100 * NS_PER_MS)
+#define QUICK_BYTES (64u << 20) /* of memory, freed with its last descriptor */
 
 static struct trash strangers = {.child = {.fd = -1}};
 
-/* Memory files close without asking anybody. Only they have seals: the text of /proc/self/fd is their owner's to choose. */
+/* Memory files close without asking anybody. Only they have seals: the text of /proc/self/fd is
+ * their owner's to choose. */
 static bool quick(int fd)
 {
         struct stat st;
 
-        return fd < 0 || (fcntl(fd, F_GET_SEALS) >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size <= QUICK_BYTES);
+        return fd < 0 || (fcntl(fd, F_GET_SEALS) >= 0 && fstat(fd, &st) == 0 &&
+                          (uint64_t)st.st_size <= QUICK_BYTES);
 }
 
-/* A connection with nothing in it, into which nothing can come any more. A message without a byte is one: it has a sender. */
+/* A connection with nothing in it, into which nothing can come any more. A message without a byte
+ * is one: it has a sender. */
 static bool ends_empty(int conn)
 {
         char ctl[CMSG_SPACE(sizeof(struct ucred))], byte;
         struct iovec iov = {&byte, 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
         int on = 1;
 
-        return setsockopt(conn, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 && shutdown(conn, SHUT_RDWR) == 0 &&
-               recvmsg(conn, &m, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) == 0 && m.msg_controllen == 0;
+        return setsockopt(conn, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
+               shutdown(conn, SHUT_RDWR) == 0 &&
+               recvmsg(conn, &m, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) == 0 &&
+               m.msg_controllen == 0;
 }
 
 static void close_all(const int *fds, unsigned n)
@@ -65,7 +72,8 @@ static int close_in_child(const int *fds, unsigned n)
         long pid = syscall(SYS_clone, CLONE_FILES | CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, 0);
 
         if (pid == 0) {
-                prctl(PR_SET_PDEATHSIG, SIGKILL);       /* or it would keep our name alive with the table */
+                /* Or it would keep our name alive with the table. */
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
                 close_all(fds, n);
                 _exit(0);
         }
@@ -83,15 +91,17 @@ static void next_child(struct trash *t)
         pidfd = close_in_child(t->fd, t->n);
         if (pidfd < 0) {
                 if (t->again == 0)
-                        log_line("no child to close %u descriptors, tried again: %s", t->n, strerror(-pidfd));
+                        log_line("no child to close %u descriptors, tried again: %s", t->n,
+                                 strerror(-pidfd));
                 t->again = unetd.loop.now + AGAIN;
                 return;
         }
         t->again = 0;
-        t->n = 0;                       /* they are the child's, whatever follows */
+        t->n = 0; /* they are the child's, whatever follows */
         t->child.fd = pidfd;
         if (loop_add(&unetd.loop, &t->child, EPOLLIN) < 0) {
-                log_line("the end of a child that closes descriptors is not waited for: %s", strerror(errno));
+                log_line("the end of a child that closes descriptors is not waited for: %s",
+                         strerror(errno));
                 close(pidfd);
                 t->child.fd = -1;
         }
@@ -223,7 +233,7 @@ nstime discard_tick(void)
         nstime when = try_again(&strangers);
         struct user *u;
 
-        LIST_FOREACH(u, &unetd.users, link)
+        LIST_FOREACH (u, &unetd.users, link)
                 when = nstime_min(when, try_again(&u->trash));
         return when;
 }

@@ -7,9 +7,9 @@
  *   connect  a call: waits at the name, on a connection of its own
  *   accept   the oldest call of a name and a port become a channel; both are told its tags
  *
- * A port belongs to a user and goes when its socket hangs up; names and calls go with their connections. Who
- * listens is rung with a CALL whenever a call comes and, after an accept, when more of them wait: a ring that
- * somebody has read is followed by an accept of his.
+ * A port belongs to a user and goes when its socket hangs up; names and calls go with their
+ * connections. Who listens is rung with a CALL whenever a call comes and, after an accept, when
+ * more of them wait: a ring that somebody has read is followed by an accept of his.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,15 +25,15 @@
 #include "unetd/daemon/shares.h"
 
 #ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83                /* Linux 6.16 */
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
 
-#define LARGE_FRAMES  64u               /* towards each port: 4.5 MB */
-#define SMALL_FRAMES  256u
-#define STATION_MAX   (64u << 20)       /* what is mapped of an endpoint */
-#define CALLS_MAX     64u               /* waiting at a name */
-#define MSGS_A_TURN   64u
-#define LINGER        (20 * NS_PER_US)  /* the switch looks so long before it sleeps */
+#define LARGE_FRAMES 64u /* towards each port: 4.5 MB */
+#define SMALL_FRAMES 256u
+#define STATION_MAX  (64u << 20) /* what is mapped of an endpoint */
+#define CALLS_MAX    64u         /* waiting at a name */
+#define MSGS_A_TURN  64u
+#define LINGER       (20 * NS_PER_US) /* the switch looks so long before it sleeps */
 
 struct emul_call {
         TAILQ_ENTRY(emul_call) link;
@@ -46,18 +46,18 @@ struct emul_name {
         LIST_ENTRY(emul_name) link;
         uint32_t id;
         struct client *client;
-        struct unetd_emul as;           /* uid, name, flags */
+        struct unetd_emul as; /* uid, name, flags */
         TAILQ_HEAD(, emul_call) calls;
         uint32_t ncalls;
 };
 
 struct emul_port {
-        struct user *user;              /* NULL: no such port */
+        struct user *user; /* NULL: no such port */
         int32_t pid;
 };
 
 static struct {
-        struct unet_switch *sw;         /* from the first port on: its tags must not come again */
+        struct unet_switch *sw; /* from the first port on: its tags must not come again */
         struct loop_source src;
         bool awake;
         nstime last_work;
@@ -83,7 +83,7 @@ static void calls_end_of_port(uint32_t port)
 {
         struct emul_name *n;
 
-        LIST_FOREACH(n, &emul.names, link) {
+        LIST_FOREACH (n, &emul.names, link) {
                 struct emul_call *call = TAILQ_FIRST(&n->calls), *next;
 
                 for (; call; call = next) {
@@ -122,8 +122,10 @@ static void switch_ready(struct loop_source *s, uint32_t events)
 
 static int switch_start(void)
 {
-        const struct unet_switch_opts opts = {
-                .large = LARGE_FRAMES, .small = SMALL_FRAMES, .most = MSGS_A_TURN, .left = port_left};
+        const struct unet_switch_opts opts = {.large = LARGE_FRAMES,
+                                              .small = SMALL_FRAMES,
+                                              .most = MSGS_A_TURN,
+                                              .left = port_left};
         int r;
 
         if (emul.sw)
@@ -140,9 +142,9 @@ static int switch_start(void)
         return r;
 }
 
-/* Rings carry nothing. A descriptor among them would be closed where it is read, and its last close may take as
- * long as its owner likes (discard.c): none is let in, and none was before the endpoint could know that it is
- * attached. Older kernels let them in. */
+/* Rings carry nothing. A descriptor among them would be closed where it is read, and its last close
+ * may take as long as its owner likes (discard.c): none is let in, and none was before the endpoint
+ * could know that it is attached. Older kernels let them in. */
 static int rings_only(int sock)
 {
         int off = 0;
@@ -153,7 +155,8 @@ static int rings_only(int sock)
 }
 
 /* A port with the client's memory, over a second descriptor of its connection. */
-static int port_new(struct client *cl, const struct shm_offer *theirs, struct shm_offer *mine, uint32_t *port)
+static int port_new(struct client *cl, const struct shm_offer *theirs, struct shm_offer *mine,
+                    uint32_t *port)
 {
         int sock, r = switch_start();
 
@@ -164,7 +167,8 @@ static int port_new(struct client *cl, const struct shm_offer *theirs, struct sh
                 return -errno;
         r = rings_only(sock);
         if (r == 0)
-                r = unet_switch_attach(emul.sw, sock, theirs, cl->user->uid, &cl->user->emul, mine, port);
+                r = unet_switch_attach(emul.sw, sock, theirs, cl->user->uid, &cl->user->emul, mine,
+                                       port);
         if (r < 0)
                 close(sock);
         return r;
@@ -177,12 +181,16 @@ static int check_offer(const struct client *cl, const struct wire_in *in)
         if (in->n != UNETD_EMUL_FDS)
                 return -EINVAL;
         if (in->msg.emul.mem.station_bytes > STATION_MAX ||
-            cl->user->used.emul_endpoints >= unetd.cfg.per_uid.emul_endpoints || !share_may_hold(cl->user, UNETD_EMUL_FDS))
+            cl->user->used.emul_endpoints >= unetd.cfg.per_uid.emul_endpoints ||
+            !share_may_hold(cl->user, UNETD_EMUL_FDS))
                 return -EDQUOT;
         if (cl->name || cl->call || cl->waiting || cl->conn.queued)
-                return -EBUSY;          /* the connection owes something as it is */
-        r = unet_memfd_check(in->fds[UNETD_FD_REGION], in->msg.emul.mem.region_bytes, false, UNET_MEMFD_ANYBODY);
-        return r < 0 ? r : unet_memfd_check(in->fds[UNETD_FD_STATION], in->msg.emul.mem.station_bytes, false, UNET_MEMFD_ANYBODY);
+                return -EBUSY; /* the connection owes something as it is */
+        r = unet_memfd_check(in->fds[UNETD_FD_REGION], in->msg.emul.mem.region_bytes, false,
+                             UNET_MEMFD_ANYBODY);
+        return r < 0 ? r
+                     : unet_memfd_check(in->fds[UNETD_FD_STATION], in->msg.emul.mem.station_bytes,
+                                        false, UNET_MEMFD_ANYBODY);
 }
 
 int emul_attach(struct client *cl, struct wire_in *in)
@@ -204,13 +212,14 @@ int emul_attach(struct client *cl, struct wire_in *in)
         emul.nports++;
         emul.awake = true;
         reply.err = 0;
-        reply.emul = (struct unetd_emul){
-                .port = port,
-                .mem = {.region_bytes = mine.region_bytes, .station_bytes = mine.station_bytes, .geom = mine.geom}};
+        reply.emul = (struct unetd_emul){.port = port,
+                                         .mem = {.region_bytes = mine.region_bytes,
+                                                 .station_bytes = mine.station_bytes,
+                                                 .geom = mine.geom}};
         conn_send(&cl->conn, &reply, (const int[]){mine.region, mine.station}, UNETD_EMUL_FDS);
         unet_switch_sent(emul.sw, port);
         conn_fail(&cl->conn);
-        return REPLY_LATER;             /* it was just sent, and the client is no more */
+        return REPLY_LATER; /* it was just sent, and the client is no more */
 }
 
 static bool owns_port(const struct client *cl, uint32_t port)
@@ -229,7 +238,7 @@ static struct emul_name *name_find(uint32_t uid, const char *name)
 {
         struct emul_name *n;
 
-        LIST_FOREACH(n, &emul.names, link)
+        LIST_FOREACH (n, &emul.names, link)
                 if (n->as.uid == uid && strcmp(n->as.name, name) == 0)
                         return n;
         return NULL;
@@ -239,7 +248,7 @@ static struct emul_name *name_by_id(uint32_t id)
 {
         struct emul_name *n;
 
-        LIST_FOREACH(n, &emul.names, link)
+        LIST_FOREACH (n, &emul.names, link)
                 if (n->id == id)
                         return n;
         return NULL;
@@ -371,7 +380,7 @@ nstime emul_turn(void)
                 return NSTIME_NEVER;
         if (unet_switch_step(emul.sw) > 0) {
                 emul.last_work = unetd.loop.now;
-                sched_yield();          /* to a receiver on this processor, before its queue is full */
+                sched_yield(); /* to a receiver on this processor, before its queue is full */
         } else if (unetd.loop.now - emul.last_work >= LINGER && unet_switch_arm(emul.sw)) {
                 emul.awake = false;
         }

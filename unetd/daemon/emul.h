@@ -10,7 +10,7 @@ int emul_connect(struct client *cl, const struct unetd_msg *msg);
 int emul_accept(struct client *cl, struct unetd_msg *msg);
 /* The connection has ended: its name and its call go. */
 void emul_client_ended(struct client *cl);
-bool emul_in_use(void);                 /* an endpoint is attached */
+bool emul_in_use(void); /* an endpoint is attached */
 /* A bounded piece of the switch's work. Returns when there is more. */
 nstime emul_turn(void);
 /* The skip-th port that the client may see. */

@@ -1,18 +1,21 @@
 /*
- * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes their packets from the moment
- * a stack asks for one until no stack uses it any more; before and after, they are the kernel's.
+ * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes
+ * their packets from the moment a stack asks for one until no stack uses it any more; before and
+ * after, they are the kernel's.
  *
  *   nobody <--> one stack: rings of its own, passed to it (unet/xdp/xdp.h) <--> several: a gateway
  *           (gate.h) ---> nobody
  *
  * Rings and memory are made anew each time: nothing of one stack's packets is seen by the next.
  *
- * What another user's stack sends by its own rings is checked on the way (unet/xdp/send_check.h, `check` of the config file). By an AF_XDP
- * socket on the interface itself it cannot be: then the way is tcx, or the gateway.
+ * What another user's stack sends by its own rings is checked on the way (unet/xdp/send_check.h,
+ * `check` of the config file). By an AF_XDP socket on the interface itself it cannot be: then the
+ * way is tcx, or the gateway.
  *
- * The last stack of several gets a socket when it has been alone for back_gap; longer each time that another one came soon
- * afterwards, since each change costs the packets on their way. With AF_XDP the queue may be taken still, by the socket of a process of
- * the first stack that is stopped, or does not let go: then it is tried again, and the stack goes on by the gateway.
+ * The last stack of several gets a socket when it has been alone for back_gap; longer each time
+ * that another one came soon afterwards, since each change costs the packets on their way. With
+ * AF_XDP the queue may be taken still, by the socket of a process of the first stack that is
+ * stopped, or does not let go: then it is tried again, and the stack goes on by the gateway.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,21 +37,25 @@
 
 struct iface {
         const struct unetd_iface_config *cfg;
-        uint32_t number;                /* in the directory */
+        uint32_t number; /* in the directory */
         bool works;
-        bool removed;                   /* its place may be another's once nobody uses it */
-        bool gate_only;                 /* no rings for a first stack: none were wanted, or they cannot be had */
-        uint32_t users;                 /* stacks that have channels to it */
-        unsigned ifindex;               /* the device: when it was tried, or that of the first of them */
-        uint32_t alone;                 /* the stack that has the socket; 0: there is none */
-        uint32_t mtu;                   /* what its packet socket's device was last told of */
-        struct root_rings rings;        /* `check` is of what is sent by the sockets, of `alone` or of `last` */
-        struct pkt_sealed last;         /* removed, and its stack may send its last words by this ... */
-        nstime last_until;              /* ... until then, if its keeper does not say before that it has; NSTIME_NEVER: there is none */
-        struct gate *gate;              /* NULL: not shared */
-        nstime back_at, back_gap;       /* gateway of one stack: when a socket is tried, and how long it has to be alone */
-        nstime back_since;              /* it was alone again from then on; 0: it was not */
-        char how[XDP_LINE_MAX + 40];    /* what it goes by, or why it could not be had */
+        bool removed;     /* its place may be another's once nobody uses it */
+        bool gate_only;   /* no rings for a first stack: none were wanted, or they cannot be had */
+        uint32_t users;   /* stacks that have channels to it */
+        unsigned ifindex; /* the device: when it was tried, or that of the first of them */
+        uint32_t alone;   /* the stack that has the socket; 0: there is none */
+        uint32_t mtu;     /* what its packet socket's device was last told of */
+        /* `check` is of what is sent by the sockets, of `alone` or of `last`. */
+        struct root_rings rings;
+        struct pkt_sealed last; /* removed, and its stack may send its last words by this ... */
+        /* ... until then, if its keeper does not say before that it has; NSTIME_NEVER: there
+         * is none. */
+        nstime last_until;
+        struct gate *gate; /* NULL: not shared */
+        /* Gateway of one stack: when a socket is tried, and how long it has to be alone. */
+        nstime back_at, back_gap;
+        nstime back_since;           /* it was alone again from then on; 0: it was not */
+        char how[XDP_LINE_MAX + 40]; /* what it goes by, or why it could not be had */
 };
 
 #define BACK_FIRST NS_PER_S
@@ -63,7 +70,8 @@ const char *iface_device(uint32_t i, char name[IF_NAMESIZE])
 {
         const char *meant = unetd.cfg.iface[i].name;
 
-        if (ifaces[i].ifindex == 0 || if_nametoindex(meant) != 0 || !if_indextoname(ifaces[i].ifindex, name))
+        if (ifaces[i].ifindex == 0 || if_nametoindex(meant) != 0 ||
+            !if_indextoname(ifaces[i].ifindex, name))
                 return meant;
         return name;
 }
@@ -88,14 +96,14 @@ static bool try_packet(const struct iface *f, char line[XDP_LINE_MAX])
         return r == 0;
 }
 
-/* What can be known to fail is said when unetd starts: the interface is opened, and given back. One that cannot be had
- * (by a unetd of a user without privilege, say) stays the kernel's. */
+/* What can be known to fail is said when unetd starts: the interface is opened, and given back. One
+ * that cannot be had (by a unetd of a user without privilege, say) stays the kernel's. */
 static bool try(struct iface *f)
 {
         char line[XDP_LINE_MAX] = "";
         int r = -ENOTSUP;
 
-        if (f->cfg->provider == IFACE_VERBS)      /* links.c */
+        if (f->cfg->provider == IFACE_VERBS) /* links.c */
                 return false;
         f->ifindex = if_nametoindex(f->cfg->name);
         if (f->cfg->provider != IFACE_PACKET) {
@@ -117,11 +125,13 @@ static void heed(struct iface *f, const struct probe *p)
         const uint8_t *m = p->rival;
 
         if (p->result == PROBE_TAKEN)
-                log_line("interface %s: NOT USED: its address %u.%u.%u.%u is in use by %02x:%02x:%02x:%02x:%02x:%02x", p->ifname,
-                         p->addr >> 24, p->addr >> 16 & 255, p->addr >> 8 & 255, p->addr & 255, m[0], m[1], m[2], m[3], m[4],
-                         m[5]);
+                log_line("interface %s: NOT USED: its address %u.%u.%u.%u is in use by "
+                         "%02x:%02x:%02x:%02x:%02x:%02x",
+                         p->ifname, p->addr >> 24, p->addr >> 16 & 255, p->addr >> 8 & 255,
+                         p->addr & 255, m[0], m[1], m[2], m[3], m[4], m[5]);
         else if (p->result == PROBE_UNKNOWN)
-                log_line("interface %s: whether somebody else has its address is not known: %s", p->ifname, p->why);
+                log_line("interface %s: whether somebody else has its address is not known: %s",
+                         p->ifname, p->why);
         f->works = p->result != PROBE_TAKEN;
 }
 
@@ -138,7 +148,10 @@ static void probe_all(const struct iface *only)
                 if (!ifaces[i].works || c->probe == IFACE_PROBE_NO || (only && only != &ifaces[i]))
                         continue;
                 who[n] = &ifaces[i];
-                p[n++] = (struct probe){.ifname = c->name, .sock = monitor_arp_open(i), .addr = c->addr, .prefix = c->prefix,
+                p[n++] = (struct probe){.ifname = c->name,
+                                        .sock = monitor_arp_open(i),
+                                        .addr = c->addr,
+                                        .prefix = c->prefix,
                                         .speed = c->probe == IFACE_PROBE_FULL ? 1 : PROBE_QUICK};
         }
         probe_addresses(p, n, unetd.signals.fd);
@@ -148,8 +161,10 @@ static void probe_all(const struct iface *only)
 
 static void publish(struct iface *f)
 {
-        struct dir_iface d = {.peer = UNETD_IFACE | (uint32_t)(f - ifaces), .addr = f->cfg->addr,
-                              .gateway = f->cfg->gateway, .prefix = f->cfg->prefix};
+        struct dir_iface d = {.peer = UNETD_IFACE | (uint32_t)(f - ifaces),
+                              .addr = f->cfg->addr,
+                              .gateway = f->cfg->gateway,
+                              .prefix = f->cfg->prefix};
 
         memcpy(d.name, f->cfg->name, sizeof d.name);
         f->number = directory_add_iface(&unetd.dir, &d);
@@ -158,8 +173,11 @@ static void publish(struct iface *f)
 void ifaces_init(void)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
-                ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i], .back_at = NSTIME_NEVER, .last_until = NSTIME_NEVER,
-                                          .rings.check = SEND_CHECK_NONE, .back_gap = BACK_FIRST};
+                ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i],
+                                           .back_at = NSTIME_NEVER,
+                                           .last_until = NSTIME_NEVER,
+                                           .rings.check = SEND_CHECK_NONE,
+                                           .back_gap = BACK_FIRST};
                 ifaces[i].works = try(&ifaces[i]);
         }
         probe_all(NULL);
@@ -172,15 +190,15 @@ static void close_socket(struct iface *f)
 {
         if (f->alone == 0)
                 return;
-        if (f->last_until == NSTIME_NEVER)              /* whoever has it still */
+        if (f->last_until == NSTIME_NEVER) /* whoever has it still */
                 monitor_sender_end(&f->rings.sock.packet, &f->rings.check);
         xdp_sock_close(&f->rings.sock);
         xdp_dev_close(&f->rings.dev);
         f->alone = 0;
 }
 
-/* A stack's keeper resets its connections when it hears that the interface is gone. It receives nothing any more, but what it sends
- * by is the device that goes with close_socket(). */
+/* A stack's keeper resets its connections when it hears that the interface is gone. It receives
+ * nothing any more, but what it sends by is the device that goes with close_socket(). */
 static void leave_last_words(struct iface *f)
 {
         if (f->alone == 0 || f->users == 0)
@@ -211,7 +229,8 @@ static void give_back(struct iface *f)
 
 /* ---- changes ---- */
 
-/* A place in which no interface is; -EEXIST, -EADDRINUSE: one that is there is the same, or has the address. */
+/* A place in which no interface is; -EEXIST, -EADDRINUSE: one that is there is the same, or has
+ * the address. */
 static int place_for(const struct unetd_iface_config *c)
 {
         int place = -ENOSPC;
@@ -246,8 +265,12 @@ int iface_add(const struct unetd_iface_config *c, int client, uint32_t *index)
         if (r < 0)
                 return r;
         f = &ifaces[place];
-        *f = (struct iface){.cfg = &unetd.cfg.iface[place], .removed = true, .back_at = NSTIME_NEVER,
-                            .last_until = NSTIME_NEVER, .rings.check = SEND_CHECK_NONE, .back_gap = BACK_FIRST};
+        *f = (struct iface){.cfg = &unetd.cfg.iface[place],
+                            .removed = true,
+                            .back_at = NSTIME_NEVER,
+                            .last_until = NSTIME_NEVER,
+                            .rings.check = SEND_CHECK_NONE,
+                            .back_gap = BACK_FIRST};
         f->works = try(f);
         if (!f->works)
                 return -ENODATA;
@@ -282,7 +305,8 @@ int iface_remove(const char *name, uint32_t *index)
 void ifaces_offer(struct stack *st, ip_addr addr)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
-                if (ifaces[i].works && (ip_addr_is_any(addr) || ip_addr_eq(addr, ip_addr_v4(ifaces[i].cfg->addr))))
+                if (ifaces[i].works &&
+                    (ip_addr_is_any(addr) || ip_addr_eq(addr, ip_addr_v4(ifaces[i].cfg->addr))))
                         chan_offer_iface(st, &ifaces[i]);
 }
 
@@ -295,10 +319,11 @@ struct iface *iface_find(uint32_t peer)
 
 /* ---- who has a port of ours ---- */
 
-/* A gateway asks for packets of no connection that it knows: one that begins, one from before there was a gateway, one that
- * it forgot. */
+/* A gateway asks for packets of no connection that it knows: one that begins, one from before there
+ * was a gateway, one that it forgot. */
 
-/* What somebody listens at or holds comes before what somebody has leased: his connections from there are known by themselves. */
+/* What somebody listens at or holds comes before what somebody has leased: his connections from
+ * there are known by themselves. */
 static uint32_t port_owner(void *arg, uint8_t proto, uint16_t port, uint32_t hint)
 {
         const struct iface *f = arg;
@@ -320,14 +345,16 @@ static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack
         const ip_addr addr = ip_addr_v4(f->cfg->addr);
 
         return dir_is_at(unetd.dir.d, proto, addr, port, stack) ||
-               (!dir_is_anybodys(unetd.dir.d, proto, addr, port) && port_owner(arg, proto, port, 0) == stack);
+               (!dir_is_anybodys(unetd.dir.d, proto, addr, port) &&
+                port_owner(arg, proto, port, 0) == stack);
 }
 
 /* Connections of other stacks, or this one's, at some client ports. */
 bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
-                if (ifaces[i].gate && gate_flows_of_others(ifaces[i].gate->flows, stack, first, count))
+                if (ifaces[i].gate &&
+                    gate_flows_of_others(ifaces[i].gate->flows, stack, first, count))
                         return true;
         return false;
 }
@@ -385,12 +412,16 @@ void iface_has_mac(uint32_t i)
 
 static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
 {
-        struct gate_rules rules = {.addr = f->cfg->addr, .ttl = (uint8_t)unetd.cfg.ip_ttl, .owner = port_owner,
-                                   .may = may_use_port, .arg = f};
+        struct gate_rules rules = {.addr = f->cfg->addr,
+                                   .ttl = (uint8_t)unetd.cfg.ip_ttl,
+                                   .owner = port_owner,
+                                   .may = may_use_port,
+                                   .arg = f};
         struct pkt_dev dev;
         int r = monitor_packet_open(index_of(f), &dev, line);
 
-        if (r == 0 && (r = gate_open(&f->gate, &unetd.loop, &dev, &rules, f->cfg->prefix, discard_strange)) < 0)
+        if (r == 0 && (r = gate_open(&f->gate, &unetd.loop, &dev, &rules, f->cfg->prefix,
+                                     discard_strange)) < 0)
                 snprintf(line, XDP_LINE_MAX, "%s", strerror(-r));
         return r;
 }
@@ -399,7 +430,11 @@ static void say_alone(struct iface *f, int err, const char *line)
 {
         bool tcx = f->rings.dev.mode == XDP_MODE_TCX;
 
-        snprintf(f->how, sizeof f->how, "%s%s", err != 0 ? "" : tcx ? "rings of its own: " : "socket of its own (AF_XDP): ", line);
+        snprintf(f->how, sizeof f->how, "%s%s",
+                 err != 0 ? ""
+                 : tcx    ? "rings of its own: "
+                          : "socket of its own (AF_XDP): ",
+                 line);
 }
 
 /* The first has a socket to itself. 0, or a negative errno. */
@@ -422,7 +457,8 @@ static int enter_gate(struct iface *f, uint32_t stack)
         int r = open_gate(f, line);
 
         snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "gateway: " : "no gateway: ", line);
-        log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack, f->alone != 0 ? " besides another" : "", f->how);
+        log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack,
+                 f->alone != 0 ? " besides another" : "", f->how);
         if (r < 0)
                 return r;
         if (f->back_since != 0 && unetd.loop.now - f->back_since < BACK_LAST)
@@ -436,7 +472,8 @@ static int enter_gate(struct iface *f, uint32_t stack)
 /* A gateway has one stack, which may have a socket soon. */
 static void plan_back(struct iface *f)
 {
-        f->back_at = f->gate && f->users == 1 && !f->gate_only ? unetd.loop.now + f->back_gap : NSTIME_NEVER;
+        f->back_at = f->gate && f->users == 1 && !f->gate_only ? unetd.loop.now + f->back_gap
+                                                               : NSTIME_NEVER;
 }
 
 static void go_back(struct iface *f)
@@ -454,7 +491,8 @@ static void go_back(struct iface *f)
         f->back_at = NSTIME_NEVER;
         f->back_since = unetd.loop.now;
         say_alone(f, 0, line);
-        log_line("interface %s, for stack %u, which is alone again: %s", f->cfg->name, stack, f->how);
+        log_line("interface %s, for stack %u, which is alone again: %s", f->cfg->name, stack,
+                 f->how);
         chan_unshare(f);
         if (f->gate)
                 gate_close(f->gate);
@@ -462,8 +500,8 @@ static void go_back(struct iface *f)
         publish_use(f);
 }
 
-/* Its device was deleted and made again: who had the old one's socket goes by a gateway on the new one, and has a socket of its own
- * again in a while. */
+/* Its device was deleted and made again: who had the old one's socket goes by a gateway on the new
+ * one, and has a socket of its own again in a while. */
 static void take_anew(struct iface *f)
 {
         bool shared = f->gate != NULL;
@@ -476,7 +514,8 @@ static void take_anew(struct iface *f)
         else if (!shared)
                 r = enter_gate(f, f->alone);
         if (shared || r < 0)
-                log_line("interface %s, another device than before: %s", f->cfg->name, r < 0 ? strerror(-r) : line);
+                log_line("interface %s, another device than before: %s", f->cfg->name,
+                         r < 0 ? strerror(-r) : line);
         if (r == 0 && !shared)
                 chans_share(f);
         plan_back(f);
@@ -496,8 +535,8 @@ void ifaces_look(void)
         }
 }
 
-/* An AF_XDP socket of a stack that is gone may be held by its processes still, and with it the queue: then the gateway takes
- * the interface, unless only AF_XDP is wanted. */
+/* An AF_XDP socket of a stack that is gone may be held by its processes still, and with it the
+ * queue: then the gateway takes the interface, unless only AF_XDP is wanted. */
 int iface_enter(struct iface *f, uint32_t stack)
 {
         int r = f->users == 0 && !f->gate_only ? enter_alone(f, stack) : -ENOTSUP;
@@ -556,8 +595,8 @@ int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
         return may_take_place(f->gate, e->stack->user) ? gate_join(f->gate, &peer, port) : -EDQUOT;
 }
 
-int iface_describe(const struct iface *f, const struct gate_port *port, struct unetd_chan_info *info,
-                   int fds[UNETD_CHAN_FDS_MAX])
+int iface_describe(const struct iface *f, const struct gate_port *port,
+                   struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
 {
         info->peer_stack = UNETD_IFACE | (uint32_t)(f - ifaces);
         info->peer_chan = 0;
@@ -566,7 +605,9 @@ int iface_describe(const struct iface *f, const struct gate_port *port, struct u
         info->iface.addr = f->cfg->addr;
         info->iface.gateway = f->cfg->gateway;
         info->iface.prefix = f->cfg->prefix;
-        info->iface.link = port ? UNETD_LINK_GATE : f->rings.sock.ring >= 0 ? UNETD_LINK_TCX : UNETD_LINK_XDP;
+        info->iface.link = port                      ? UNETD_LINK_GATE
+                           : f->rings.sock.ring >= 0 ? UNETD_LINK_TCX
+                                                     : UNETD_LINK_XDP;
         if (port)
                 return gate_describe(port, info, fds);
         fds[UNETD_FD_IF_MEM] = fcntl(f->rings.sock.mem, F_DUPFD_CLOEXEC, 3);

@@ -5,9 +5,10 @@
  *          -> remote_up() -- answer -->
  *   here:  open_answered() -> our keeper attaches -> remote_up() -> the waiter is answered
  *
- * An agent speaks for its host: which stack has a port, by the directory; with which queue pair, by the word of the process that
- * the kernel says has made it (owners.h); and that whoever has this queue pair may send from these ports. Nobody else's word is
- * taken (cm.h says why it is an agent's), and what a stack is told stands in its book, which it cannot write. Between two stacks
+ * An agent speaks for its host: which stack has a port, by the directory; with which queue pair, by
+ * the word of the process that the kernel says has made it (owners.h); and that whoever has this
+ * queue pair may send from these ports. Nobody else's word is taken (cm.h says why it is an
+ * agent's), and what a stack is told stands in its book, which it cannot write. Between two stacks
  * there is one channel, whoever asks.
  */
 #include <errno.h>
@@ -26,10 +27,11 @@
 #include "unetd/client/wire.h"
 
 #define AGENT_AGAIN_SOON (50 * NS_PER_MS)
-#define AGENT_AGAIN    (2 * NS_PER_S)
-#define BOOK_NAME      "unet-book"
-#define BOOK_LINK      "/memfd:" BOOK_NAME
-#define LINK_PINNED_KB 3328u            /* about what a driver pins (unet/verbs/ni_verbs.c), before it has said */
+#define AGENT_AGAIN      (2 * NS_PER_S)
+#define BOOK_NAME        "unet-book"
+#define BOOK_LINK        "/memfd:" BOOK_NAME
+/* About what a driver pins (unet/verbs/ni_verbs.c), before it has said. */
+#define LINK_PINNED_KB 3328u
 
 static struct agent agents[UNETD_IFACES];
 
@@ -59,7 +61,7 @@ struct rlink *link_find(const struct stack *st, const struct agent *a)
 {
         struct rlink *l;
 
-        LIST_FOREACH(l, &st->links, link)
+        LIST_FOREACH (l, &st->links, link)
                 if (l->agent == a)
                         return l;
         return NULL;
@@ -112,8 +114,9 @@ static int make_memory(struct rlink *l)
 /* So that there is somebody who has it when we die. */
 static void link_to_keeper(const struct rlink *l)
 {
-        struct unetd_msg msg = {.type = UNETD_K_RLINK,
-                                .link = {.stack = l->st->id, .iface = UNETD_IFACE | l->agent->index}};
+        struct unetd_msg msg = {
+                .type = UNETD_K_RLINK,
+                .link = {.stack = l->st->id, .iface = UNETD_IFACE | l->agent->index}};
         int fds[UNETD_LINK_FDS] = {[UNETD_FD_LINK_MEM] = l->mem, [UNETD_FD_LINK_BOOK] = l->book_fd};
 
         conn_send(&l->st->user->keeper, &msg, fds, UNETD_LINK_FDS);
@@ -123,7 +126,7 @@ void links_replay(const struct stack *st)
 {
         const struct rlink *l;
 
-        LIST_FOREACH(l, &st->links, link)
+        LIST_FOREACH (l, &st->links, link)
                 link_to_keeper(l);
 }
 
@@ -135,8 +138,8 @@ static uint64_t pinned_kb(const struct agent *a)
         struct rlink *l;
 
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
-                LIST_FOREACH(st, &unetd.stacks[b], link)
-                        LIST_FOREACH(l, &st->links, link)
+                LIST_FOREACH (st, &unetd.stacks[b], link)
+                        LIST_FOREACH (l, &st->links, link)
                                 if (l->agent == a)
                                         sum += MAX(l->pinned_kb, (uint32_t)LINK_PINNED_KB);
         return sum;
@@ -152,7 +155,11 @@ static int link_new(struct stack *st, struct agent *a, struct rlink **out)
         l = calloc(1, sizeof *l);
         if (!l)
                 return -ENOMEM;
-        *l = (struct rlink){.st = st, .agent = a, .mem = -1, .book_fd = -1, .instance = (uint32_t)unetd.instance};
+        *l = (struct rlink){.st = st,
+                            .agent = a,
+                            .mem = -1,
+                            .book_fd = -1,
+                            .instance = (uint32_t)unetd.instance};
         LIST_INSERT_HEAD(&st->links, l, link);
         r = make_memory(l);
         if (r < 0) {
@@ -177,13 +184,16 @@ static bool is_our_book(int fd)
         char name[64];
 
         return unet_memfd_check(fd, sizeof(struct vlink_book), false, geteuid()) == 0 &&
-               fd_link(fd, name, sizeof name) > 0 && strncmp(name, BOOK_LINK, strlen(BOOK_LINK)) == 0;
+               fd_link(fd, name, sizeof name) > 0 &&
+               strncmp(name, BOOK_LINK, strlen(BOOK_LINK)) == 0;
 }
 
 static struct vlink_book *map_book(int fd)
 {
         int rw = fd_reopen(fd, O_RDWR);
-        void *p = rw < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct vlink_book), PROT_READ | PROT_WRITE, MAP_SHARED, rw, 0);
+        void *p = rw < 0 ? MAP_FAILED
+                         : mmap(NULL, sizeof(struct vlink_book), PROT_READ | PROT_WRITE, MAP_SHARED,
+                                rw, 0);
 
         if (rw >= 0)
                 close(rw);
@@ -203,14 +213,21 @@ static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
                 return;
         }
         vlink_redo(b);
-        *l = (struct rlink){.st = st, .agent = a, .book = b, .qpn = b->qpn, .qkey = b->qkey, .mtu = b->mtu,
-                            .pinned_kb = b->pinned_kb, .instance = b->instance, .version = b->version};
+        *l = (struct rlink){.st = st,
+                            .agent = a,
+                            .book = b,
+                            .qpn = b->qpn,
+                            .qkey = b->qkey,
+                            .mtu = b->mtu,
+                            .pinned_kb = b->pinned_kb,
+                            .instance = b->instance,
+                            .version = b->version};
         l->mem = wire_in_take(in, UNETD_FD_LINK_MEM);
         l->book_fd = wire_in_take(in, UNETD_FD_LINK_BOOK);
         if (a->works)
-                b->away = false;        /* it came back while there was no unetd */
+                b->away = false; /* it came back while there was no unetd */
         LIST_INSERT_HEAD(&st->links, l, link);
-        link_changed(l);                /* whatever it may send from now */
+        link_changed(l); /* whatever it may send from now */
 }
 
 void link_offered(struct user *u, struct wire_in *in)
@@ -218,10 +235,11 @@ void link_offered(struct user *u, struct wire_in *in)
         uint32_t i = in->msg.link.iface & ~UNETD_IFACE;
         struct stack *st;
 
-        if (in->n != UNETD_LINK_FDS || !unetd_is_iface(in->msg.link.iface) || i >= UNETD_IFACES || !agents[i].cfg ||
-            stack_of(u, in->msg.link.stack, &st) < 0 || link_find(st, &agents[i]))
+        if (in->n != UNETD_LINK_FDS || !unetd_is_iface(in->msg.link.iface) || i >= UNETD_IFACES ||
+            !agents[i].cfg || stack_of(u, in->msg.link.stack, &st) < 0 || link_find(st, &agents[i]))
                 return;
-        if (unet_memfd_check(in->fds[UNETD_FD_LINK_MEM], vlink_bytes(), true, UNET_MEMFD_ANYBODY) == 0 &&
+        if (unet_memfd_check(in->fds[UNETD_FD_LINK_MEM], vlink_bytes(), true, UNET_MEMFD_ANYBODY) ==
+                    0 &&
             is_our_book(in->fds[UNETD_FD_LINK_BOOK]))
                 link_restore(st, &agents[i], in);
 }
@@ -234,7 +252,8 @@ void links_free(struct stack *st)
                 link_free(l);
 }
 
-int link_named(struct user *u, const struct unetd_msg *msg, struct stack **st, struct agent **a, struct rlink **l)
+int link_named(struct user *u, const struct unetd_msg *msg, struct stack **st, struct agent **a,
+               struct rlink **l)
 {
         int r = stack_of(u, msg->link.stack, st);
 
@@ -265,7 +284,7 @@ int link_open(struct client *cl, struct unetd_msg *msg)
         msg->err = 0;
         msg->link.addr = l->book->addr;
         conn_send(&cl->conn, msg, fds, UNETD_LINK_FDS);
-        return REPLY_LATER;             /* it is answered */
+        return REPLY_LATER; /* it is answered */
 }
 
 /* ---- drivers ---- */
@@ -286,7 +305,8 @@ static bool is_of_user(const struct user *u, int32_t tid)
         return p.is_there && p.uid == u->uid;
 }
 
-/* A process may name the queue pairs that it made; the keeper also those of its user's other processes. */
+/* A process may name the queue pairs that it made; the keeper also those of its user's
+ * other processes. */
 static int may_name(const struct user *u, int32_t pid, const struct rlink *l, uint32_t qpn)
 {
         int32_t tid;
@@ -312,11 +332,12 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
         if (by->qpn == 0 || by->mtu < LINK_MTU_MIN)
                 return -EINVAL;
         if (by->qpn == l->qpn && by->qkey == l->qkey)
-                return 0;               /* said again, to another unetd */
+                return 0; /* said again, to another unetd */
         r = may_name(u, pid, l, by->qpn);
         if (r < 0) {
                 l->refused++;
-                log_line("interface %s: process %d may not name queue pair %u: %s", a->cfg->name, pid, by->qpn, strerror(-r));
+                log_line("interface %s: process %d may not name queue pair %u: %s", a->cfg->name,
+                         pid, by->qpn, strerror(-r));
                 return -EPERM;
         }
         l->book->qpn = l->qpn = by->qpn;
@@ -328,7 +349,8 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
         return 0;
 }
 
-/* What the book says of the queue pair may be old: it is believed while the device says that a process of the user has that one. */
+/* What the book says of the queue pair may be old: it is believed while the device says that a
+ * process of the user has that one. */
 int link_back(struct user *u, struct wire_in *in)
 {
         uint32_t i = in->msg.link.iface & ~UNETD_IFACE;
@@ -357,7 +379,7 @@ bool link_status(const struct stack *st, uint32_t *skip, struct unetd_status_ite
 {
         const struct rlink *l;
 
-        LIST_FOREACH(l, &st->links, link) {
+        LIST_FOREACH (l, &st->links, link) {
                 if ((*skip)-- != 0)
                         continue;
                 item->uid = st->user->uid;
@@ -401,8 +423,8 @@ static void links_away(struct agent *a, bool away)
         struct rlink *l;
 
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
-                LIST_FOREACH(st, &unetd.stacks[b], link)
-                        LIST_FOREACH(l, &st->links, link) {
+                LIST_FOREACH (st, &unetd.stacks[b], link)
+                        LIST_FOREACH (l, &st->links, link) {
                                 if (l->agent != a || l->book->away == away)
                                         continue;
                                 l->book->away = away;
@@ -427,12 +449,14 @@ static void agent_lost(struct cm *cm)
         memset(a->silent, 0, sizeof a->silent); /* it was not them */
 }
 
-/* Another unetd may have the place still, one that dies or is about to leave; or the device may come later. */
+/* Another unetd may have the place still, one that dies or is about to leave; or the device may
+ * come later. */
 static void agent_start(struct agent *a)
 {
         static const struct cm_ops ops = {.asked = agent_asked, .gone = agent_lost};
         const struct unetd_iface_config *cfg = a->cfg;
-        struct dir_iface d = {.peer = UNETD_IFACE | a->index, .addr = cfg->addr, .prefix = cfg->prefix};
+        struct dir_iface d = {
+                .peer = UNETD_IFACE | a->index, .addr = cfg->addr, .prefix = cfg->prefix};
         int r = cm_open(&a->cm, &unetd.loop, cfg->addr, &ops);
 
         if (r != a->failed)
@@ -457,7 +481,7 @@ void links_init(void)
                 if (unetd.cfg.iface[i].provider == IFACE_VERBS) {
                         agents[i].cfg = &unetd.cfg.iface[i];
                         agents[i].index = i;
-                        agents[i].failed = 1;   /* whatever comes is news */
+                        agents[i].failed = 1; /* whatever comes is news */
                         agent_start(&agents[i]);
                 }
 }

@@ -14,22 +14,24 @@
 #include "unetd/agent/cm.h"
 #include "unetd/daemon/daemon.h"
 
-#define SILENT_HOSTS 16u                /* without an agent, remembered */
-#define AGENT_YOUNG_PORTS (2 * NS_PER_S)        /* a unetd that has begun since may yet be told of a port, for which a caller waits, */
-#define AGENT_YOUNG_CHANS (15 * NS_PER_S)       /* ... or of a channel: who is told too early that there is none ends it */
-#define LINK_MTU_MIN 256u               /* as long as the smallest datagram of RDMA */
+#define SILENT_HOSTS 16u /* without an agent, remembered */
+/* A unetd that has begun since may yet be told of a port, for which a caller waits. */
+#define AGENT_YOUNG_PORTS (2 * NS_PER_S)
+/* ... or of a channel: who is told too early that there is none ends it. */
+#define AGENT_YOUNG_CHANS (15 * NS_PER_S)
+#define LINK_MTU_MIN      256u /* as long as the smallest datagram of RDMA */
 
 struct agent {
-        struct cm cm;                   /* first: handlers cast */
+        struct cm cm; /* first: handlers cast */
         const struct unetd_iface_config *cfg;
-        uint32_t index;                 /* of the interface */
+        uint32_t index; /* of the interface */
         bool works;
-        bool listed;                    /* in the directory */
-        int failed;                     /* why not, as last tried */
-        nstime again;                   /* ... and when to try next */
+        bool listed;  /* in the directory */
+        int failed;   /* why not, as last tried */
+        nstime again; /* ... and when to try next */
         struct {
-                uint32_t addr;          /* 0: none */
-                unsigned times;         /* before, in a row */
+                uint32_t addr;  /* 0: none */
+                unsigned times; /* before, in a row */
                 nstime until;
         } silent[SILENT_HOSTS];
 };
@@ -43,8 +45,10 @@ struct rlink *link_numbered(const struct stack *st, uint32_t index);
 /* What others are told of it has changed. */
 void link_changed(struct rlink *l);
 struct rlink *link_find(const struct stack *st, const struct agent *a);
-/* The stack, interface and link that a request names; *l is NULL when there is no link yet. 0 or a negative errno. */
-int link_named(struct user *u, const struct unetd_msg *msg, struct stack **st, struct agent **a, struct rlink **l);
+/* The stack, interface and link that a request names; *l is NULL when there is no link yet. 0 or a
+ * negative errno. */
+int link_named(struct user *u, const struct unetd_msg *msg, struct stack **st, struct agent **a,
+               struct rlink **l);
 
 /* ---- remotes.c ---- */
 /* Who we are, in what another agent is told; with AGENT_OPEN also what the stack may send from. */
@@ -55,10 +59,11 @@ struct chan *remote_find(const struct rlink *l, uint32_t addr, const struct agen
 /* `mine`: our number of the channel. NULL: no memory. */
 struct remote *remote_new(struct rlink *l, uint32_t addr, uint32_t mine, const struct agent_msg *m);
 void remote_learn(struct chan *ch, const struct agent_msg *m);
-/* What another host's agent says of a channel that there is. 0 or a negative errno, which it is to be answered; or
- * REPLY_LATER. */
+/* What another host's agent says of a channel that there is. 0 or a negative errno, which it is to
+ * be answered; or REPLY_LATER. */
 int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_msg *m);
-/* What who asks for something unknown is answered: a unetd that has just begun may be about to hear of it from a keeper. */
+/* What who asks for something unknown is answered: a unetd that has just begun may be about to hear
+ * of it from a keeper. */
 int agent_knows_not(nstime patience);
 /* A number for a channel. */
 uint32_t remote_number(void);

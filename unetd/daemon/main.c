@@ -34,29 +34,32 @@
 #include "unetd/monitor/monitor_run.h"
 #include "unetd/client/name.h"
 
-#define LISTEN_WAIT_MS 500              /* for who has bound a name and does not listen yet */
+#define LISTEN_WAIT_MS 500 /* for who has bound a name and does not listen yet */
 
-#define FDS_OF_ALL_USERS 1048576        /* fs.nr_open's default: no process may have more */
+#define FDS_OF_ALL_USERS 1048576 /* fs.nr_open's default: no process may have more */
 
 struct daemon unetd = {.cfg = UNETD_CONFIG_DEFAULT};
 
 static const char usage[] =
         "Usage: unetd [OPTION]...\n"
-        "The service of the user-level network stack: port space, listeners, channels. Programs start it on\n"
+        "The service of the user-level network stack: port space, listeners, channels. Programs "
+        "start it on\n"
         "demand; run it by hand only to watch it, or as root with --system for all users.\n"
         "\n"
         "      --foreground      stay on the terminal, log to standard error\n"
         "      --system          serve all users (root only)\n"
         "      --idle SECONDS    leave after so long without programs, default 30; -1: never\n"
-        "      --domain NAME     a separate world of programs, default $UNET_DOMAIN or \"default\"\n"
+        "      --domain NAME     a separate world of programs, default $UNET_DOMAIN or "
+        "\"default\"\n"
         "      --log FILE        append log lines to FILE\n"
         "      --help            this text\n"
         "      --version         version and ABI\n"
         "\n"
-        "Exit status: 0 left when idle, or another one was first; 1 could not start; 2 wrong option.\n";
+        "Exit status: 0 left when idle, or another one was first; 1 could not start; 2 wrong "
+        "option.\n";
 
 struct options {
-        int ready_fd;                   /* closed when clients may come */
+        int ready_fd; /* closed when clients may come */
         bool quit;
         int status;
 };
@@ -151,7 +154,8 @@ static int read_rules(struct rule rule[RULES_MAX], char line[XDP_LINE_MAX])
                 if (r == 0)
                         memcpy(rule, c->rule, sizeof c->rule);
                 else
-                        snprintf(line, XDP_LINE_MAX, "%.120s:%d: %.70s", err.path, err.line, err.text);
+                        snprintf(line, XDP_LINE_MAX, "%.120s:%d: %.70s", err.path, err.line,
+                                 err.text);
         }
         r = r == 0 ? (int)c->nrules : r;
         free(c);
@@ -161,10 +165,14 @@ static int read_rules(struct rule rule[RULES_MAX], char line[XDP_LINE_MAX])
 static void parse(struct options *o, int argc, char **argv)
 {
         static const struct option longs[] = {
-                {"foreground", no_argument, NULL, 'f'},     {"system", no_argument, NULL, 's'},
-                {"idle", required_argument, NULL, 'i'},     {"domain", required_argument, NULL, 'd'},
-                {"log", required_argument, NULL, 'l'},      {"ready-fd", required_argument, NULL, 'r'},
-                {"version", no_argument, NULL, 'v'},        {"help", no_argument, NULL, 'h'},
+                {"foreground", no_argument, NULL, 'f'},
+                {"system", no_argument, NULL, 's'},
+                {"idle", required_argument, NULL, 'i'},
+                {"domain", required_argument, NULL, 'd'},
+                {"log", required_argument, NULL, 'l'},
+                {"ready-fd", required_argument, NULL, 'r'},
+                {"version", no_argument, NULL, 'v'},
+                {"help", no_argument, NULL, 'h'},
                 {NULL, 0, NULL, 0},
         };
         const char *env = getenv("UNET_DOMAIN");
@@ -185,7 +193,8 @@ static void parse(struct options *o, int argc, char **argv)
 
 enum holder { HOLDER_US, HOLDER_OTHER, HOLDER_DYING };
 
-/* A unetd that is being killed still listens, and then answers nothing. One that is busy counts as alive. */
+/* A unetd that is being killed still listens, and then answers nothing. One that is busy counts
+ * as alive. */
 static bool is_dying(int fd)
 {
         struct unetd_msg hello = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
@@ -212,21 +221,25 @@ static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
 
                 r = fd < 0 ? -1 : connect(fd, (const struct sockaddr *)sun, len);
                 if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen) == 0) {
-                        enum holder h = cred.uid != unetd.uid ? HOLDER_OTHER : is_dying(fd) ? HOLDER_DYING : HOLDER_US;
+                        enum holder h = cred.uid != unetd.uid ? HOLDER_OTHER
+                                        : is_dying(fd)        ? HOLDER_DYING
+                                                              : HOLDER_US;
                         close(fd);
                         return h;
                 }
                 if (fd >= 0)
                         close(fd);
-                if (sockdiag_holder(sun->sun_path, len - offsetof(struct sockaddr_un, sun_path), &uid) && uid != unetd.uid)
-                        return HOLDER_OTHER;    /* it need not be waited for */
+                if (sockdiag_holder(sun->sun_path, len - offsetof(struct sockaddr_un, sun_path),
+                                    &uid) &&
+                    uid != unetd.uid)
+                        return HOLDER_OTHER; /* it need not be waited for */
                 nanosleep(&pause, NULL);
         }
         return HOLDER_OTHER;
 }
 
-/* Whether a unetd of this user under the name would do: a system-wide one and a private one of root's do
- * not. */
+/* Whether a unetd of this user under the name would do: a system-wide one and a private one of
+ * root's do not. */
 static bool replaces_us(enum holder h)
 {
         return h == HOLDER_US && !unetd.cfg.shared;
@@ -284,7 +297,7 @@ static int socket_at(struct loop_source *s, int (*take)(int fd))
 
 /* ---- the system's file ---- */
 
-static struct sockaddr_un file, file_new;       /* it begins under another name */
+static struct sockaddr_un file, file_new; /* it begins under another name */
 static struct stat file_made;
 
 /* Nobody but root may put anything there. */
@@ -292,7 +305,8 @@ static bool is_roots(const char *dir)
 {
         struct stat st;
 
-        return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0 && (st.st_mode & 022) == 0;
+        return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0 &&
+               (st.st_mode & 022) == 0;
 }
 
 static int take_file(int fd)
@@ -306,8 +320,8 @@ static int take_file(int fd)
         file_new = file;
         strcat(file_new.sun_path, "+");
         unlink(file_new.sun_path);
-        if (bind(fd, (struct sockaddr *)&file_new, sizeof file_new) < 0 || chmod(file_new.sun_path, 0666) < 0 ||
-            stat(file_new.sun_path, &file_made) < 0)
+        if (bind(fd, (struct sockaddr *)&file_new, sizeof file_new) < 0 ||
+            chmod(file_new.sun_path, 0666) < 0 || stat(file_new.sun_path, &file_made) < 0)
                 return -errno;
         return 0;
 }
@@ -316,7 +330,8 @@ static void leave_file(void)
 {
         struct stat st;
 
-        if (unetd.at_file.fd >= 0 && stat(file.sun_path, &st) == 0 && st.st_ino == file_made.st_ino && st.st_dev == file_made.st_dev)
+        if (unetd.at_file.fd >= 0 && stat(file.sun_path, &st) == 0 &&
+            st.st_ino == file_made.st_ino && st.st_dev == file_made.st_dev)
                 unlink(file.sun_path);
 }
 
@@ -334,13 +349,15 @@ static int take_names(void)
         return r == 0 ? 0 : by_name;
 }
 
-/* Clients ask the kernel who began to listen, and believe root or themselves: the broker does it while it is root. The file takes
- * the place of an earlier unetd's, which may not be able to say that it has gone. Who connects waits until the loop runs. */
+/* Clients ask the kernel who began to listen, and believe root or themselves: the broker does it
+ * while it is root. The file takes the place of an earlier unetd's, which may not be able to say
+ * that it has gone. Who connects waits until the loop runs. */
 static int begin_listening(void)
 {
         if (unetd.listening.fd >= 0 && listen(unetd.listening.fd, 4096) < 0)
                 return -errno;
-        if (unetd.at_file.fd >= 0 && (listen(unetd.at_file.fd, 4096) < 0 || rename(file_new.sun_path, file.sun_path) < 0))
+        if (unetd.at_file.fd >= 0 &&
+            (listen(unetd.at_file.fd, 4096) < 0 || rename(file_new.sun_path, file.sun_path) < 0))
                 return -errno;
         return 0;
 }
@@ -357,7 +374,8 @@ static int accept_init(void)
 
 __attribute__((noreturn)) static void be_monitor(int sock, int broker, const struct options *o)
 {
-        const struct monitor_scope scope = {.cfg = &unetd.cfg, .read_rules = read_rules,
+        const struct monitor_scope scope = {.cfg = &unetd.cfg,
+                                            .read_rules = read_rules,
                                             .listening = {unetd.listening.fd, unetd.at_file.fd}};
         int status;
 
@@ -400,7 +418,8 @@ static void rules_again(void)
         int n = unetd.cfg.shared ? monitor_rules(rule, line) : read_rules(rule, line);
 
         if (n < 0 || n > (int)RULES_MAX) {
-                log_line("the rules stay as they were: %s", line[0] != '\0' ? line : strerror(n < 0 ? -n : EBADMSG));
+                log_line("the rules stay as they were: %s",
+                         line[0] != '\0' ? line : strerror(n < 0 ? -n : EBADMSG));
                 return;
         }
         memcpy(unetd.cfg.rule, rule, sizeof rule);
@@ -427,7 +446,7 @@ static int signals_init(void)
         int fd;
 
         signal(SIGPIPE, SIG_IGN);
-        signal(SIGCHLD, SIG_IGN);       /* keepers need no waiting for */
+        signal(SIGCHLD, SIG_IGN); /* keepers need no waiting for */
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
@@ -485,11 +504,13 @@ static void forget_starter(void)
         for (int what = 0; what < RLIM_NLIMITS; what++)
                 if (what != RLIMIT_CORE)
                         lift_limit(what);
-        if (unetd.cfg.shared || (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max < FDS_OF_ALL_USERS))
+        if (unetd.cfg.shared ||
+            (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max < FDS_OF_ALL_USERS))
                 setrlimit(RLIMIT_NOFILE, &many);
 }
 
-/* Idle: no client, no stack, no emulated endpoint. Keepers do not count, they leave when unetd does. */
+/* Idle: no client, no stack, no emulated endpoint. Keepers do not count, they leave when
+ * unetd does. */
 static nstime idle_deadline(void)
 {
         if (unetd.nclients > 0 || unetd.nstacks > 0 || emul_in_use() || unetd.cfg.idle_s < 0) {
@@ -528,8 +549,8 @@ static int daemon_init(void)
         memcpy(&unetd.instance, random, sizeof unetd.instance);
         unetd.next_stack = random[2] & UNETD_STACK_ID_MAX;
         unetd.idle_since = NSTIME_NEVER;
-        if ((r = loop_init(&unetd.loop, after_batch)) < 0 ||
-            (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance, (const uint8_t *)&random[4])) < 0 ||
+        if ((r = loop_init(&unetd.loop, after_batch)) < 0 || (r = signals_init()) < 0 ||
+            (r = directory_create(&unetd.dir, unetd.instance, (const uint8_t *)&random[4])) < 0 ||
             (r = ports_init()) < 0)
                 return r;
         directory_set_rules(&unetd.dir, unetd.cfg.rule, unetd.cfg.nrules);
@@ -592,7 +613,8 @@ int main(int argc, char **argv)
         loop_run(&unetd.loop);
         log_line("leaving");
         ifaces_end();
-        shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have them longer than we */
+        /* A child of discard.c may have them longer than we. */
+        shutdown(unetd.listening.fd, SHUT_RDWR);
         shutdown(unetd.at_file.fd, SHUT_RDWR);
         directory_destroy(&unetd.dir);
         return 0;

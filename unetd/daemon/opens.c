@@ -1,4 +1,5 @@
-/* Asking another host's agent for a channel to who has a port there, and being asked (links.c has the story). */
+/* Asking another host's agent for a channel to who has a port there, and being asked (links.c has
+ * the story). */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -10,23 +11,23 @@
 #include "unetd/daemon/links_int.h"
 #include "unetd/daemon/stacks.h"
 
-#define SILENT_NS  (5 * NS_PER_S)       /* and twice as long each time, ... */
-#define SILENT_MAX 3u                   /* ... so often: a host without an agent is not to be waited for again and again */
-#define BUSY_TRIES 20u                  /* a unetd that has just begun does not know yet what there is */
+#define SILENT_NS (5 * NS_PER_S) /* and twice as long each time, ... */
+/* ... so often: a host without an agent is not to be waited for again and again. */
+#define SILENT_MAX 3u
+#define BUSY_TRIES 20u /* a unetd that has just begun does not know yet what there is */
 #define BUSY_AGAIN (100 * NS_PER_MS)
 
 /* A request that waits for another host's agent. */
 struct opening {
         LIST_ENTRY(opening) link;
-        struct waiter *w;               /* NULL: it waited too long */
-        struct rlink *via;               /* NULL: its stack is gone */
+        struct waiter *w;  /* NULL: it waited too long */
+        struct rlink *via; /* NULL: its stack is gone */
         uint32_t mine, addr;
         uint8_t proto;
         uint16_t port;
         unsigned tries;
-        nstime again;                   /* when it is asked again, NSTIME_NEVER: it was asked */
+        nstime again; /* when it is asked again, NSTIME_NEVER: it was asked */
 };
-
 
 static LIST_HEAD(, opening) openings = LIST_HEAD_INITIALIZER(openings);
 
@@ -44,7 +45,8 @@ static void note_silence(struct agent *a, uint32_t addr)
 {
         unsigned at = addr % SILENT_HOSTS;
 
-        a->silent[at].times = a->silent[at].addr == addr ? MIN(a->silent[at].times + 1, SILENT_MAX) : 0;
+        a->silent[at].times =
+                a->silent[at].addr == addr ? MIN(a->silent[at].times + 1, SILENT_MAX) : 0;
         a->silent[at].addr = addr;
         a->silent[at].until = loop_clock() + (SILENT_NS << a->silent[at].times);
 }
@@ -63,7 +65,7 @@ void openings_forget_link(const struct rlink *l)
 {
         struct opening *o;
 
-        LIST_FOREACH(o, &openings, link)
+        LIST_FOREACH (o, &openings, link)
                 if (o->via == l)
                         o->via = NULL;
 }
@@ -119,11 +121,13 @@ static void open_answered(void *arg, int err, const void *data, size_t len)
                 note_silence(l->agent, o->addr);
         else if (l)
                 note_word(l->agent, o->addr);
-        if (err == 0 && l && agent_read(&m, true, data, len) && m.err == EAGAIN && ++o->tries < BUSY_TRIES) {
+        if (err == 0 && l && agent_read(&m, true, data, len) && m.err == EAGAIN &&
+            ++o->tries < BUSY_TRIES) {
                 o->again = loop_clock() + BUSY_AGAIN;
                 return;
         }
-        if (err != 0 || !l || !agent_read(&m, true, data, len) || m.err != 0 || m.qpn == 0 || m.mtu < LINK_MTU_MIN) {
+        if (err != 0 || !l || !agent_read(&m, true, data, len) || m.err != 0 || m.qpn == 0 ||
+            m.mtu < LINK_MTU_MIN) {
                 opening_end(o, err != 0 ? -EHOSTUNREACH : -ENOENT);
                 return;
         }
@@ -151,7 +155,8 @@ static void opening_ask(struct opening *o)
         m.port = o->port;
         m.addr = o->addr;
         m.mine = o->mine;
-        if (!cm_ask(&o->via->agent->cm, m.addr, bytes, agent_write(&m, false, bytes, sizeof bytes), open_answered, o))
+        if (!cm_ask(&o->via->agent->cm, m.addr, bytes, agent_write(&m, false, bytes, sizeof bytes),
+                    open_answered, o))
                 opening_end(o, -ENOMEM);
 }
 
@@ -189,7 +194,10 @@ int remote_open(struct client *cl, struct unetd_msg *msg)
         o = calloc(1, sizeof *o);
         if (!o)
                 return -ENOMEM;
-        *o = (struct opening){.via = l, .mine = remote_number(), .addr = msg->link.addr, .proto = msg->link.proto,
+        *o = (struct opening){.via = l,
+                              .mine = remote_number(),
+                              .addr = msg->link.addr,
+                              .proto = msg->link.proto,
                               .port = msg->link.port};
         r = waiter_new(cl, msg, &o->w);
         if (r < 0) {
@@ -223,7 +231,7 @@ void agent_answer_open(const struct chan *ch, uint32_t id, uint8_t proto, uint16
 {
         struct agent_msg m = link_says(ch->remote->link, AGENT_OPEN);
 
-        if (port != 0) {                /* whatever does not fit in, this does */
+        if (port != 0) { /* whatever does not fit in, this does */
                 if (m.nranges == AGENT_RANGES) {
                         m.nranges--;
                         m.flags |= AGENT_MORE;
@@ -255,7 +263,8 @@ static struct rlink *link_at(const struct agent_msg *m)
         struct rlink *l;
 
         if (!a || (m->proto != IPPROTO_TCP && m->proto != IPPROTO_UDP) ||
-            directory_lookup(unetd.dir.d, m->proto, ip_addr_v4(m->addr), m->port, m->stack, &hit) != 1)
+            directory_lookup(unetd.dir.d, m->proto, ip_addr_v4(m->addr), m->port, m->stack, &hit) !=
+                    1)
                 return NULL;
         st = stack_find(hit.stack);
         l = st && st->state == STACK_UP ? link_find(st, a) : NULL;
@@ -302,7 +311,7 @@ void agent_asked(struct cm *cm, uint32_t id, uint32_t from, const void *data, si
         if (err == 0 && m.op == AGENT_OPEN) {
                 err = open_asked(a, id, from, &m);
                 if (err == 0)
-                        return;         /* it was answered, or will be */
+                        return; /* it was answered, or will be */
         } else if (err == 0) {
                 err = remote_told(a, id, from, &m);
                 if (err == REPLY_LATER)
@@ -310,4 +319,3 @@ void agent_asked(struct cm *cm, uint32_t id, uint32_t from, const void *data, si
         }
         agent_refuse(a, id, err);
 }
-

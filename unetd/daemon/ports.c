@@ -1,6 +1,6 @@
 /*
- * What belongs to the whole host: who listens where, which kernel ports are held, which client ports are
- * whose.
+ * What belongs to the whole host: who listens where, which kernel ports are held, which client
+ * ports are whose.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,8 +23,9 @@
 #include "unetd/daemon/vouch.h"
 #include "unetd/monitor/monitor.h"
 
-static uint32_t listened[2][UINT16_MAX + 1];    /* TCP, UDP: the stack that last had the port and does not now; 0: none */
-static uint16_t claims[2][UINT16_MAX + 1];      /* the same: entries of stacks with the port */
+/* TCP, UDP: the stack that last had the port and does not now; 0: none. */
+static uint32_t listened[2][UINT16_MAX + 1];
+static uint16_t claims[2][UINT16_MAX + 1]; /* the same: entries of stacks with the port */
 
 union any_addr {
         struct sockaddr sa;
@@ -54,7 +55,8 @@ static bool valid(const struct unetd_port *p, bool port_may_be_0)
 
 static bool is_at(const struct listener *l, const struct unetd_port *key)
 {
-        return l->port == key->port && l->proto == key->proto && ports_same_addr(l->addr, key->addr);
+        return l->port == key->port && l->proto == key->proto &&
+               ports_same_addr(l->addr, key->addr);
 }
 
 static struct listener *find_in(struct listener *first, const struct unetd_port *key)
@@ -78,7 +80,11 @@ static struct listener *listener_new(const struct unetd_port *key, int fd)
         struct listener *l = calloc(1, sizeof *l);
 
         if (l)
-                *l = (struct listener){.proto = key->proto, .port = key->port, .addr = key->addr, .sock = key->sock, .fd = fd};
+                *l = (struct listener){.proto = key->proto,
+                                       .port = key->port,
+                                       .addr = key->addr,
+                                       .sock = key->sock,
+                                       .fd = fd};
         return l;
 }
 
@@ -98,7 +104,8 @@ static void claim(const struct listener *l, int by)
 
 static struct vlink_range range_of(const struct listener *l)
 {
-        return (struct vlink_range){.proto = (uint8_t)(l->proto & ~DIR_HELD), .first = l->port, .count = 1};
+        return (struct vlink_range){
+                .proto = (uint8_t)(l->proto & ~DIR_HELD), .first = l->port, .count = 1};
 }
 
 /* ---- listeners, and bound sockets ---- */
@@ -137,7 +144,8 @@ void listen_end(struct stack *st, struct listener *l)
         left_port(st, range);
 }
 
-/* The claims of other users at the stack's port go, which do not stand any more. -EADDRINUSE: one does. */
+/* The claims of other users at the stack's port go, which do not stand any more. -EADDRINUSE:
+ * one does. */
 static int clear_of(struct stack *st, const struct unetd_port *p)
 {
         struct listener *l, *next;
@@ -145,21 +153,23 @@ static int clear_of(struct stack *st, const struct unetd_port *p)
 
         for (l = LIST_FIRST(&st->listeners); l; l = next) {
                 next = LIST_NEXT(l, link);
-                if (l->port != p->port || is_tcp(l->proto) != is_tcp(p->proto) || !overlap(l->addr, p->addr))
+                if (l->port != p->port || is_tcp(l->proto) != is_tcp(p->proto) ||
+                    !overlap(l->addr, p->addr))
                         continue;
                 if (claim_stands(st, l))
                         r = -EADDRINUSE;
                 else
                         listen_end(st, l);
         }
-        LIST_FOREACH(l, &st->holds, link)
-                if (l->port == p->port && is_tcp(l->proto) == is_tcp(p->proto) && overlap(l->addr, p->addr))
+        LIST_FOREACH (l, &st->holds, link)
+                if (l->port == p->port && is_tcp(l->proto) == is_tcp(p->proto) &&
+                    overlap(l->addr, p->addr))
                         r = -EADDRINUSE;
         return r;
 }
 
-/* A TCP port is one user's on the fabric, also where the kernel lets several bind it (SO_REUSEADDR, devices). A UDP port is theirs
- * whose sockets the kernel lets share it. */
+/* A TCP port is one user's on the fabric, also where the kernel lets several bind it (SO_REUSEADDR,
+ * devices). A UDP port is theirs whose sockets the kernel lets share it. */
 static int make_way(const struct stack *st, const struct unetd_port *p)
 {
         struct stack *other;
@@ -167,9 +177,9 @@ static int make_way(const struct stack *st, const struct unetd_port *p)
 
         if (claims[!is_tcp(p->proto)][p->port] == 0)
                 return 0;
-        sockdiag_same_moment(true);     /* however many there are */
+        sockdiag_same_moment(true); /* however many there are */
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
-                LIST_FOREACH(other, &unetd.stacks[b], link)
+                LIST_FOREACH (other, &unetd.stacks[b], link)
                         if (other->user != st->user && clear_of(other, p) < 0)
                                 r = -EADDRINUSE;
         sockdiag_same_moment(false);
@@ -180,9 +190,12 @@ static int make_way(const struct stack *st, const struct unetd_port *p)
 static int rules_allow(const struct unetd_port *p)
 {
         uint32_t addr = ip_addr_is_v4(p->addr) ? ip_addr_get_v4(p->addr) : 0;
-        struct rule_asked q = {.role = RULE_LISTENS, .proto = p->proto, .addr = addr, .port = p->port};
+        struct rule_asked q = {
+                .role = RULE_LISTENS, .proto = p->proto, .addr = addr, .port = p->port};
 
-        return !(p->proto & DIR_HELD) && rule_against_all(unetd.cfg.rule, unetd.cfg.nrules, &q) ? -EACCES : 0;
+        return !(p->proto & DIR_HELD) && rule_against_all(unetd.cfg.rule, unetd.cfg.nrules, &q)
+                       ? -EACCES
+                       : 0;
 }
 
 /* To send from a port that others have leased would be to speak for them. */
@@ -194,8 +207,9 @@ static int may_send(const struct stack *st, const struct unetd_port *p)
 }
 
 /*
- * The copy of a socket that is kept, so that nobody else has its port meanwhile; -1: none is. Not of a datagram socket that shares
- * its port: that keeps nobody away, and when its owner has closed it the kernel would go on giving it its part of what comes.
+ * The copy of a socket that is kept, so that nobody else has its port meanwhile; -1: none is. Not
+ * of a datagram socket that shares its port: that keeps nobody away, and when its owner has closed
+ * it the kernel would go on giving it its part of what comes.
  */
 static int socket_kept(struct user *u, struct wire_in *in)
 {
@@ -203,7 +217,7 @@ static int socket_kept(struct user *u, struct wire_in *in)
 
         if (fd < 0 || in->msg.port.proto != IPPROTO_UDP || !vouch_shares(fd))
                 return fd;
-        discard(u, &fd, 1, false);      /* it was asked for */
+        discard(u, &fd, 1, false); /* it was asked for */
         return -1;
 }
 
@@ -231,7 +245,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
         if (r < 0)
                 return r;
         l = find_socket(LIST_FIRST(&st->listeners), p);
-        if (l && l->fd < 0 && in->n == 1) {     /* a keeper brought it, without the socket */
+        if (l && l->fd < 0 && in->n == 1) { /* a keeper brought it, without the socket */
                 l->fd = socket_kept(u, in);
                 l->cookie = cookie;
                 return 0;
@@ -271,8 +285,8 @@ void ports_offer_ifaces(void)
         struct listener *l;
 
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
-                LIST_FOREACH(st, &unetd.stacks[b], link)
-                        LIST_FOREACH(l, &st->listeners, link)
+                LIST_FOREACH (st, &unetd.stacks[b], link)
+                        LIST_FOREACH (l, &st->listeners, link)
                                 if (!(l->proto & DIR_HELD))
                                         ifaces_offer(st, l->addr);
 }
@@ -311,7 +325,8 @@ void listen_aloft(struct user *u, const struct unetd_msg *msg)
 static bool has_at(struct listener *first, const struct unetd_port *p)
 {
         for (struct listener *l = first; l; l = LIST_NEXT(l, link))
-                if (l->port == p->port && is_tcp(l->proto) == is_tcp(p->proto) && overlap(l->addr, p->addr))
+                if (l->port == p->port && is_tcp(l->proto) == is_tcp(p->proto) &&
+                    overlap(l->addr, p->addr))
                         return true;
         return false;
 }
@@ -322,13 +337,15 @@ static struct user *user_at(const struct unetd_port *p)
         struct stack *st;
 
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
-                LIST_FOREACH(st, &unetd.stacks[b], link)
-                        if (has_at(LIST_FIRST(&st->listeners), p) || has_at(LIST_FIRST(&st->holds), p))
+                LIST_FOREACH (st, &unetd.stacks[b], link)
+                        if (has_at(LIST_FIRST(&st->listeners), p) ||
+                            has_at(LIST_FIRST(&st->holds), p))
                                 return st->user;
         return NULL;
 }
 
-/* What the question is about is now; so who comes while the keeper is at it waits for the next one. However many ask, it has one. */
+/* What the question is about is now; so who comes while the keeper is at it waits for the next one.
+ * However many ask, it has one. */
 static void settle_ask(struct user *u)
 {
         struct unetd_msg ask = {.type = UNETD_K_SETTLE};
@@ -351,8 +368,10 @@ int port_settle(struct client *cl, const struct unetd_msg *msg)
         struct waiter *w;
         int r;
 
-        if (!u || u->keeper_state != KEEPER_RUNS || user_keeper_silent(u) || user_keeper_late(u, cl->user)) {
-                r = discarded(cl, msg);         /* nobody has it any more, but for a child that is closing it */
+        if (!u || u->keeper_state != KEEPER_RUNS || user_keeper_silent(u) ||
+            user_keeper_late(u, cl->user)) {
+                /* Nobody has it any more, but for a child that is closing it. */
+                r = discarded(cl, msg);
                 return r == 0 ? -ENOENT : r;
         }
         r = waiter_new(cl, msg, &w);
@@ -453,14 +472,16 @@ static int bind_kernel(const struct unetd_port *p)
 /* A TCP port that the kernel chooses is one that nobody else has leased. */
 static int bind_unleased(const struct stack *st, const struct unetd_port *p)
 {
-        int fd[64], n = 0, r;           /* half of all may be leased: 16 fail once in 65,536 times */
+        int fd[64], n = 0, r; /* half of all may be leased: 16 fail once in 65,536 times */
         uint32_t lessee;
         uint16_t port;
         ip_addr addr;
 
         do {
                 r = fd[n++] = bind_kernel(p);
-                lessee = r >= 0 && p->port == 0 && vouch_addr(r, &addr, &port) ? port_lessee(p->proto, port) : 0;
+                lessee = r >= 0 && p->port == 0 && vouch_addr(r, &addr, &port)
+                                 ? port_lessee(p->proto, port)
+                                 : 0;
         } while (lessee != 0 && lessee != st->id && n < (int)ARRAY_LEN(fd));
         for (int i = 0; i < n - 1; i++)
                 close(fd[i]);
@@ -480,7 +501,7 @@ static void hold_free(struct stack *st, struct listener *hold)
         listener_free(st->user, hold);
         l = unetd.cfg.shared ? find_in(LIST_FIRST(&st->listeners), &at) : NULL;
         if (l && !claim_stands(st, l))
-                listen_end(st, l);              /* the hold was what vouched for it */
+                listen_end(st, l); /* the hold was what vouched for it */
         left_port(st, range);
 }
 
@@ -510,7 +531,8 @@ static int hold_put(struct user *u, struct client *cl, struct unetd_msg *msg)
                 return r != 0 ? r : -ENOMEM;
         }
         /* So that other users' stacks know whose what comes from there is. */
-        r = directory_add(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id, st->user->uid);
+        r = directory_add(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id,
+                          st->user->uid);
         LIST_INSERT_HEAD(&st->holds, hold, link);
         claim(hold, 1);
         st->user->used.holds++;
@@ -557,7 +579,7 @@ int ports_init(void)
         unetd.lease_blocks = MIN((high - low + 1) / unetd.cfg.lease_ports, DIR_BLOCKS);
         directory_set_ports(&unetd.dir, unetd.lease_low, (uint16_t)unetd.cfg.lease_ports);
         if (unetd.lease_blocks > 0)
-                unetd.lease_next = unetd.next_stack % unetd.lease_blocks;       /* random, as that is */
+                unetd.lease_next = unetd.next_stack % unetd.lease_blocks; /* random, as that is */
         if (sockdiag_open() < 0)
                 log_line("no sock_diag: what keepers say of ports is not believed");
         return vouch_init();
@@ -570,7 +592,9 @@ static uint16_t block_first(uint32_t block)
 
 static struct vlink_range block_range(uint32_t block)
 {
-        return (struct vlink_range){.proto = IPPROTO_TCP, .first = block_first(block), .count = (uint16_t)unetd.cfg.lease_ports};
+        return (struct vlink_range){.proto = IPPROTO_TCP,
+                                    .first = block_first(block),
+                                    .count = (uint16_t)unetd.cfg.lease_ports};
 }
 
 uint32_t port_lessee(uint8_t proto, uint16_t port)
@@ -584,7 +608,8 @@ static uint32_t claims_of(const struct listener *first, uint32_t block)
         uint32_t n = 0;
 
         for (const struct listener *l = first; l; l = LIST_NEXT(l, link))
-                n += is_tcp(l->proto) && (uint32_t)(l->port - block_first(block)) < unetd.cfg.lease_ports;
+                n += is_tcp(l->proto) &&
+                     (uint32_t)(l->port - block_first(block)) < unetd.cfg.lease_ports;
         return n;
 }
 
@@ -595,11 +620,12 @@ static bool block_claimed(const struct stack *st, uint32_t block)
 
         for (uint32_t i = 0; i < unetd.cfg.lease_ports; i++)
                 n += claims[0][block_first(block) + i];
-        return n > 0 && n > claims_of(LIST_FIRST(&st->listeners), block) + claims_of(LIST_FIRST(&st->holds), block);
+        return n > 0 && n > claims_of(LIST_FIRST(&st->listeners), block) +
+                                        claims_of(LIST_FIRST(&st->holds), block);
 }
 
-/* The block that a stack had with an earlier unetd. It may have been another's meanwhile, or somebody else may have a port there
- * or a connection. */
+/* The block that a stack had with an earlier unetd. It may have been another's meanwhile, or
+ * somebody else may have a port there or a connection. */
 static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
 {
         uint32_t b = (uint32_t)(first - unetd.lease_low) / unetd.cfg.lease_ports;
@@ -613,13 +639,15 @@ static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
         return 0;
 }
 
-/* Round and round, so that a block that came back rests before it is used again. One in which somebody has a port is taken
- * only when there is no other: its lessee does not use that port (port_owner() in ifaces.c, open_conn() in sock/core/usock_tcp.c). */
+/* Round and round, so that a block that came back rests before it is used again. One in which
+ * somebody has a port is taken only when there is no other: its lessee does not use that port
+ * (port_owner() in ifaces.c, open_conn() in sock/core/usock_tcp.c). */
 static int block_take(struct stack *st, uint32_t *block)
 {
         for (uint32_t i = 0; i < 2 * unetd.lease_blocks; i++) {
                 uint32_t b = (unetd.lease_next + i) % unetd.lease_blocks;
-                if (directory_lessee(&unetd.dir, b) == 0 && (i >= unetd.lease_blocks || !block_claimed(st, b))) {
+                if (directory_lessee(&unetd.dir, b) == 0 &&
+                    (i >= unetd.lease_blocks || !block_claimed(st, b))) {
                         directory_lease(&unetd.dir, b, st->id);
                         unetd.lease_next = b + 1;
                         *block = b;
@@ -642,7 +670,7 @@ static struct lease *lease_find(struct stack *st, uint16_t first)
 {
         struct lease *l;
 
-        LIST_FOREACH(l, &st->leases, link)
+        LIST_FOREACH (l, &st->leases, link)
                 if (first != 0 && block_first(l->block) == first)
                         return l;
         return NULL;
@@ -665,7 +693,8 @@ static int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
         l = calloc(1, sizeof *l);
         if (!l)
                 return -ENOMEM;
-        r = msg->lease.first ? block_retake(st, msg->lease.first, &l->block) : block_take(st, &l->block);
+        r = msg->lease.first ? block_retake(st, msg->lease.first, &l->block)
+                             : block_take(st, &l->block);
         if (r < 0) {
                 free(l);
                 return r;

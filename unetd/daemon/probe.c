@@ -16,7 +16,7 @@
 #include "arp/ether.h"
 
 #define PROBES_MAX 16u
-#define FRAME_MAX  128u                 /* an ARP packet, its header and what pads it */
+#define FRAME_MAX  128u /* an ARP packet, its header and what pads it */
 
 struct asking {
         struct probe *p;
@@ -24,7 +24,7 @@ struct asking {
         struct arp_cache *cache;
         struct counters cnt;
         uint8_t mac[ETHER_MAC];
-        nstime base;                    /* where its clock began */
+        nstime base; /* where its clock began */
         bool done;
 };
 
@@ -51,7 +51,8 @@ static const char *look_at_link(struct asking *a)
         if (a->fd < 0 || ioctl(a->fd, SIOCGIFHWADDR, &r) < 0)
                 return "no packet socket";
         memcpy(a->mac, r.ifr_hwaddr.sa_data, sizeof a->mac);
-        if (ioctl(a->fd, SIOCGIFFLAGS, &r) < 0 || (r.ifr_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING))
+        if (ioctl(a->fd, SIOCGIFFLAGS, &r) < 0 ||
+            (r.ifr_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING))
                 return "the link is down";
         return NULL;
 }
@@ -62,7 +63,8 @@ static const char *begin(struct asking *a, struct probe *p)
         uint8_t seed[16];
         const char *why;
 
-        *a = (struct asking){.p = p, .fd = p->sock, .base = real_now(), .cache = calloc(1, sizeof *a->cache)};
+        *a = (struct asking){
+                .p = p, .fd = p->sock, .base = real_now(), .cache = calloc(1, sizeof *a->cache)};
         if (!a->cache || getrandom(seed, sizeof seed, 0) != sizeof seed)
                 return "no memory";
         why = look_at_link(a);
@@ -70,7 +72,8 @@ static const char *begin(struct asking *a, struct probe *p)
                 return why;
         arp_config_default(&cfg, a->mac);
         arp_format(a->cache, &cfg, seed, a->base);
-        arp_addr_add(&(struct arp){a->cache, &a->cnt}, p->addr, p->prefix, ARP_DEFEND_ALWAYS, true, a->base);
+        arp_addr_add(&(struct arp){a->cache, &a->cnt}, p->addr, p->prefix, ARP_DEFEND_ALWAYS, true,
+                     a->base);
         return NULL;
 }
 
@@ -115,7 +118,8 @@ static void send_packet(struct asking *a, const struct arp_out *out)
                 settle(a, PROBE_UNKNOWN, "the link takes nothing");
 }
 
-/* What is due. Once nobody has objected to the last probe that is all: announcements are for the stack that takes it. */
+/* What is due. Once nobody has objected to the last probe that is all: announcements are for the
+ * stack that takes it. */
 static void step(struct asking *a)
 {
         struct arp arp = {a->cache, &a->cnt};

@@ -1,6 +1,6 @@
 /*
- * Channels to stacks of other hosts: what is known of the far end, and what the agents say to each other of it (links.c has the
- * story).
+ * Channels to stacks of other hosts: what is known of the far end, and what the agents say to each
+ * other of it (links.c has the story).
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -13,8 +13,8 @@
 #include "unetd/daemon/links_int.h"
 
 #define PROBE_EVERY    (10 * NS_PER_S)
-#define PROBE_AGAIN    NS_PER_S         /* after it was silent, or busy */
-#define PROBE_RESTORED (300 * NS_PER_MS)        /* when the keepers have told what there is to tell */
+#define PROBE_AGAIN    NS_PER_S          /* after it was silent, or busy */
+#define PROBE_RESTORED (300 * NS_PER_MS) /* when the keepers have told what there is to tell */
 
 static void probe_at(struct remote *r, nstime when);
 
@@ -26,16 +26,18 @@ struct telling {
 
 /* ---- channels ---- */
 
-static bool same_far_end(const struct remote *r, const struct rlink *l, uint32_t addr, const struct agent_msg *m)
+static bool same_far_end(const struct remote *r, const struct rlink *l, uint32_t addr,
+                         const struct agent_msg *m)
 {
-        return r->link == l && r->addr == addr && r->instance == m->instance && r->stack == m->stack;
+        return r->link == l && r->addr == addr && r->instance == m->instance &&
+               r->stack == m->stack;
 }
 
 struct chan *remote_find(const struct rlink *l, uint32_t addr, const struct agent_msg *m)
 {
         struct chan *ch;
 
-        LIST_FOREACH(ch, &unetd.chans, link)
+        LIST_FOREACH (ch, &unetd.chans, link)
                 if (ch->remote && ch->end[0].state != END_CLOSING && ch->end[0].state != END_FREE &&
                     same_far_end(ch->remote, l, addr, m))
                         return ch;
@@ -47,7 +49,7 @@ static struct chan *chan_numbered(uint32_t number, uint32_t addr)
 {
         struct chan *ch;
 
-        LIST_FOREACH(ch, &unetd.chans, link)
+        LIST_FOREACH (ch, &unetd.chans, link)
                 if (ch->remote && ch->remote->mine == number && ch->remote->addr == addr &&
                     (ch->end[0].state == END_OPENING || ch->end[0].state == END_UP))
                         return ch;
@@ -66,7 +68,7 @@ uint32_t remote_number(void)
         while (used) {
                 last = (last + 1) & UNETD_STACK_ID_MAX;
                 used = last == 0;
-                LIST_FOREACH(ch, &unetd.chans, link)
+                LIST_FOREACH (ch, &unetd.chans, link)
                         used |= ch->remote && ch->remote->mine == last;
         }
         return last;
@@ -76,9 +78,17 @@ uint32_t remote_number(void)
 static void publish(const struct chan *ch)
 {
         const struct remote *r = ch->remote;
-        struct vlink_peer p = {.addr = r->addr, .qpn = r->qpn, .qkey = r->qkey, .nranges = r->nranges,
-                               .instance = r->instance, .stack = r->stack, .mine = r->mine, .theirs = r->theirs,
-                               .mtu = r->mtu, .no_csum = r->no_csum, .version = r->version};
+        struct vlink_peer p = {.addr = r->addr,
+                               .qpn = r->qpn,
+                               .qkey = r->qkey,
+                               .nranges = r->nranges,
+                               .instance = r->instance,
+                               .stack = r->stack,
+                               .mine = r->mine,
+                               .theirs = r->theirs,
+                               .mtu = r->mtu,
+                               .no_csum = r->no_csum,
+                               .version = r->version};
 
         memcpy(p.range, r->range, sizeof p.range);
         vlink_put(r->link->book, ch->end[0].slot, &p);
@@ -90,14 +100,24 @@ struct remote *remote_restore(const struct stack *st, const struct unetd_chan_in
         struct vlink_peer p;
         struct remote *r;
 
-        if (!l || !vlink_read(l->book, info->chan, &p) || p.mine != (info->peer_stack & UNETD_STACK_ID_MAX))
+        if (!l || !vlink_read(l->book, info->chan, &p) ||
+            p.mine != (info->peer_stack & UNETD_STACK_ID_MAX))
                 return NULL;
         r = calloc(1, sizeof *r);
         if (!r)
                 return NULL;
-        *r = (struct remote){.link = l, .addr = p.addr, .instance = p.instance, .stack = p.stack, .mine = p.mine,
-                             .theirs = p.theirs, .qpn = p.qpn, .qkey = p.qkey, .mtu = p.mtu, .no_csum = p.no_csum != 0,
-                             .version = p.version, .nranges = MIN(p.nranges, VLINK_RANGES)};
+        *r = (struct remote){.link = l,
+                             .addr = p.addr,
+                             .instance = p.instance,
+                             .stack = p.stack,
+                             .mine = p.mine,
+                             .theirs = p.theirs,
+                             .qpn = p.qpn,
+                             .qkey = p.qkey,
+                             .mtu = p.mtu,
+                             .no_csum = p.no_csum != 0,
+                             .version = p.version,
+                             .nranges = MIN(p.nranges, VLINK_RANGES)};
         memcpy(r->range, p.range, sizeof r->range);
         probe_at(r, unetd.loop.now + PROBE_RESTORED);
         return r;
@@ -121,7 +141,8 @@ static void del_range(struct remote *r, struct vlink_range g)
                 }
 }
 
-/* Everything, or what has changed. What was overtaken is old; after something was missed all is asked for. */
+/* Everything, or what has changed. What was overtaken is old; after something was missed all is
+ * asked for. */
 static void learn(struct remote *r, const struct agent_msg *m)
 {
         bool all = m->op == AGENT_OPEN || m->op == AGENT_HERE;
@@ -184,12 +205,13 @@ struct agent_msg link_says(const struct rlink *l, enum agent_op op)
 
         if (op != AGENT_OPEN && op != AGENT_HERE)
                 return m;
-        LIST_FOREACH(b, &l->st->leases, link)
-                put_range(&m, IPPROTO_TCP, (uint16_t)(unetd.lease_low + b->block * unetd.cfg.lease_ports),
+        LIST_FOREACH (b, &l->st->leases, link)
+                put_range(&m, IPPROTO_TCP,
+                          (uint16_t)(unetd.lease_low + b->block * unetd.cfg.lease_ports),
                           (uint16_t)unetd.cfg.lease_ports);
-        LIST_FOREACH(p, &l->st->listeners, link)
+        LIST_FOREACH (p, &l->st->listeners, link)
                 put_range(&m, p->proto, p->port, 1);
-        LIST_FOREACH(p, &l->st->holds, link)
+        LIST_FOREACH (p, &l->st->holds, link)
                 put_range(&m, p->proto, p->port, 1);
         return m;
 }
@@ -213,7 +235,8 @@ struct remote *remote_new(struct rlink *l, uint32_t addr, uint32_t mine, const s
         return r;
 }
 
-void remote_describe(const struct chan *ch, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
+void remote_describe(const struct chan *ch, struct unetd_chan_info *info,
+                     int fds[UNETD_CHAN_FDS_MAX])
 {
         const struct remote *r = ch->remote;
         const struct unetd_iface_config *cfg = r->link->agent->cfg;
@@ -245,7 +268,7 @@ static void take_answer(struct chan *ch, const struct agent_msg *m)
         else if (r->silent_since == 0)
                 r->silent_since = now;
         if ((m && m->err == ENOENT) || (!m && patience != 0 && now - r->silent_since >= patience)) {
-                r->theirs = 0;          /* nobody is to be told */
+                r->theirs = 0; /* nobody is to be told */
                 chan_close(ch, -ECONNRESET);
         } else if (!m || m->err != 0) {
                 probe_at(r, now + PROBE_AGAIN); /* it may have missed something */
@@ -255,8 +278,8 @@ static void take_answer(struct chan *ch, const struct agent_msg *m)
 }
 
 struct said {
-        struct telling *t;              /* may be NULL */
-        uint32_t mine, addr;            /* of the channel, which may be gone */
+        struct telling *t;   /* may be NULL */
+        uint32_t mine, addr; /* of the channel, which may be gone */
         bool probe;
 };
 
@@ -298,7 +321,8 @@ static bool tell(const struct chan *ch, struct agent_msg *m, struct telling *t)
         if (m->yours == 0 || !r->link->agent->works || !(s = calloc(1, sizeof *s)))
                 return false;
         *s = (struct said){.t = t, .mine = r->mine, .addr = r->addr, .probe = m->op == AGENT_HERE};
-        if (cm_ask(&r->link->agent->cm, r->addr, bytes, agent_write(m, false, bytes, sizeof bytes), heard, s))
+        if (cm_ask(&r->link->agent->cm, r->addr, bytes, agent_write(m, false, bytes, sizeof bytes),
+                   heard, s))
                 return true;
         free(s);
         return false;
@@ -310,7 +334,7 @@ static unsigned tell_all(const struct rlink *l, struct agent_msg *m, struct tell
         unsigned n = 0;
         struct chan *ch;
 
-        LIST_FOREACH(ch, &unetd.chans, link)
+        LIST_FOREACH (ch, &unetd.chans, link)
                 if (ch->remote && ch->remote->link == l && ch->end[0].state == END_UP)
                         n += tell(ch, m, t);
         return n;
@@ -323,7 +347,8 @@ void remotes_moved(const struct rlink *l)
         tell_all(l, &m, NULL);
 }
 
-int links_ports(struct client *cl, const struct unetd_msg *request, struct stack *st, struct vlink_range r, bool add)
+int links_ports(struct client *cl, const struct unetd_msg *request, struct stack *st,
+                struct vlink_range r, bool add)
 {
         struct telling *t = NULL;
         unsigned n = 0;
@@ -333,7 +358,7 @@ int links_ports(struct client *cl, const struct unetd_msg *request, struct stack
                 return 0;
         if (cl && !(t = calloc(1, sizeof *t)))
                 return 0;
-        LIST_FOREACH(l, &st->links, link) {
+        LIST_FOREACH (l, &st->links, link) {
                 link_changed(l);
                 struct agent_msg m = link_says(l, add ? AGENT_PORTS : AGENT_UNPORTS);
                 put_range(&m, r.proto, r.first, r.count);
@@ -352,7 +377,6 @@ int links_ports(struct client *cl, const struct unetd_msg *request, struct stack
         t->w->deadline = unetd.loop.now + AGENT_NS;
         return REPLY_LATER;
 }
-
 
 void remote_up(struct chan *ch)
 {
@@ -387,7 +411,8 @@ int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_
 {
         struct chan *ch = chan_numbered(m->yours, from);
 
-        if (!ch || ch->remote->instance != m->instance || (ch->remote->theirs != 0 && m->mine != 0 && ch->remote->theirs != m->mine))
+        if (!ch || ch->remote->instance != m->instance ||
+            (ch->remote->theirs != 0 && m->mine != 0 && ch->remote->theirs != m->mine))
                 return agent_knows_not(AGENT_YOUNG_CHANS);
         ch->remote->silent_since = 0;
         if (m->op == AGENT_CLOSE) {
@@ -399,7 +424,7 @@ int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_
         if (m->op != AGENT_HERE)
                 return 0;
         agent_answer_here(ch, id);
-        return REPLY_LATER;             /* it was answered */
+        return REPLY_LATER; /* it was answered */
 }
 
 /* ---- whether it is there still ---- */
@@ -434,7 +459,8 @@ nstime remotes_tick(void)
                 if (!ch->remote || ch->end[0].state != END_UP)
                         continue;
                 if (ch->remote->probe_at <= unetd.loop.now && !ch->remote->link->agent->works) {
-                        take_answer(ch, NULL);  /* without a device of ours: no better than a host that is silent */
+                        /* Without a device of ours: no better than a host that is silent. */
+                        take_answer(ch, NULL);
                         continue;
                 }
                 if (ch->remote->probe_at <= unetd.loop.now)
@@ -457,4 +483,3 @@ void remote_status(const struct chan *ch, struct unetd_status_item *item)
         item->qp.ranges = r->nranges;
         item->qp.no_csum = r->no_csum;
 }
-

@@ -1,7 +1,8 @@
 /*
- * Routes, static neighbours and the state of interfaces: what unet.conf(5) says at first, then what `unet route`, `unet arp`
- * and `unet if` change, and what rtnetlink tells of the links. All of it is checked in one route table (ip/route.h) and
- * published in the directory, from where each stack takes it over. Nothing of it is kept when unetd leaves.
+ * Routes, static neighbours and the state of interfaces: what unet.conf(5) says at first, then what
+ * `unet route`, `unet arp` and `unet if` change, and what rtnetlink tells of the links. All of it
+ * is checked in one route table (ip/route.h) and published in the directory, from where each stack
+ * takes it over. Nothing of it is kept when unetd leaves.
  *
  * Only root and the user whose unetd this is may change anything.
  */
@@ -26,8 +27,8 @@
 
 static struct {
         struct route_table table;
-        struct netconf net;             /* as published; without routes, which stand in the table */
-        bool down[UNETD_IFACES];        /* by `unet if down` */
+        struct netconf net;      /* as published; without routes, which stand in the table */
+        bool down[UNETD_IFACES]; /* by `unet if down` */
 } routes;
 
 static struct netconf_if *if_at(uint32_t ifindex)
@@ -59,7 +60,8 @@ static void look_at_link(int fd, uint32_t i)
                 memcpy(f->mac, r.ifr_hwaddr.sa_data, sizeof f->mac);
                 iface_has_mac(i);
         }
-        route_if_set(&routes.table, i + 1, ROUTE_IF_BROADCAST | (f->flags & NETCONF_IF_UP ? ROUTE_IF_UP : 0),
+        route_if_set(&routes.table, i + 1,
+                     ROUTE_IF_BROADCAST | (f->flags & NETCONF_IF_UP ? ROUTE_IF_UP : 0),
                      MAX(f->mtu, 68u));
 }
 
@@ -97,7 +99,8 @@ static void add_iface(uint32_t i)
         const struct unetd_iface_config *c = &unetd.cfg.iface[i];
         struct route r = config_gateway(&unetd.cfg, i);
 
-        routes.net.ifs[i] = (struct netconf_if){.addr = c->addr, .prefix = c->prefix, .flags = NETCONF_IF_THERE};
+        routes.net.ifs[i] = (struct netconf_if){
+                .addr = c->addr, .prefix = c->prefix, .flags = NETCONF_IF_THERE};
         route_if_set(&routes.table, i + 1, ROUTE_IF_BROADCAST, 68);
         route_addr_add(&routes.table, i + 1, c->addr, c->prefix);
         if (c->gateway != 0)
@@ -113,7 +116,8 @@ static void add_configured(void)
 
                 route_text_put(r, unetd.cfg.iface[r->ifindex - 1].name, text);
                 if (err < 0)
-                        log_line("route %s: left out, %s", text, err == -ENODEV ? "the interface is not there" : strerror(-err));
+                        log_line("route %s: left out, %s", text,
+                                 err == -ENODEV ? "the interface is not there" : strerror(-err));
         }
         for (uint32_t k = 0; k < unetd.cfg.nneighs; k++)
                 if (if_at(unetd.cfg.neigh[k].ifindex)->flags & NETCONF_IF_THERE)
@@ -133,7 +137,9 @@ void routes_init(void)
                 .redirects = unetd.cfg.redirects != 0,
                 .ecn = unetd.cfg.tcp_ecn,
                 .cc = unetd.cfg.tcp_cc,
-                .arp_reachable_s = unetd.cfg.arp_reachable_s != ARP_REACHABLE_S ? unetd.cfg.arp_reachable_s : 0,
+                .arp_reachable_s = unetd.cfg.arp_reachable_s != ARP_REACHABLE_S
+                                           ? unetd.cfg.arp_reachable_s
+                                           : 0,
         };
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
                 if (iface_find(UNETD_IFACE | i))
@@ -148,7 +154,8 @@ void routes_init(void)
 static uint32_t by_name(const char *name)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
-                if (routes.net.ifs[i].flags & NETCONF_IF_THERE && strcmp(unetd.cfg.iface[i].name, name) == 0)
+                if (routes.net.ifs[i].flags & NETCONF_IF_THERE &&
+                    strcmp(unetd.cfg.iface[i].name, name) == 0)
                         return i + 1;
         return 0;
 }
@@ -189,9 +196,11 @@ static int change_add(struct unetd_net *n)
 /* Whether it is the one that is meant: what was not said may be anything. */
 static bool is_meant(const struct route *r, const struct unetd_net *n, uint32_t ifindex)
 {
-        return !(r->flags & ROUTE_F_CONNECTED) && r->dst == n->route.dst && r->prefix == n->route.prefix &&
+        return !(r->flags & ROUTE_F_CONNECTED) && r->dst == n->route.dst &&
+               r->prefix == n->route.prefix &&
                (n->route.gateway == 0 || r->gateway == n->route.gateway) &&
-               (!(n->flags & UNETD_NET_METRIC) || r->metric == n->route.metric) && (ifindex == 0 || r->ifindex == ifindex);
+               (!(n->flags & UNETD_NET_METRIC) || r->metric == n->route.metric) &&
+               (ifindex == 0 || r->ifindex == ifindex);
 }
 
 static int change_remove(const struct unetd_net *n)
@@ -216,7 +225,8 @@ static int change_remove(const struct unetd_net *n)
 static struct netconf_neigh *find_neigh(const struct netconf_neigh *n)
 {
         for (uint32_t i = 0; i < routes.net.nneighs; i++)
-                if (routes.net.neigh[i].addr == n->addr && routes.net.neigh[i].ifindex == n->ifindex)
+                if (routes.net.neigh[i].addr == n->addr &&
+                    routes.net.neigh[i].ifindex == n->ifindex)
                         return &routes.net.neigh[i];
         return NULL;
 }
@@ -228,7 +238,8 @@ static int change_neigh(struct unetd_net *n, bool add)
 
         if (err != 0)
                 return err;
-        if (add && (by_network(n->neigh.addr) != n->neigh.ifindex || if_at(n->neigh.ifindex)->addr == n->neigh.addr))
+        if (add && (by_network(n->neigh.addr) != n->neigh.ifindex ||
+                    if_at(n->neigh.ifindex)->addr == n->neigh.addr))
                 return -ENETUNREACH;
         at = find_neigh(&n->neigh);
         if (!add && !at)
@@ -239,7 +250,8 @@ static int change_neigh(struct unetd_net *n, bool add)
                 *(at ? at : &routes.net.neigh[routes.net.nneighs++]) = n->neigh;
         else
                 *at = routes.net.neigh[--routes.net.nneighs];
-        memset(&routes.net.neigh[routes.net.nneighs], 0, (NETCONF_NEIGHS - routes.net.nneighs) * sizeof *at);
+        memset(&routes.net.neigh[routes.net.nneighs], 0,
+               (NETCONF_NEIGHS - routes.net.nneighs) * sizeof *at);
         return 0;
 }
 
@@ -273,7 +285,8 @@ static void forget_routes(uint32_t ifindex)
         struct route_report r;
 
         for (uint32_t i = 1; i <= routes.table.recs.fresh; i++)
-                if (route_walk(&routes.table, i, &r) && r.r.ifindex == ifindex && !(r.r.flags & ROUTE_F_CONNECTED))
+                if (route_walk(&routes.table, i, &r) && r.r.ifindex == ifindex &&
+                    !(r.r.flags & ROUTE_F_CONNECTED))
                         route_del(&routes.table, &r.r);
 }
 
@@ -329,19 +342,23 @@ static int change(const struct client *cl, struct unetd_msg *msg)
 
 int routes_change(struct client *cl, struct unetd_msg *msg)
 {
-        static const char *const verb[] = {"adds a route", "removes a route", "adds a neighbour", "removes a neighbour",
-                                           "takes an interface up", "takes an interface down", "adds an interface",
-                                           "removes an interface"};
+        static const char *const verb[] = {"adds a route",          "removes a route",
+                                           "adds a neighbour",      "removes a neighbour",
+                                           "takes an interface up", "takes an interface down",
+                                           "adds an interface",     "removes an interface"};
         int err;
 
         if (cl->user->uid != 0 && cl->user->uid != unetd.uid)
                 return -EPERM;
-        static_assert(offsetof(struct unetd_net, iface) == offsetof(struct unetd_iface_config, name), "either has its name there");
+        static_assert(offsetof(struct unetd_net, iface) ==
+                              offsetof(struct unetd_iface_config, name),
+                      "either has its name there");
         if (memchr(msg->net.iface, 0, sizeof msg->net.iface) == NULL)
                 return -EBADMSG;
         err = change(cl, msg);
         if (err == 0)
                 publish();
-        log_line("uid %u %s: %s", cl->user->uid, verb[msg->type - UNETD_ROUTE_ADD], err == 0 ? "done" : strerror(-err));
+        log_line("uid %u %s: %s", cl->user->uid, verb[msg->type - UNETD_ROUTE_ADD],
+                 err == 0 ? "done" : strerror(-err));
         return err;
 }

@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-#define OWN_FDS 256u                    /* unetd's, besides what users make it hold */
+#define OWN_FDS 256u /* unetd's, besides what users make it hold */
 
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
 {
@@ -12,13 +12,15 @@ bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
         return !unetd.cfg.shared || (taken < total && have + 1 <= (total - others + 1) / 2);
 }
 
-/* As counted in struct unetd_limits: what each of them comes to; and what waits to be closed, or for a keeper that does not read. */
+/* As counted in struct unetd_limits: what each of them comes to; and what waits to be closed, or
+ * for a keeper that does not read. */
 static uint32_t held_by(const struct user *u)
 {
         const struct unetd_limits *n = &u->used;
 
-        return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + n->chans + n->listeners + n->holds +
-               n->emul_endpoints * (UNETD_EMUL_FDS + 1) + (uint32_t)u->trash.n + u->keeper.queued_fds;
+        return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + n->chans + n->listeners +
+               n->holds + n->emul_endpoints * (UNETD_EMUL_FDS + 1) + (uint32_t)u->trash.n +
+               u->keeper.queued_fds;
 }
 
 /* What all users have together. */
@@ -27,7 +29,7 @@ static uint32_t all(uint32_t (*of)(const struct user *u))
         const struct user *u;
         uint32_t n = 0;
 
-        LIST_FOREACH(u, &unetd.users, link)
+        LIST_FOREACH (u, &unetd.users, link)
                 n += of(u);
         return n;
 }
@@ -60,5 +62,6 @@ bool share_may_hold(const struct user *u, uint32_t more)
         if (!unetd.cfg.shared || getrlimit(RLIMIT_NOFILE, &rl) < 0)
                 return true;
         total = rl.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)rl.rlim_cur;
-        return total > OWN_FDS && share_may_take(held_by(u) + more - 1, all(held_by) + more - 1, total - OWN_FDS);
+        return total > OWN_FDS &&
+               share_may_take(held_by(u) + more - 1, all(held_by) + more - 1, total - OWN_FDS);
 }

@@ -1,6 +1,7 @@
 /*
- * Tables that users share keep room for others: one user has at most as much as he leaves to them. The first may have half, a second
- * half of what is left, and so on; who has nothing yet finds something. In a private unetd all is its one user's.
+ * Tables that users share keep room for others: one user has at most as much as he leaves to them.
+ * The first may have half, a second half of what is left, and so on; who has nothing yet finds
+ * something. In a private unetd all is its one user's.
  *
  *   what                             of how many              who counts
  *   places at an interface's bridge  GATE_PORTS               the stack's user

@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TCP_LISTENS (1u << 10)          /* of the kernel's tcp_states.h */
-#define TCP_BOUND   (1u << 13)          /* TCP_BOUND_INACTIVE: Linux 6.8 */
+#define TCP_LISTENS (1u << 10) /* of the kernel's tcp_states.h */
+#define TCP_BOUND   (1u << 13) /* TCP_BOUND_INACTIVE: Linux 6.8 */
 
 static int diag = -1;
 
@@ -35,7 +35,8 @@ static bool is_v6only(const struct nlmsghdr *nlh)
         const struct inet_diag_msg *m = NLMSG_DATA(nlh);
         int left = (int)(nlh->nlmsg_len - NLMSG_LENGTH(sizeof *m));
 
-        for (const struct rtattr *a = (const struct rtattr *)(m + 1); RTA_OK(a, left); a = RTA_NEXT(a, left))
+        for (const struct rtattr *a = (const struct rtattr *)(m + 1); RTA_OK(a, left);
+             a = RTA_NEXT(a, left))
                 if (a->rta_type == INET_DIAG_SKV6ONLY)
                         return *(const uint8_t *)RTA_DATA(a) != 0;
         return false;
@@ -48,7 +49,8 @@ static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct sockdiag_soc
 
         if (nlh->nlmsg_type != SOCK_DIAG_BY_FAMILY || nlh->nlmsg_len < NLMSG_LENGTH(sizeof *m))
                 return false;
-        *s = (struct sockdiag_socket){.proto = proto, .port = ntohs(m->id.idiag_sport), .uid = m->idiag_uid};
+        *s = (struct sockdiag_socket){
+                .proto = proto, .port = ntohs(m->id.idiag_sport), .uid = m->idiag_uid};
         s->cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
         if (m->idiag_family == AF_INET)
                 s->addr = ip_addr_v4(ntohl(m->id.idiag_src[0]));
@@ -62,15 +64,19 @@ static int ask(int family, uint8_t proto, uint16_t port, uint32_t states)
         struct {
                 struct nlmsghdr nlh;
                 struct inet_diag_req_v2 req;
-        } q = {.nlh = {.nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-               .req = {.sdiag_family = (uint8_t)family, .sdiag_protocol = proto, .id = {.idiag_sport = htons(port)}}};
+        } q = {.nlh = {.nlmsg_len = sizeof q,
+                       .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+               .req = {.sdiag_family = (uint8_t)family,
+                       .sdiag_protocol = proto,
+                       .id = {.idiag_sport = htons(port)}}};
 
         q.req.idiag_states = states;
         return send(diag, &q, sizeof q, 0) == sizeof q ? 0 : -errno;
 }
 
-/* Reads one dump to its end, so that the next question finds nothing of it; each message goes to take() until that returns false. 1:
- * it did. */
+/* Reads one dump to its end, so that the next question finds nothing of it; each message goes to
+ * take() until that returns false. 1: it did. */
 static int read_dump(int fd, bool (*take)(void *arg, const struct nlmsghdr *nlh), void *arg)
 {
         _Alignas(struct nlmsghdr) char buf[32768];
@@ -84,7 +90,8 @@ static int read_dump(int fd, bool (*take)(void *arg, const struct nlmsghdr *nlh)
                         continue;
                 if (n <= 0)
                         return n < 0 ? -errno : -EIO;
-                for (const struct nlmsghdr *nlh = (void *)buf; NLMSG_OK(nlh, (unsigned)left); nlh = NLMSG_NEXT(nlh, left)) {
+                for (const struct nlmsghdr *nlh = (void *)buf; NLMSG_OK(nlh, (unsigned)left);
+                     nlh = NLMSG_NEXT(nlh, left)) {
                         if (nlh->nlmsg_type == NLMSG_DONE)
                                 return enough;
                         if (nlh->nlmsg_type == NLMSG_ERROR)
@@ -108,7 +115,8 @@ static bool take_inet(void *arg, const struct nlmsghdr *nlh)
         return !parse(nlh, d->proto, &s) || d->each(d->arg, &s);
 }
 
-static int list_in(uint8_t proto, uint16_t port, uint32_t states, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+static int list_in(uint8_t proto, uint16_t port, uint32_t states,
+                   bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
 {
         static const int families[] = {AF_INET, AF_INET6};
         struct inet_dump d = {proto, each, arg};
@@ -135,7 +143,7 @@ struct list {
 
 static struct {
         bool on;
-        struct list list[2];            /* of one port: those that listen, and those that are bound */
+        struct list list[2]; /* of one port: those that listen, and those that are bound */
         unsigned n;
 } moment;
 
@@ -185,7 +193,8 @@ static struct list *list_of(uint8_t proto, uint16_t port, uint32_t states)
         return l;
 }
 
-static int each_in(uint8_t proto, uint16_t port, uint32_t states, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+static int each_in(uint8_t proto, uint16_t port, uint32_t states,
+                   bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
 {
         const struct list *l = moment.on ? list_of(proto, port, states) : NULL;
 
@@ -197,12 +206,14 @@ static int each_in(uint8_t proto, uint16_t port, uint32_t states, bool (*each)(v
         return l->err;
 }
 
-int sockdiag_each(uint8_t proto, uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+int sockdiag_each(uint8_t proto, uint16_t port,
+                  bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
 {
         return each_in(proto, port, proto == IPPROTO_TCP ? TCP_LISTENS : ~0u, each, arg);
 }
 
-int sockdiag_each_bound(uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+int sockdiag_each_bound(uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s),
+                        void *arg)
 {
         return each_in(IPPROTO_TCP, port, TCP_BOUND, each, arg);
 }
@@ -224,9 +235,11 @@ static bool take_unix(void *arg, const struct nlmsghdr *nlh)
         bool named = false, known = false;
         uint32_t uid = 0;
 
-        for (const struct rtattr *a = (const struct rtattr *)(m + 1); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+        for (const struct rtattr *a = (const struct rtattr *)(m + 1); RTA_OK(a, left);
+             a = RTA_NEXT(a, left)) {
                 if (a->rta_type == UNIX_DIAG_NAME)
-                        named = RTA_PAYLOAD(a) == h->len && memcmp(RTA_DATA(a), h->name, h->len) == 0;
+                        named = RTA_PAYLOAD(a) == h->len &&
+                                memcmp(RTA_DATA(a), h->name, h->len) == 0;
                 if (a->rta_type == UNIX_DIAG_UID && RTA_PAYLOAD(a) == sizeof uid) {
                         memcpy(&uid, RTA_DATA(a), sizeof uid);
                         known = true;
@@ -244,8 +257,12 @@ bool sockdiag_holder(const char *name, size_t len, uint32_t *uid)
         struct {
                 struct nlmsghdr nlh;
                 struct unix_diag_req req;
-        } q = {.nlh = {.nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-               .req = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID}};
+        } q = {.nlh = {.nlmsg_len = sizeof q,
+                       .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+               .req = {.sdiag_family = AF_UNIX,
+                       .udiag_states = ~0u,
+                       .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID}};
         struct holder h = {.name = name, .len = len};
         int fd = open_diag();
 

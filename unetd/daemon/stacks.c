@@ -31,7 +31,7 @@ struct stack *stack_find(uint32_t id)
 {
         struct stack *st;
 
-        LIST_FOREACH(st, &unetd.stacks[id % STACK_BUCKETS], link)
+        LIST_FOREACH (st, &unetd.stacks[id % STACK_BUCKETS], link)
                 if (st->id == id)
                         return st;
         return NULL;
@@ -79,8 +79,8 @@ static bool pidfd_dead(int pidfd)
         return poll(&p, 1, 0) > 0;
 }
 
-/* Another process's, which must be the same user's. It is asked for its owner while the pidfd shows it
- * alive. */
+/* Another process's, which must be the same user's. It is asked for its owner while the pidfd shows
+ * it alive. */
 static int other_pidfd(const struct client *cl, int32_t pid)
 {
         int fd = pidfd_open(pid, 0);
@@ -103,7 +103,7 @@ static struct proc *proc_find(const struct stack *st, uint32_t slot)
 {
         struct proc *p;
 
-        LIST_FOREACH(p, &st->procs, link)
+        LIST_FOREACH (p, &st->procs, link)
                 if (p->slot == slot)
                         return p;
         return NULL;
@@ -136,7 +136,8 @@ static void proc_free(struct stack *st, struct proc *p)
 
 static struct ask *ask_proc(struct stack *st, uint16_t type, const struct proc *p)
 {
-        struct unetd_msg msg = {.type = type, .stack = {.stack = st->id, .slot = p->slot, .pid = p->pid}};
+        struct unetd_msg msg = {.type = type,
+                                .stack = {.stack = st->id, .slot = p->slot, .pid = p->pid}};
         struct ask *a = ask_send(st->user, &msg, &p->pidfd, type == UNETD_K_PROC ? 1 : 0);
 
         if (a) {
@@ -209,7 +210,8 @@ int stack_proc_add(struct client *cl, struct wire_in *in)
         return st->state == STACK_UP ? proc_register(cl, st, &in->msg) : -ENOENT;
 }
 
-/* The client's own, as a former image had it, or a dead child's: it may have been given to another process since it was asked for. */
+/* The client's own, as a former image had it, or a dead child's: it may have been given to another
+ * process since it was asked for. */
 int stack_proc_del(struct client *cl, struct wire_in *in)
 {
         struct stack *st;
@@ -239,7 +241,8 @@ int stack_flight(struct client *cl, struct wire_in *in)
                 return in->n != 1 ? -EBADMSG : -EAGAIN;
         if (!share_may_hold(cl->user, 1))
                 return -EDQUOT;
-        if (getsockopt(in->fds[0], SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 || cookie == 0 || cookie != in->msg.stack.cookie)
+        if (getsockopt(in->fds[0], SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 || cookie == 0 ||
+            cookie != in->msg.stack.cookie)
                 return -EINVAL;
         conn_send(&cl->user->keeper, &msg, in->fds, 1);
         return 0;
@@ -266,7 +269,8 @@ static int check_fds(const struct wire_in *in)
         int r;
 
         if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
-            (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) < 0)
+            (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) <
+                    0)
                 return r;
         r = check_bell(in->fds[UNETD_FD_LEADER], in->fds[UNETD_FD_RING_LEADER]);
         return r < 0 ? r : check_bell(in->fds[UNETD_FD_KEEPER], in->fds[UNETD_FD_RING_KEEPER]);
@@ -321,7 +325,8 @@ void stacks_free_of(struct user *u)
 /* Hands the stack to the keeper: its descriptors, and its first process when there is one. */
 static struct ask *ask_stack(struct stack *st)
 {
-        struct unetd_msg msg = {.type = UNETD_K_STACK, .stack = {.stack = st->id, .uid = st->user->uid}};
+        struct unetd_msg msg = {.type = UNETD_K_STACK,
+                                .stack = {.stack = st->id, .uid = st->user->uid}};
         const struct proc *p = LIST_FIRST(&st->procs);
         int fds[UNETD_STACK_FDS + 1];
         struct ask *a;
@@ -383,11 +388,12 @@ int stack_new(struct client *cl, struct wire_in *in)
         if (r < 0)
                 return r;
         in->msg.stack.pid = 0;
-        if (in->msg.stack.stack != 0 && known)          /* its keeper brought it back before */
+        if (in->msg.stack.stack != 0 && known) /* its keeper brought it back before */
                 return known->user == cl->user ? proc_register(cl, known, &in->msg) : -EEXIST;
         if (user_keeper_silent(cl->user))
                 return -ETIMEDOUT;
-        if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks || !share_may_hold(cl->user, UNETD_STACK_FDS + 1))
+        if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks ||
+            !share_may_hold(cl->user, UNETD_STACK_FDS + 1))
                 return -EDQUOT;
         pidfd = peer_pidfd(cl);
         if (pidfd < 0)
@@ -468,9 +474,11 @@ void stack_offered(struct user *u, struct wire_in *in)
 {
         struct stack *st = stack_find(in->msg.stack.stack);
 
-        if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 || in->msg.stack.stack > UNETD_STACK_ID_MAX || check_fds(in) < 0)
+        if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 ||
+            in->msg.stack.stack > UNETD_STACK_ID_MAX || check_fds(in) < 0)
                 return;
-        if (!st && u->used.stacks < unetd.cfg.per_uid.stacks && share_may_hold(u, UNETD_STACK_FDS)) {
+        if (!st && u->used.stacks < unetd.cfg.per_uid.stacks &&
+            share_may_hold(u, UNETD_STACK_FDS)) {
                 st = stack_alloc(u, in->msg.stack.stack, in->msg.stack.pid, in);
                 if (st)
                         st->state = STACK_UP;
@@ -497,7 +505,7 @@ static void stack_replay(struct stack *st)
 
         st->handed_over = false;
         ask_stack(st);
-        LIST_FOREACH(p, &st->procs, link)
+        LIST_FOREACH (p, &st->procs, link)
                 if (p != first)
                         ask_proc(st, UNETD_K_PROC, p);
         links_replay(st);
@@ -509,7 +517,7 @@ void stacks_replay(struct user *u, bool handed_over)
         for (unsigned b = 0; b < STACK_BUCKETS; b++) {
                 struct stack *st;
 
-                LIST_FOREACH(st, &unetd.stacks[b], link)
+                LIST_FOREACH (st, &unetd.stacks[b], link)
                         if (st->user == u && (st->handed_over || !handed_over))
                                 stack_replay(st);
         }

@@ -21,7 +21,8 @@ void stack_orphan(struct user *u, const struct unetd_msg *msg);
 void stack_gone(struct user *u, const struct unetd_msg *msg);
 void stack_offered(struct user *u, struct wire_in *in);
 void proc_offered(struct user *u, struct wire_in *in);
-/* To the keeper: all stacks of the user, or those handed over, with their processes and channels. */
+/* To the keeper: all stacks of the user, or those handed over, with their processes
+ * and channels. */
 void stacks_replay(struct user *u, bool handed_over);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * `unet status`, an item a request: kind and index say where the last one was. Items may come and go between
- * two requests; a walk then misses or repeats one and ends all the same, because index only grows.
+ * `unet status`, an item a request: kind and index say where the last one was. Items may come and
+ * go between two requests; a walk then misses or repeats one and ends all the same, because index
+ * only grows.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@
 
 struct walk {
         const struct client *cl;
-        uint32_t skip;                  /* items of the kind still to pass over */
+        uint32_t skip; /* items of the kind still to pass over */
         struct unetd_status_item *item;
 };
 
@@ -46,7 +47,7 @@ static bool put_keeper(struct walk *w)
 {
         struct user *u;
 
-        LIST_FOREACH(u, &unetd.users, link) {
+        LIST_FOREACH (u, &unetd.users, link) {
                 if (u->keeper_state == KEEPER_RUNS && visible(w, u) && here(w)) {
                         w->item->uid = u->uid;
                         w->item->pid = u->keeper_pid;
@@ -123,39 +124,39 @@ static bool put_stack(struct walk *w, const struct stack *st)
                 w->item->flags = st->state == STACK_ORPHAN ? UNETD_ORPHAN : 0;
                 return true;
         case UNETD_S_CHAN:
-                LIST_FOREACH(e, &st->ends, link)
+                LIST_FOREACH (e, &st->ends, link)
                         if (put_chan(w, st, e))
                                 return true;
                 return false;
         case UNETD_S_LISTENER:
-                LIST_FOREACH(l, &st->listeners, link)
+                LIST_FOREACH (l, &st->listeners, link)
                         if (!(l->proto & DIR_HELD) && put_port(w, st, l))
                                 return true;
                 return false;
         case UNETD_S_HOLD:
-                LIST_FOREACH(l, &st->holds, link)
+                LIST_FOREACH (l, &st->holds, link)
                         if (put_port(w, st, l))
                                 return true;
-                LIST_FOREACH(l, &st->listeners, link)
+                LIST_FOREACH (l, &st->listeners, link)
                         if (l->proto & DIR_HELD && put_port(w, st, l))
                                 return true;
                 return false;
         case UNETD_S_LEASE:
-                LIST_FOREACH(ls, &st->leases, link)
+                LIST_FOREACH (ls, &st->leases, link)
                         if (put_lease(w, st, ls))
                                 return true;
                 return false;
         case UNETD_S_LINK:
                 return link_status(st, &w->skip, w->item);
         case UNETD_S_REMOTE:
-                LIST_FOREACH(e, &st->ends, link)
+                LIST_FOREACH (e, &st->ends, link)
                         if (e->chan->remote && put_chan(w, st, e)) {
                                 remote_status(e->chan, w->item);
                                 return true;
                         }
                 return false;
         case UNETD_S_GATE:
-                LIST_FOREACH(e, &st->ends, link)
+                LIST_FOREACH (e, &st->ends, link)
                         if (put_gate(w, st, e))
                                 return true;
                 return false;
@@ -177,7 +178,7 @@ static bool put(struct walk *w)
         if (w->item->kind == UNETD_S_EMUL)
                 return emul_status(w->cl, w->skip, w->item);
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
-                LIST_FOREACH(st, &unetd.stacks[b], link)
+                LIST_FOREACH (st, &unetd.stacks[b], link)
                         if (visible(w, st->user) && put_stack(w, st))
                                 return true;
         return false;

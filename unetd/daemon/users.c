@@ -15,7 +15,7 @@
 #include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 
-#define KEEPER_QUEUE  16384u            /* messages for a keeper that is being started, or slow */
+#define KEEPER_QUEUE  16384u /* messages for a keeper that is being started, or slow */
 #define DEATHS_MAX    5u
 #define DEATHS_WINDOW (10 * NS_PER_S)
 
@@ -29,7 +29,7 @@ struct user *user_get(uint32_t uid, uint32_t gid)
 {
         struct user *u;
 
-        LIST_FOREACH(u, &unetd.users, link)
+        LIST_FOREACH (u, &unetd.users, link)
                 if (u->uid == uid)
                         return u;
         u = calloc(1, sizeof *u);
@@ -53,19 +53,20 @@ struct user *user_get(uint32_t uid, uint32_t gid)
 
 static void user_free_if_unused(struct user *u)
 {
-        if (u->used.clients || u->used.stacks || u->used.chans || u->used.emul_endpoints || discard_busy(u) ||
-            u->keeper_state != KEEPER_NONE)
+        if (u->used.clients || u->used.stacks || u->used.chans || u->used.emul_endpoints ||
+            discard_busy(u) || u->keeper_state != KEEPER_NONE)
                 return;
         LIST_REMOVE(u, link);
         free(u->trash.fd);
         free(u);
 }
 
-/* By uid, as the record of a user goes with his last connection. Users who share a place share the lines. */
+/* By uid, as the record of a user goes with his last connection. Users who share a place share
+ * the lines. */
 bool user_may_log(const struct user *u)
 {
         static struct {
-                nstime at;              /* when the lines of before count no more */
+                nstime at; /* when the lines of before count no more */
                 uint32_t left_out;
         } said[256];
         nstime now = unetd.loop.now;
@@ -78,18 +79,22 @@ bool user_may_log(const struct user *u)
                 return false;
         }
         if (said[i].left_out > 0)
-                log_line("%u lines about uid %u, or who shares its place, are left out", said[i].left_out, u->uid);
+                log_line("%u lines about uid %u, or who shares its place, are left out",
+                         said[i].left_out, u->uid);
         said[i].left_out = 0;
         return true;
 }
 
 /* ---- starting a keeper ---- */
 
-/* Takes fd as the connection to the user's keeper; what was queued for one that was awaited goes out. */
+/* Takes fd as the connection to the user's keeper; what was queued for one that was awaited
+ * goes out. */
 static int keeper_connect(struct user *u, int fd, int32_t pid)
 {
         struct unetd_msg msg = {.type = UNETD_K_DIRECTORY};
-        int r = u->keeper_state == KEEPER_AWAITED ? 0 : conn_init(&u->keeper, &unetd.loop, -1, KEEPER_QUEUE);
+        int r = u->keeper_state == KEEPER_AWAITED
+                        ? 0
+                        : conn_init(&u->keeper, &unetd.loop, -1, KEEPER_QUEUE);
 
         if (r == 0)
                 r = conn_attach(&u->keeper, fd);
@@ -133,7 +138,8 @@ int user_need_keeper(struct user *u, bool awaited)
 /* One end of a socketpair to the keeper, one to the client. */
 int user_keeper_get(struct client *cl, struct unetd_msg *msg)
 {
-        struct unetd_msg hand = {.type = UNETD_K_CLIENT, .stack = {.pid = cl->pid, .uid = cl->user->uid}};
+        struct unetd_msg hand = {.type = UNETD_K_CLIENT,
+                                 .stack = {.pid = cl->pid, .uid = cl->user->uid}};
         int fd[2], r = user_need_keeper(cl->user, cl->has_keeper);
 
         if (r < 0)
@@ -148,10 +154,11 @@ int user_keeper_get(struct client *cl, struct unetd_msg *msg)
         conn_send(&cl->conn, msg, &fd[1], 1);
         close(fd[0]);
         close(fd[1]);
-        return REPLY_LATER;             /* it was just sent, with its descriptor */
+        return REPLY_LATER; /* it was just sent, with its descriptor */
 }
 
-/* Its descriptors are close-on-exec: so ends the connection of a process that became another program. The keeper looks. */
+/* Its descriptors are close-on-exec: so ends the connection of a process that became another
+ * program. The keeper looks. */
 void user_client_left(const struct client *cl)
 {
         struct unetd_msg msg = {.type = UNETD_K_LEFT, .stack = {.pid = cl->pid}};
@@ -176,7 +183,7 @@ int user_adopt(struct client *cl, struct unetd_msg *msg)
         r = keeper_connect(u, fd, cl->pid);
         if (r == 0)
                 user_log(u, "keeper %d of uid %u came back", cl->pid, u->uid);
-        return REPLY_LATER;             /* the client is no more */
+        return REPLY_LATER; /* the client is no more */
 }
 
 /* ---- asking ---- */
@@ -188,7 +195,7 @@ struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsi
         if (!a)
                 return NULL;
         if (++unetd.next_ask == 0)
-                unetd.next_ask = 1;     /* 0 marks what a keeper says unasked */
+                unetd.next_ask = 1; /* 0 marks what a keeper says unasked */
         msg->seq = a->seq = unetd.next_ask;
         a->type = msg->type;
         a->sent = unetd.loop.now;
@@ -210,8 +217,8 @@ void asks_forget_chan(struct chan *ch)
         struct user *u;
         struct ask *a;
 
-        LIST_FOREACH(u, &unetd.users, link)
-                TAILQ_FOREACH(a, &u->asks, link)
+        LIST_FOREACH (u, &unetd.users, link)
+                TAILQ_FOREACH (a, &u->asks, link)
                         if (a->chan == ch)
                                 a->chan = NULL;
 }
@@ -231,7 +238,7 @@ static void answered(struct user *u, const struct unetd_msg *msg)
         struct ask *a;
 
         u->silence_said = false;
-        TAILQ_FOREACH(a, &u->asks, link) {
+        TAILQ_FOREACH (a, &u->asks, link) {
                 if (a->seq != msg->seq || a->type != msg->type)
                         continue;
                 if (msg->type == UNETD_K_STACK && msg->err == 0)
@@ -284,7 +291,7 @@ void keeper_said(struct user *u, struct wire_in *in)
                 port_offered(u, in);
                 return;
         default:
-                return;                 /* nonsense from a user's own keeper: no answer is owed */
+                return; /* nonsense from a user's own keeper: no answer is owed */
         }
 }
 
@@ -320,8 +327,8 @@ static bool dies_too_often(struct user *u)
         return ++u->deaths > DEATHS_MAX;
 }
 
-/* What was asked of the dead one: new stacks and slots are asked again by the client, channels by the
- * replay. */
+/* What was asked of the dead one: new stacks and slots are asked again by the client, channels by
+ * the replay. */
 static void asks_fail(struct user *u)
 {
         struct ask *a;
@@ -372,11 +379,12 @@ bool user_keeper_silent(struct user *u)
 {
         const struct ask *a = TAILQ_FIRST(&u->asks);
 
-        if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent < unetd.cfg.reply_ms * NS_PER_MS ||
-            !keeper_is_stopped(u))
+        if (u->keeper_state != KEEPER_RUNS || !a ||
+            unetd.loop.now - a->sent < unetd.cfg.reply_ms * NS_PER_MS || !keeper_is_stopped(u))
                 return false;
         if (!u->silence_said)
-                user_log(u, "keeper %d of uid %u is stopped: who needs it goes by the kernel", u->keeper_pid, u->uid);
+                user_log(u, "keeper %d of uid %u is stopped: who needs it goes by the kernel",
+                         u->keeper_pid, u->uid);
         u->silence_said = true;
         return true;
 }
@@ -395,7 +403,8 @@ static bool lost_patience(struct user *u)
 {
         struct ask *a = TAILQ_FIRST(&u->asks);
 
-        if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent <= ASK_PATIENCE || unetd.loop.now < u->keeper_look)
+        if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent <= ASK_PATIENCE ||
+            unetd.loop.now < u->keeper_look)
                 return false;
         u->keeper_look = unetd.loop.now + ASK_PATIENCE;
         return unetd.loop.now - a->sent > ASK_END || keeper_is_stopped(u);
@@ -423,7 +432,7 @@ nstime users_deadline(void)
         nstime when = NSTIME_NEVER;
         struct user *u;
 
-        LIST_FOREACH(u, &unetd.users, link) {
+        LIST_FOREACH (u, &unetd.users, link) {
                 struct ask *a = TAILQ_FIRST(&u->asks);
 
                 if (u->keeper_died)
@@ -431,7 +440,8 @@ nstime users_deadline(void)
                 if (u->keeper_state == KEEPER_AWAITED)
                         when = nstime_min(when, u->adopt_until);
                 else if (a)
-                        when = nstime_min(when, MAX(a->sent + ASK_PATIENCE + NS_PER_MS, u->keeper_look));
+                        when = nstime_min(when,
+                                          MAX(a->sent + ASK_PATIENCE + NS_PER_MS, u->keeper_look));
         }
         return when;
 }

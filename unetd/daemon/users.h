@@ -4,17 +4,19 @@
 
 #include "unetd/daemon/daemon.h"
 
-struct user *user_get(uint32_t uid, uint32_t gid);      /* freed in users_tick() when nothing of it is left */
-/* As log_line(), of what a user can bring about as often as he likes: a line a second and USER_LINES at once; the log is on somebody
- * else's disk. */
+/* Freed in users_tick() when nothing of it is left. */
+struct user *user_get(uint32_t uid, uint32_t gid);
+/* As log_line(), of what a user can bring about as often as he likes: a line a second and
+ * USER_LINES at once; the log is on somebody else's disk. */
 #define USER_LINES 20u
 bool user_may_log(const struct user *u);
-#define user_log(u, ...)                      \
-        do {                                  \
-                if (user_may_log(u))          \
+#define user_log(u, ...)                       \
+        do {                                   \
+                if (user_may_log(u))           \
                         log_line(__VA_ARGS__); \
         } while (0)
-/* A keeper runs, is started, or is waited for. 0 or a negative errno. `awaited`: one may still come. */
+/* A keeper runs, is started, or is waited for. 0 or a negative errno. `awaited`: one may
+ * still come. */
 int user_need_keeper(struct user *u, bool awaited);
 void user_client_left(const struct client *cl);
 int user_keeper_get(struct client *cl, struct unetd_msg *msg);
@@ -29,10 +31,11 @@ void asks_forget_chan(struct chan *ch);
 void users_tick(void);
 /* Whether the user's keeper owes an answer and is stopped. */
 bool user_keeper_stopped(struct user *u);
-/* The same of one user's, when somebody has waited for it in vain: who needs it is refused at once (-ETIMEDOUT), and the log says so. */
+/* The same of one user's, when somebody has waited for it in vain: who needs it is refused at once
+ * (-ETIMEDOUT), and the log says so. */
 bool user_keeper_silent(struct user *u);
-/* The same for who is another user: it owes an answer for a while, or has much to read. He is refused at once (-ETIMEDOUT) and goes by
- * the kernel; nothing happens to it. */
+/* The same for who is another user: it owes an answer for a while, or has much to read. He is
+ * refused at once (-ETIMEDOUT) and goes by the kernel; nothing happens to it. */
 bool user_keeper_late(const struct user *u, const struct user *asks);
 /* Not longer than a user waits for another's keeper. */
 void waiter_hurries(struct waiter *w);

@@ -1,16 +1,18 @@
 /*
  * The kernel's word for who has a port: a socket that its owner passes, as it is at this moment.
  *
- * A system-wide unetd does nothing to it that takes the socket's lock: another user holds that as long as he likes, by a call that
- * copies from memory of a file system of his own. SOL_SOCKET's options do not take it; its name, which getsockname() would wait for,
- * is found in what sock_diag(7) lists, by the socket's cookie. A TCP socket that is bound and no more is listed from Linux 6.8 on;
- * before, a system-wide unetd does not vouch for one.
+ * A system-wide unetd does nothing to it that takes the socket's lock: another user holds that as
+ * long as he likes, by a call that copies from memory of a file system of his own. SOL_SOCKET's
+ * options do not take it; its name, which getsockname() would wait for, is found in what
+ * sock_diag(7) lists, by the socket's cookie. A TCP socket that is bound and no more is listed from
+ * Linux 6.8 on; before, a system-wide unetd does not vouch for one.
  *
- * A private unetd asks the socket. A TCP socket that listens has its port for itself. One that is only bound says so less well: where
- * it was last bound it
- * tells also when the kernel has long given the port to somebody else (after a connection that failed, say), and one that is
- * connected may share its port with those of other users. What a bound socket does, and only that, is to refuse to be bound
- * while it is closed (inet_bind(): EINVAL); which harms nobody, as one that lies is bound to a port of its own by it.
+ * A private unetd asks the socket. A TCP socket that listens has its port for itself. One that is
+ * only bound says so less well: where it was last bound it
+ * tells also when the kernel has long given the port to somebody else (after a connection that
+ * failed, say), and one that is connected may share its port with those of other users. What a
+ * bound socket does, and only that, is to refuse to be bound while it is closed (inet_bind():
+ * EINVAL); which harms nobody, as one that lies is bound to a port of its own by it.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -31,9 +33,9 @@
 #define SO_BINDTOIFINDEX 62
 #endif
 
-enum { TCPI_CLOSE = 7, TCPI_LISTEN = 10 };      /* TCP_CLOSE, TCP_LISTEN of the kernel's tcp_states.h */
+enum { TCPI_CLOSE = 7, TCPI_LISTEN = 10 }; /* TCP_CLOSE, TCP_LISTEN of the kernel's tcp_states.h */
 
-static uint64_t own_netns;              /* cookie; 0: the kernel does not tell */
+static uint64_t own_netns; /* cookie; 0: the kernel does not tell */
 
 static int int_opt(int fd, int level, int opt)
 {
@@ -95,14 +97,16 @@ static bool is_closed(int fd)
 
 static bool refuses_to_be_bound(int fd, int family)
 {
-        struct sockaddr_in6 any = {.sin6_family = (sa_family_t)family};        /* of either family: all zero */
+        /* Of either family: all zero. */
+        struct sockaddr_in6 any = {.sin6_family = (sa_family_t)family};
         socklen_t len = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof any;
 
         return bind(fd, (struct sockaddr *)&any, len) < 0 && errno == EINVAL;
 }
 
-/* Twice: who connects and closes it meanwhile, to look bound at one moment and closed at another, has to be lucky twice; and
- * whose the port really is finds the claim stale when he claims it (make_way() in ports.c). */
+/* Twice: who connects and closes it meanwhile, to look bound at one moment and closed at another,
+ * has to be lucky twice; and whose the port really is finds the claim stale when he claims it
+ * (make_way() in ports.c). */
 static bool is_bound(int fd, int family)
 {
         for (int i = 0; i < 2; i++)
@@ -113,7 +117,8 @@ static bool is_bound(int fd, int family)
 
 bool vouch_shares(int fd)
 {
-        return int_opt(fd, SOL_SOCKET, SO_REUSEADDR) == 1 || int_opt(fd, SOL_SOCKET, SO_REUSEPORT) == 1;
+        return int_opt(fd, SOL_SOCKET, SO_REUSEADDR) == 1 ||
+               int_opt(fd, SOL_SOCKET, SO_REUSEPORT) == 1;
 }
 
 uint64_t vouch_cookie(int fd)
@@ -134,7 +139,8 @@ static bool is_listed(void *arg, const struct sockdiag_socket *s)
 {
         struct listed *l = arg;
 
-        l->found = s->cookie == l->cookie && s->port == l->want->port && ports_same_addr(s->addr, l->want->addr);
+        l->found = s->cookie == l->cookie && s->port == l->want->port &&
+                   ports_same_addr(s->addr, l->want->addr);
         return !l->found;
 }
 
@@ -158,22 +164,26 @@ int vouch_socket(int fd, const struct unetd_port *want)
         ip_addr addr;
         uint16_t port;
 
-        if ((family != AF_INET && family != AF_INET6) || int_opt(fd, SOL_SOCKET, SO_PROTOCOL) != proto)
+        if ((family != AF_INET && family != AF_INET6) ||
+            int_opt(fd, SOL_SOCKET, SO_PROTOCOL) != proto)
                 return -EINVAL;
         if (netns_of(fd) != own_netns)
                 return -EINVAL;
         if (want->proto == (IPPROTO_TCP | DIR_HELD)) {
                 device = int_opt(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
-                if (device < 0 || (device != 0 && !iface_is(device)) || (!unetd.cfg.shared && !is_bound(fd, family)))
+                if (device < 0 || (device != 0 && !iface_is(device)) ||
+                    (!unetd.cfg.shared && !is_bound(fd, family)))
                         return -EINVAL;
         } else if (proto == IPPROTO_TCP && int_opt(fd, SOL_SOCKET, SO_ACCEPTCONN) != 1) {
                 return -EINVAL;
         }
         if (unetd.cfg.shared)
                 return kernel_lists(fd, want);
-        if (!vouch_addr(fd, &addr, &port) || port != want->port || !ports_same_addr(addr, want->addr))
+        if (!vouch_addr(fd, &addr, &port) || port != want->port ||
+            !ports_same_addr(addr, want->addr))
                 return -EINVAL;
-        if (family == AF_INET6 && ip_addr_is_any(addr) && int_opt(fd, IPPROTO_IPV6, IPV6_V6ONLY) != 0)
+        if (family == AF_INET6 && ip_addr_is_any(addr) &&
+            int_opt(fd, IPPROTO_IPV6, IPV6_V6ONLY) != 0)
                 return -EINVAL;
         return 0;
 }

@@ -6,14 +6,14 @@
  *      pidfds ---- a process died: its references end
  *      bells ----- a stack wants a tick: no process of it waits in a call
  *
- * Handlers only note what happened and mark the stack due; all work on a stack, and all freeing, is in
- * kstack_work(), called after the batch for stacks that are due. An idle keeper has no deadline and does not
- * wake.
+ * Handlers only note what happened and mark the stack due; all work on a stack, and all freeing, is
+ * in kstack_work(), called after the batch for stacks that are due. An idle keeper has no deadline
+ * and does not wake.
  *
- * When unetd dies: without stacks the keeper leaves. With stacks it looks for another one (starts it, if need
- * be; one of the whole system is not for it to start, and is waited for) and offers itself and all it holds. If that has got
- * another keeper meanwhile, it gives it all and leaves. If there is no unetd to be had, it keeps its stacks going until they are
- * empty.
+ * When unetd dies: without stacks the keeper leaves. With stacks it looks for another one (starts
+ * it, if need be; one of the whole system is not for it to start, and is waited for) and offers
+ * itself and all it holds. If that has got another keeper meanwhile, it gives it all and leaves. If
+ * there is no unetd to be had, it keeps its stacks going until they are empty.
  */
 #include "unetd/keeper/keeper.h"
 
@@ -36,7 +36,7 @@ struct kstack *kstack_find(uint32_t id)
 {
         struct kstack *st;
 
-        LIST_FOREACH(st, &keeper.stacks, link)
+        LIST_FOREACH (st, &keeper.stacks, link)
                 if (st->id == id)
                         return st;
         return NULL;
@@ -46,7 +46,7 @@ struct kproc *kproc_find(struct kstack *st, uint32_t slot)
 {
         struct kproc *p;
 
-        LIST_FOREACH(p, &st->procs, link)
+        LIST_FOREACH (p, &st->procs, link)
                 if (p->slot == slot && p->state != PROC_DONE)
                         return p;
         return NULL;
@@ -56,7 +56,7 @@ struct kchan *kchan_find(struct kstack *st, uint32_t slot)
 {
         struct kchan *ch;
 
-        LIST_FOREACH(ch, &st->chans, link)
+        LIST_FOREACH (ch, &st->chans, link)
                 if (ch->info.chan == slot)
                         return ch;
         return NULL;
@@ -104,14 +104,15 @@ static nstime stacks_work(void)
                 if (st->deadline <= keeper.loop.now)
                         kstack_work(st);
         }
-        LIST_FOREACH(st, &keeper.stacks, link)
+        LIST_FOREACH (st, &keeper.stacks, link)
                 when = nstime_min(when, st->deadline);
         return when;
 }
 
 static nstime after_batch(struct loop *l)
 {
-        nstime flights = kflights_work(), when = keeper.leaving ? NSTIME_NEVER : stacks_work(), look;
+        nstime flights = kflights_work(), when = keeper.leaving ? NSTIME_NEVER : stacks_work(),
+               look;
         nstime settle = ksettle_work();
 
         if (keeper.daemon_died)
@@ -120,7 +121,8 @@ static nstime after_batch(struct loop *l)
         if (keeper.leaving && keeper.daemon.queued == 0)
                 keeper.loop.stop = true;
         kclients_bury();
-        when = nstime_min(nstime_min(nstime_min(when, flights), settle), nstime_min(look, idle_deadline()));
+        when = nstime_min(nstime_min(nstime_min(when, flights), settle),
+                          nstime_min(look, idle_deadline()));
         return keeper.daemon_died ? keeper.loop.now : when;
 }
 
@@ -141,9 +143,10 @@ static int parse(int argc, char **argv)
                 else if (opt == 'l')
                         snprintf(keeper.cfg.log, sizeof keeper.cfg.log, "%s", optarg);
                 else if (opt == 's')
-                        prctl(PR_SET_DUMPABLE, 0);      /* its user's other processes do not trace it */
+                        prctl(PR_SET_DUMPABLE, 0); /* its user's other processes do not trace it */
                 else {
-                        fputs("unet-keeper is started by unetd, with its connection as descriptor 3.\n",
+                        fputs("unet-keeper is started by unetd, with its connection as descriptor "
+                              "3.\n",
                               opt == 'h' ? stdout : stderr);
                         return opt == 'h' ? 0 : 2;
                 }

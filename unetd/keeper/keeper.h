@@ -18,49 +18,50 @@
 #include "unetd/keeper/keeper_ops.h"
 #include "unetd/loop/log.h"
 
-#define KEEPER_DAEMON_QUEUE 65536u      /* bytes to unetd that may wait */
+#define KEEPER_DAEMON_QUEUE 65536u /* bytes to unetd that may wait */
 
-#define KEEPER_SETTLES      64u         /* that wait at once; the others are answered without */
+#define KEEPER_SETTLES 64u /* that wait at once; the others are answered without */
 
 enum proc_state { PROC_LIVE, PROC_DYING, PROC_DONE };
 
 struct kproc {
-        struct loop_source pidfd;       /* first: handlers cast */
+        struct loop_source pidfd; /* first: handlers cast */
         LIST_ENTRY(kproc) link;
         struct kstack *stack;
         uint32_t slot;
         int32_t pid;
         enum proc_state state;
-        bool left;                      /* closed a connection: may be another program by now */
-        bool told;                      /* unetd knows that it goes */
+        bool left; /* closed a connection: may be another program by now */
+        bool told; /* unetd knows that it goes */
 };
 
 enum chan_state { CHAN_ATTACHING, CHAN_UP, CHAN_CLOSING };
 
 struct kchan {
-        struct loop_source xsk;         /* interfaces; first: handlers cast */
+        struct loop_source xsk; /* interfaces; first: handlers cast */
         LIST_ENTRY(kchan) link;
         struct kstack *stack;
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS_MAX];
         enum chan_state state;
-        struct unetd_msg request;       /* answered when the state changes; type 0: nobody waits for that */
+        /* Answered when the state changes; type 0: nobody waits for that. */
+        struct unetd_msg request;
 };
 
 struct kstack {
-        struct loop_source bell;        /* first: handlers cast */
+        struct loop_source bell; /* first: handlers cast */
         LIST_ENTRY(kstack) link;
         uint32_t id;
         int32_t pid;
         int fds[UNETD_STACK_FDS];
         void *view;
         bool orphan;
-        nstime alone_since;             /* orphan without a peer; NSTIME_NEVER while it has one */
-        nstime deadline;                /* of stack_work() */
+        nstime alone_since; /* orphan without a peer; NSTIME_NEVER while it has one */
+        nstime deadline;    /* of stack_work() */
         struct kwake {
-                struct loop_source source;      /* first: handlers cast */
+                struct loop_source source; /* first: handlers cast */
                 struct kstack *stack;
-        } wake[KEEPER_WAKE_FDS];        /* its RDMA devices' */
+        } wake[KEEPER_WAKE_FDS]; /* its RDMA devices' */
         int nwakes;
         LIST_HEAD(, kproc) procs;
         LIST_HEAD(, kchan) chans;
@@ -79,11 +80,11 @@ struct kflight {
         LIST_ENTRY(kflight) link;
         uint32_t stack;
         uint64_t cookie;
-        bool aloft;                     /* unetd was told that no process has it */
+        bool aloft; /* unetd was told that no process has it */
 };
 
 struct kclient {
-        struct conn conn;               /* first: handlers cast */
+        struct conn conn; /* first: handlers cast */
         LIST_ENTRY(kclient) link;
 };
 
@@ -91,9 +92,10 @@ extern struct keeper {
         struct loop loop;
         struct conn daemon;
         bool daemon_died;
-        bool system;                    /* the unetd in use, or the last one, is a system-wide one: no other will do */
-        nstime look_at, look_gap;       /* when it is looked for another one next, and how long after that; NSTIME_NEVER: not */
-        bool leaving;                   /* as soon as what was offered has been sent */
+        bool system; /* the unetd in use, or the last one, is a system-wide one: no other will do */
+        /* When it is looked for another one next, and how long after that; NSTIME_NEVER: not. */
+        nstime look_at, look_gap;
+        bool leaving; /* as soon as what was offered has been sent */
         const struct keeper_stack_ops *ops;
         struct unetd_config cfg;
         LIST_HEAD(, kstack) stacks;
@@ -105,9 +107,9 @@ extern struct keeper {
         nstime flights_at, flights_gap; /* when they are looked at next; the gap doubles */
         uint32_t nclients;
         nstime idle_since;
-        struct unetd_msg settle[KEEPER_SETTLES];        /* K_SETTLE, to be answered */
+        struct unetd_msg settle[KEEPER_SETTLES]; /* K_SETTLE, to be answered */
         uint32_t nsettles;
-        uint32_t settle_turns;          /* how often it was looked whether they can be */
+        uint32_t settle_turns; /* how often it was looked whether they can be */
 } keeper;
 
 /* ---- keeper.c ---- */
@@ -123,7 +125,8 @@ void keeper_tell(uint16_t type, uint32_t stack, uint32_t slot);
 
 /* ---- keeper_procs.c ---- */
 
-/* Takes pidfd, also on failure. 0, -EBUSY: another process has the slot; -ENOMEM, -EINVAL: no pidfd. */
+/* Takes pidfd, also on failure. 0, -EBUSY: another process has the slot; -ENOMEM, -EINVAL:
+ * no pidfd. */
 int kproc_add(struct kstack *st, uint32_t slot, int32_t pid, int pidfd);
 /* Its pidfd is watched no more. */
 void kproc_release(struct kproc *p);
@@ -138,7 +141,8 @@ bool kprocs_dying(const struct kstack *st);
 
 /* ---- keeper_chans.c ---- */
 
-/* The message of unetd about a channel to hold; answered at once or at a later tick. 1: it will be; else the answer. */
+/* The message of unetd about a channel to hold; answered at once or at a later tick. 1: it will be;
+ * else the answer. */
 int kchan_take(struct wire_in *in);
 /* ... and about one to give up. As above. */
 int kchan_drop(const struct wire_in *in);

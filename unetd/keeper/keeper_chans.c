@@ -1,6 +1,6 @@
 /*
- * The keeper's channels: it holds their descriptors, puts them into the state, and answers unetd when that has happened,
- * which a stack whose lock is held may delay.
+ * The keeper's channels: it holds their descriptors, puts them into the state, and answers unetd
+ * when that has happened, which a stack whose lock is held may delay.
  */
 #include "unetd/keeper/keeper.h"
 
@@ -59,7 +59,7 @@ uint64_t kchans_taken(const struct kstack *st)
         uint64_t taken = keeper.ops->chans(st->view);
         const struct kchan *ch;
 
-        LIST_FOREACH(ch, &st->chans, link) {
+        LIST_FOREACH (ch, &st->chans, link) {
                 if (ch->info.chan >= 64)
                         continue;
                 if (ch->state == CHAN_UP)
@@ -114,7 +114,7 @@ void kchans_watch(const struct kstack *st)
 {
         struct kchan *ch;
 
-        LIST_FOREACH(ch, &st->chans, link)
+        LIST_FOREACH (ch, &st->chans, link)
                 if (ch->xsk.fd >= 0)
                         loop_mod(&keeper.loop, &ch->xsk, EPOLLIN);
 }
@@ -123,7 +123,7 @@ bool kchans_pending(const struct kstack *st)
 {
         struct kchan *ch;
 
-        LIST_FOREACH(ch, &st->chans, link)
+        LIST_FOREACH (ch, &st->chans, link)
                 if (ch->state != CHAN_UP)
                         return true;
         return false;
@@ -155,7 +155,7 @@ int kchan_take(struct wire_in *in)
                 return r;
         if (ch) {
                 if (ch->state == CHAN_ATTACHING)
-                        answer(ch, 0);  /* it will be, as it is now */
+                        answer(ch, 0); /* it will be, as it is now */
                 close_fds(ch);
                 LIST_REMOVE(ch, link);
         } else {
@@ -183,10 +183,11 @@ void klink_take(struct wire_in *in)
         if (!st || in->n != UNETD_LINK_FDS)
                 return;
         kstack_due(st);
-        LIST_FOREACH(l, &st->links, link)
+        LIST_FOREACH (l, &st->links, link)
                 if (l->iface == in->msg.link.iface)
                         return;
-        if (keeper.ops->link_attach(st->view, in->msg.link.iface, in->fds[UNETD_FD_LINK_MEM], in->fds[UNETD_FD_LINK_BOOK]) < 0 ||
+        if (keeper.ops->link_attach(st->view, in->msg.link.iface, in->fds[UNETD_FD_LINK_MEM],
+                                    in->fds[UNETD_FD_LINK_BOOK]) < 0 ||
             !(l = calloc(1, sizeof *l)))
                 return;
         l->iface = in->msg.link.iface;
@@ -214,7 +215,7 @@ int kchan_drop(const struct wire_in *in)
 
         if (!ch)
                 return -ENOENT;
-        if (ch->state == CHAN_ATTACHING) {      /* never got into the state */
+        if (ch->state == CHAN_ATTACHING) { /* never got into the state */
                 answer(ch, -ECANCELED);
                 kchan_free(ch);
                 return 0;

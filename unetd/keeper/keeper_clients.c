@@ -1,5 +1,6 @@
 /*
- * What processes ask of the keeper: the descriptors of stacks and of channels, which it holds for all.
+ * What processes ask of the keeper: the descriptors of stacks and of channels, which it holds for
+ * all.
  */
 #include "unetd/keeper/keeper.h"
 
@@ -12,7 +13,7 @@ static struct kstack *find_for(const struct unetd_msg *msg)
 
         if (msg->stack.stack != 0)
                 return kstack_find(msg->stack.stack);
-        LIST_FOREACH(st, &keeper.stacks, link)
+        LIST_FOREACH (st, &keeper.stacks, link)
                 if (keeper.ops->cookie_owner(st->view, msg->stack.cookie))
                         return st;
         return NULL;
@@ -71,7 +72,7 @@ void kclient_take(struct wire_in *in)
         if (in->n == 1 && keeper.nclients < keeper.cfg.per_uid.clients)
                 cl = calloc(1, sizeof *cl);
         if (!cl)
-                return;                 /* its socket is closed: the client sees the end */
+                return; /* its socket is closed: the client sees the end */
         cl->conn.message = client_message;
         cl->conn.ended = client_ended;
         if (conn_init(&cl->conn, &keeper.loop, wire_in_take(in, 0), keeper.cfg.queue_max) < 0) {

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #define LOOK_FIRST (10 * NS_PER_MS)
-#define LOOK_LAST  (250 * NS_PER_MS)    /* less than a new unetd waits for us (adopt_ms) */
+#define LOOK_LAST  (250 * NS_PER_MS) /* less than a new unetd waits for us (adopt_ms) */
 
 static int take_stack(struct wire_in *in)
 {
@@ -19,7 +19,8 @@ static int take_stack(struct wire_in *in)
         if (!st)
                 r = kstack_new(in, &st);
         if (r == 0 && with_proc)
-                r = kproc_add(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, UNETD_STACK_FDS));
+                r = kproc_add(st, in->msg.stack.slot, in->msg.stack.pid,
+                              wire_in_take(in, UNETD_STACK_FDS));
         if (r == 0) {
                 in->msg.stack.chans = kchans_taken(st);
                 kstack_due(st);
@@ -107,16 +108,18 @@ void keeper_daemon_ended(struct conn *c)
         keeper.daemon_died = true;
 }
 
-/* What it has of RDMA devices, and from which ports it sends: before its channels, which need the one, and before other hosts
- * are told of the other. Who drives is said again: it may have changed while there was no unetd. */
+/* What it has of RDMA devices, and from which ports it sends: before its channels, which need the
+ * one, and before other hosts are told of the other. Who drives is said again: it may have changed
+ * while there was no unetd. */
 static void offer_links_and_ports(struct kstack *st)
 {
         struct unetd_msg msg;
         uint32_t at = 0;
         struct klink *l;
 
-        LIST_FOREACH(l, &st->links, link) {
-                msg = (struct unetd_msg){.type = UNETD_K_RLINK, .link = {.stack = st->id, .iface = l->iface}};
+        LIST_FOREACH (l, &st->links, link) {
+                msg = (struct unetd_msg){.type = UNETD_K_RLINK,
+                                         .link = {.stack = st->id, .iface = l->iface}};
                 conn_send(&keeper.daemon, &msg, l->fds, UNETD_LINK_FDS);
         }
         while (keeper.ops->port_next(st->view, &at, &msg)) {
@@ -132,21 +135,23 @@ static void offer_links_and_ports(struct kstack *st)
 
 static void offer_stack(struct kstack *st)
 {
-        struct unetd_msg msg = {.type = UNETD_K_STACK,
-                                .stack = {.stack = st->id, .pid = st->pid, .chans = kchans_taken(st)}};
+        struct unetd_msg msg = {
+                .type = UNETD_K_STACK,
+                .stack = {.stack = st->id, .pid = st->pid, .chans = kchans_taken(st)}};
         struct kproc *p;
         struct kchan *ch;
 
         conn_send(&keeper.daemon, &msg, st->fds, UNETD_STACK_FDS);
-        LIST_FOREACH(p, &st->procs, link) {
+        LIST_FOREACH (p, &st->procs, link) {
                 if (p->state != PROC_LIVE)
                         continue;
-                msg = (struct unetd_msg){.type = UNETD_K_PROC,
-                                         .stack = {.stack = st->id, .slot = p->slot, .pid = p->pid}};
+                msg = (struct unetd_msg){
+                        .type = UNETD_K_PROC,
+                        .stack = {.stack = st->id, .slot = p->slot, .pid = p->pid}};
                 conn_send(&keeper.daemon, &msg, &p->pidfd.fd, 1);
         }
         offer_links_and_ports(st);
-        LIST_FOREACH(ch, &st->chans, link) {
+        LIST_FOREACH (ch, &st->chans, link) {
                 if (ch->state != CHAN_UP || unetd_is_iface(ch->info.peer_stack))
                         continue;
                 msg = (struct unetd_msg){.type = UNETD_K_CHAN, .chan = ch->info};
@@ -156,13 +161,13 @@ static void offer_stack(struct kstack *st)
                 keeper_tell(UNETD_K_ORPHAN, st->id, 0);
 }
 
-/* The program that took the interfaces' packets, or their gateway, has gone with its unetd: whether there is another one or not,
- * their connections end. And nobody waits for answers any more. */
+/* The program that took the interfaces' packets, or their gateway, has gone with its unetd: whether
+ * there is another one or not, their connections end. And nobody waits for answers any more. */
 static void drop_ifaces(struct kstack *st)
 {
         struct kchan *ch;
 
-        LIST_FOREACH(ch, &st->chans, link) {
+        LIST_FOREACH (ch, &st->chans, link) {
                 kchan_forget_request(ch);
                 if (!unetd_is_iface(ch->info.peer_stack))
                         continue;
@@ -196,7 +201,8 @@ static void live_on_alone(void)
                 conn_fail(&cl->conn);
 }
 
-/* A system-wide one is not ours to start, and comes back. A private one that was killed may be found dying at first. */
+/* A system-wide one is not ours to start, and comes back. A private one that was killed may be
+ * found dying at first. */
 static void look_later(nstime gap)
 {
         keeper.look_gap = gap;
@@ -207,7 +213,7 @@ static void offer_all(void)
 {
         struct kstack *st;
 
-        LIST_FOREACH(st, &keeper.stacks, link)
+        LIST_FOREACH (st, &keeper.stacks, link)
                 offer_stack(st);
 }
 
@@ -220,7 +226,7 @@ void keeper_daemon_lost(void)
                 keeper.loop.stop = true;
                 return;
         }
-        LIST_FOREACH(st, &keeper.stacks, link)
+        LIST_FOREACH (st, &keeper.stacks, link)
                 drop_ifaces(st);
         if (find_daemon() == 0)
                 offer_all();

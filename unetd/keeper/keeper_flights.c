@@ -1,8 +1,10 @@
 /*
- * Sockets that left in messages (SCM_RIGHTS): a reference stands for them until nobody has them any more.
+ * Sockets that left in messages (SCM_RIGHTS): a reference stands for them until nobody has them any
+ * more.
  *
- * The descriptor is put into an epoll instance and closed. The kernel takes it out of there when its file is no more: when
- * no process has it and it is in no message. /proc shows what is in there still, by the cookies.
+ * The descriptor is put into an epoll instance and closed. The kernel takes it out of there when
+ * its file is no more: when no process has it and it is in no message. /proc shows what is in there
+ * still, by the cookies.
  */
 #include "unetd/keeper/keeper.h"
 
@@ -50,7 +52,7 @@ bool kflights_of(const struct kstack *st)
 {
         const struct kflight *f;
 
-        LIST_FOREACH(f, &keeper.flights, link)
+        LIST_FOREACH (f, &keeper.flights, link)
                 if (f->stack == st->id)
                         return true;
         return false;
@@ -90,12 +92,16 @@ static char *flights_text(void)
         return text;
 }
 
-/* No process has it: if unetd has not either, only the message does, or somebody without the library. */
+/* No process has it: if unetd has not either, only the message does, or somebody without
+ * the library. */
 static void aloft(struct kflight *f, const struct keeper_listener *at)
 {
-        struct unetd_msg msg = {
-                .type = UNETD_K_ALOFT,
-                .port = {.stack = f->stack, .proto = at->proto, .port = at->port, .addr = at->addr, .sock = at->sock}};
+        struct unetd_msg msg = {.type = UNETD_K_ALOFT,
+                                .port = {.stack = f->stack,
+                                         .proto = at->proto,
+                                         .port = at->port,
+                                         .addr = at->addr,
+                                         .sock = at->sock}};
 
         if (f->aloft)
                 return;
@@ -112,7 +118,9 @@ static void flights_look(const char *text)
         for (; f; f = next) {
                 struct kstack *st = kstack_find(f->stack);
                 struct keeper_listener at;
-                int r = st ? keeper.ops->flight(st->view, f->cookie, !still_there(text, f->cookie), &at) : 0;
+                int r = st ? keeper.ops->flight(st->view, f->cookie, !still_there(text, f->cookie),
+                                                &at)
+                           : 0;
                 next = LIST_NEXT(f, link);
                 keeper.flights_missed |= r == -EAGAIN;
                 if (r == KEEPER_ALOFT)

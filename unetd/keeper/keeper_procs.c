@@ -1,6 +1,6 @@
 /*
- * The keeper's processes: a pidfd each. One that died has its references ended; so has one that is another program by now,
- * except for those of the sockets that survived its exec.
+ * The keeper's processes: a pidfd each. One that died has its references ended; so has one that is
+ * another program by now, except for those of the sockets that survived its exec.
  */
 #include "unetd/keeper/keeper.h"
 
@@ -60,17 +60,20 @@ void kprocs_look(struct kstack *st)
 {
         struct kproc *p;
 
-        LIST_FOREACH(p, &st->procs, link) {
+        LIST_FOREACH (p, &st->procs, link) {
                 struct pollfd pfd = {.fd = p->pidfd.fd, .events = POLLIN};
                 if (p->state == PROC_LIVE && poll(&pfd, 1, 0) == 1)
                         proc_died(&p->pidfd, EPOLLIN);
         }
 }
 
-/* A process that closed its connection: after an exec it ends as one that died does, but for what survived. */
+/* A process that closed its connection: after an exec it ends as one that died does, but for
+ * what survived. */
 static void proc_look(struct kproc *p)
 {
-        int r = maps_file(p->pid, p->stack->fds[UNETD_FD_STATE]) ? 1 : keeper.ops->proc_execed(p->stack->view, p->slot);
+        int r = maps_file(p->pid, p->stack->fds[UNETD_FD_STATE])
+                        ? 1
+                        : keeper.ops->proc_execed(p->stack->view, p->slot);
 
         if (r == -EAGAIN)
                 return;
@@ -86,8 +89,8 @@ void kproc_left(int32_t pid)
         struct kstack *st;
         struct kproc *p;
 
-        LIST_FOREACH(st, &keeper.stacks, link)
-                LIST_FOREACH(p, &st->procs, link)
+        LIST_FOREACH (st, &keeper.stacks, link)
+                LIST_FOREACH (p, &st->procs, link)
                         if (p->pid == pid && p->state == PROC_LIVE) {
                                 p->left = true;
                                 kstack_due(st);
@@ -118,7 +121,7 @@ bool kprocs_dying(const struct kstack *st)
 {
         struct kproc *p;
 
-        LIST_FOREACH(p, &st->procs, link)
+        LIST_FOREACH (p, &st->procs, link)
                 if (p->state == PROC_DYING || (p->left && p->state == PROC_LIVE))
                         return true;
         return false;

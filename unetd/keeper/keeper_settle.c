@@ -1,23 +1,23 @@
 /*
- * What dead processes leave is ended when their pidfds say so, which may be later than whoever waited for them goes on: a
- * server's port is to be free when its last process is no more. A program that finds it taken asks unetd (UNETD_PORT_SETTLE),
- * and unetd us.
+ * What dead processes leave is ended when their pidfds say so, which may be later than whoever
+ * waited for them goes on: a server's port is to be free when its last process is no more. A
+ * program that finds it taken asks unetd (UNETD_PORT_SETTLE), and unetd us.
  *
- * Two turns at the least: that a socket is in messages only shows when the references of the dead are gone. unetd is told so
- * before the answer (K_ALOFT), and has let go of it by then.
+ * Two turns at the least: that a socket is in messages only shows when the references of the dead
+ * are gone. unetd is told so before the answer (K_ALOFT), and has let go of it by then.
  */
 #include "unetd/keeper/keeper.h"
 
 #include <errno.h>
 
 #define TURNS     2u
-#define TURNS_MAX 200u                  /* of a millisecond: who holds a stack's lock for longer is stopped */
+#define TURNS_MAX 200u /* of a millisecond: who holds a stack's lock for longer is stopped */
 
 static void all_due(void)
 {
         struct kstack *st;
 
-        LIST_FOREACH(st, &keeper.stacks, link) {
+        LIST_FOREACH (st, &keeper.stacks, link) {
                 kprocs_look(st);
                 kstack_due(st);
         }
@@ -41,7 +41,7 @@ static bool unsettled(void)
 
         if (keeper.flights_missed)
                 return true;
-        LIST_FOREACH(st, &keeper.stacks, link)
+        LIST_FOREACH (st, &keeper.stacks, link)
                 if (kprocs_dying(st))
                         return true;
         return false;

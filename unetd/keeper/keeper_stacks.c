@@ -1,5 +1,6 @@
 /*
- * The keeper's stacks: from the descriptors that unetd sends to the day when no process and no connection is left.
+ * The keeper's stacks: from the descriptors that unetd sends to the day when no process and no
+ * connection is left.
  */
 #include "unetd/keeper/keeper.h"
 
@@ -11,7 +12,7 @@
 #include "unet/bell_fd.h"
 
 #define ACTIVE_NS    NS_PER_MS
-#define ORPHAN_EVERY NS_PER_S           /* an orphan is asked whether it is empty at least so often */
+#define ORPHAN_EVERY NS_PER_S /* an orphan is asked whether it is empty at least so often */
 
 static void rang(struct loop_source *s, uint32_t events)
 {
@@ -89,9 +90,12 @@ static void listeners_work(struct kstack *st)
         struct keeper_listener l;
 
         while (keeper.ops->listener_gone(st->view, &l)) {
-                struct unetd_msg msg = {
-                        .type = UNETD_K_UNLISTEN,
-                        .port = {.stack = st->id, .proto = l.proto, .port = l.port, .addr = l.addr, .sock = l.sock}};
+                struct unetd_msg msg = {.type = UNETD_K_UNLISTEN,
+                                        .port = {.stack = st->id,
+                                                 .proto = l.proto,
+                                                 .port = l.port,
+                                                 .addr = l.addr,
+                                                 .sock = l.sock}};
                 conn_send(&keeper.daemon, &msg, NULL, 0);
         }
 }
@@ -109,7 +113,8 @@ static void device_woke(struct loop_source *s, uint32_t events)
         kstack_due(((struct kwake *)s)->stack);
 }
 
-/* What it sleeps on may be others now. A closed one has left the loop by itself, and its number may be another's. */
+/* What it sleeps on may be others now. A closed one has left the loop by itself, and its number may
+ * be another's. */
 static void devices_watch(struct kstack *st)
 {
         int fd[KEEPER_WAKE_FDS], n = keeper.ops->wake_fds(st->view, fd);
@@ -129,7 +134,7 @@ static bool has_peer(const struct kstack *st)
 {
         struct kchan *ch;
 
-        LIST_FOREACH(ch, &st->chans, link)
+        LIST_FOREACH (ch, &st->chans, link)
                 if (ch->info.peer_stack != st->id)
                         return true;
         return false;

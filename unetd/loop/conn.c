@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGES_A_TURN 16              /* then others have theirs */
+#define MESSAGES_A_TURN 16 /* then others have theirs */
 
 struct conn_out {
         TAILQ_ENTRY(conn_out) link;
@@ -112,8 +112,12 @@ static void conn_ready(struct loop_source *s, uint32_t events)
 
 int conn_init(struct conn *c, struct loop *l, int fd, uint32_t queue_max)
 {
-        *c = (struct conn){.src = {.fd = -1, .ready = conn_ready}, .loop = l, .queue_max = queue_max,
-                           .message = c->message, .ended = c->ended, .discard = c->discard};
+        *c = (struct conn){.src = {.fd = -1, .ready = conn_ready},
+                           .loop = l,
+                           .queue_max = queue_max,
+                           .message = c->message,
+                           .ended = c->ended,
+                           .discard = c->discard};
         TAILQ_INIT(&c->out);
         return fd >= 0 ? conn_attach(c, fd) : 0;
 }

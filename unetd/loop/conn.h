@@ -1,10 +1,11 @@
 /*
- * One connection of a daemon: messages in, through a handler; messages out, queued while the other side does
- * not read.
+ * One connection of a daemon: messages in, through a handler; messages out, queued while the other
+ * side does not read.
  *
- * The queue is bounded. A peer that sends requests and never reads replies is disconnected when it is full;
- * one whose message is not in form gets an error and stays. conn_fail() and the peer's end make a connection
- * *broken*: it is out of the loop and silent, and its owner, who is told once, frees it after the batch.
+ * The queue is bounded. A peer that sends requests and never reads replies is disconnected when it
+ * is full; one whose message is not in form gets an error and stays. conn_fail() and the peer's end
+ * make a connection *broken*: it is out of the loop and silent, and its owner, who is told once,
+ * frees it after the batch.
  */
 #ifndef UNETD_CONN_H
 #define UNETD_CONN_H
@@ -21,14 +22,15 @@ struct conn {
         struct loop *loop;
         TAILQ_HEAD(, conn_out) out;
         uint32_t queued, queue_max;
-        uint32_t queued_fds;            /* copies of descriptors in the queue */
+        uint32_t queued_fds; /* copies of descriptors in the queue */
         bool broken;
-        /* A message in form. The handler takes the descriptors it wants; the rest are closed after it. */
+        /* A message in form. The handler takes the descriptors it wants; the rest are closed
+         * after it. */
         void (*message)(struct conn *c, struct wire_in *in);
         /* Told once; the owner frees later. */
         void (*ended)(struct conn *c);
-        /* Closes descriptors: those that came and nobody wanted (`unwanted`), copies of those that were to be sent, and the
-         * connection's own, with what is unread in it. NULL: close(2). */
+        /* Closes descriptors: those that came and nobody wanted (`unwanted`), copies of those that
+         * were to be sent, and the connection's own, with what is unread in it. NULL: close(2). */
         void (*discard)(struct conn *c, const int *fds, unsigned n, bool unwanted);
 };
 

@@ -1,4 +1,5 @@
-/* What the daemons have to say: to stderr in the foreground, to a file when one was named, else nowhere. */
+/* What the daemons have to say: to stderr in the foreground, to a file when one was named,
+ * else nowhere. */
 #ifndef UNETD_LOG_H
 #define UNETD_LOG_H
 

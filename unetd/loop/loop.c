@@ -19,7 +19,8 @@ nstime loop_clock(void)
 
 int loop_init(struct loop *l, nstime (*after)(struct loop *l))
 {
-        *l = (struct loop){.epoll = epoll_create1(EPOLL_CLOEXEC), .after = after, .now = loop_clock()};
+        *l = (struct loop){
+                .epoll = epoll_create1(EPOLL_CLOEXEC), .after = after, .now = loop_clock()};
         return l->epoll < 0 ? -errno : 0;
 }
 
@@ -65,7 +66,7 @@ void loop_run(struct loop *l)
                 l->now = loop_clock();
                 for (int i = 0; i < n; i++) {
                         struct loop_source *s = ev[i].data.ptr;
-                        if (s->fd >= 0)         /* not taken out by an earlier one of this batch */
+                        if (s->fd >= 0) /* not taken out by an earlier one of this batch */
                                 s->ready(s, ev[i].events);
                 }
                 deadline = l->after(l);

@@ -1,9 +1,9 @@
 /*
  * The event loop of both daemons: one thread, epoll, nothing blocks.
  *
- * A source is embedded in its owner. loop_del() may be called from any handler; the owner's memory must stay
- * until the batch is over, so owners put what died on a list and free it in the `after` hook, which runs
- * after each batch.
+ * A source is embedded in its owner. loop_del() may be called from any handler; the owner's memory
+ * must stay until the batch is over, so owners put what died on a list and free it in the `after`
+ * hook, which runs after each batch.
  */
 #ifndef UNETD_LOOP_H
 #define UNETD_LOOP_H
@@ -11,14 +11,14 @@
 #include "base/base.h"
 
 struct loop_source {
-        int fd;                                 /* -1: not in the loop */
+        int fd; /* -1: not in the loop */
         void (*ready)(struct loop_source *s, uint32_t events);
 };
 
 struct loop {
         int epoll;
         bool stop;
-        nstime now;                             /* monotonic, taken after each wait */
+        nstime now; /* monotonic, taken after each wait */
         /* After each batch: frees what died, does what is due. Returns when to be called again, or
          * NSTIME_NEVER. */
         nstime (*after)(struct loop *l);

@@ -1,6 +1,7 @@
 /*
- * The monitor: see monitor.h. Each request is judged by a function of its own, which calls one function of root.h. What is believed
- * is the config, which the monitor has read itself, and the kernel.
+ * The monitor: see monitor.h. Each request is judged by a function of its own, which calls one
+ * function of root.h. What is believed is the config, which the monitor has read itself, and the
+ * kernel.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +25,11 @@
 #include "unetd/monitor/monitor_wire.h"
 
 #ifndef SIOCUNIXFILE
-#define SIOCUNIXFILE 0x89e0           /* SIOCPROTOPRIVATE: linux/un.h, which sys/un.h does not go with */
+#define SIOCUNIXFILE 0x89e0 /* SIOCPROTOPRIVATE: linux/un.h, which sys/un.h does not go with */
 #endif
 
-#define SENDERS 2u                      /* of an interface: the one in use, and one that says its last words (daemon/ifaces.c) */
+/* Of an interface: the one in use, and one that says its last words (daemon/ifaces.c). */
+#define SENDERS 2u
 
 struct known {
         uint32_t uid, gid;
@@ -36,15 +38,15 @@ struct known {
 /* A packet socket that was made here. */
 struct sender {
         bool is;
-        int ns;                         /* its namespace */
-        struct send_check check;        /* of what it sends */
+        int ns;                  /* its namespace */
+        struct send_check check; /* of what it sends */
 };
 
 static struct {
         const struct monitor_scope *scope;
-        struct known *known;            /* users who have connected */
+        struct known *known; /* users who have connected */
         size_t nknown;
-        struct sender sender[UNETD_IFACES][SENDERS];    /* newest first */
+        struct sender sender[UNETD_IFACES][SENDERS]; /* newest first */
 } mon;
 
 static int int_opt(int fd, int opt)
@@ -61,10 +63,12 @@ static bool is_same_file(int a, int b)
 {
         struct stat sa, sb;
 
-        return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+        return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
+               sa.st_ino == sb.st_ino;
 }
 
-/* A path can be another file's by now, or in another mount namespace; what a socket is bound to cannot. */
+/* A path can be another file's by now, or in another mount namespace; what a socket is bound
+ * to cannot. */
 static bool has_file_of(int fd, int listening)
 {
         int a = ioctl(fd, SIOCUNIXFILE), b = ioctl(listening, SIOCUNIXFILE);
@@ -77,26 +81,31 @@ static bool has_file_of(int fd, int listening)
         return same;
 }
 
-/* Whether it has the name of this socket. An abstract name is nobody else's while the monitor holds the socket, too. */
+/* Whether it has the name of this socket. An abstract name is nobody else's while the monitor holds
+ * the socket, too. */
 static bool has_name_of(int fd, int listening)
 {
         struct sockaddr_un ours, name;
         socklen_t ours_len = sizeof ours, len = sizeof name;
 
         if (listening < 0 || getsockname(listening, (struct sockaddr *)&ours, &ours_len) < 0 ||
-            getsockname(fd, (struct sockaddr *)&name, &len) < 0 || len != ours_len || memcmp(&name, &ours, len) != 0)
+            getsockname(fd, (struct sockaddr *)&name, &len) < 0 || len != ours_len ||
+            memcmp(&name, &ours, len) != 0)
                 return false;
         return ours.sun_path[0] == '\0' || has_file_of(fd, listening);
 }
 
-/* Whether it is a connection that a listening socket of the broker's has accepted, and of whom. Other sockets would name others: one
- * that is connected to a daemon of root's says root. */
+/* Whether it is a connection that a listening socket of the broker's has accepted, and of whom.
+ * Other sockets would name others: one that is connected to a daemon of root's says root. */
 static bool is_client(int fd, struct ucred *cred)
 {
         socklen_t clen = sizeof *cred;
 
-        return (has_name_of(fd, mon.scope->listening[0]) || has_name_of(fd, mon.scope->listening[1])) && int_opt(fd, SO_ACCEPTCONN) == 0 &&
-               getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &clen) == 0 && clen == sizeof *cred && cred->uid != (uid_t)-1;
+        return (has_name_of(fd, mon.scope->listening[0]) ||
+                has_name_of(fd, mon.scope->listening[1])) &&
+               int_opt(fd, SO_ACCEPTCONN) == 0 &&
+               getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &clen) == 0 && clen == sizeof *cred &&
+               cred->uid != (uid_t)-1;
 }
 
 static struct known *find_known(uint32_t uid)
@@ -137,8 +146,8 @@ static bool is_inet_socket(int fd, int family)
                (type == SOCK_STREAM || type == SOCK_DGRAM);
 }
 
-/* Memory for reading: nothing else of a file do users get of each other. Only the kernel is asked: fstat(2) of a file on FUSE
- * would wait for its owner. */
+/* Memory for reading: nothing else of a file do users get of each other. Only the kernel is asked:
+ * fstat(2) of a file on FUSE would wait for its owner. */
 static bool may_reopen(int fd, int flags)
 {
         return fcntl(fd, F_GET_SEALS) >= 0 && flags == O_RDONLY;
@@ -152,14 +161,16 @@ static int keeper(const struct mon_request *q, int fd)
 
         if (!k)
                 return -EPERM;
-        if (int_opt(fd, SO_DOMAIN) != AF_UNIX || int_opt(fd, SO_TYPE) != SOCK_SEQPACKET || int_opt(fd, SO_ACCEPTCONN) != 0)
+        if (int_opt(fd, SO_DOMAIN) != AF_UNIX || int_opt(fd, SO_TYPE) != SOCK_SEQPACKET ||
+            int_opt(fd, SO_ACCEPTCONN) != 0)
                 return -EINVAL;
         return root_keeper(k->uid, k->gid, fd);
 }
 
 static bool is_iface(const struct mon_request *q)
 {
-        return q->iface < mon.scope->cfg->nifaces && mon.scope->cfg->iface[q->iface].provider != IFACE_VERBS;
+        return q->iface < mon.scope->cfg->nifaces &&
+               mon.scope->cfg->iface[q->iface].provider != IFACE_VERBS;
 }
 
 static void forget_sender(struct sender *s)
@@ -176,7 +187,9 @@ static void remember_sender(struct sender *s, struct root_rings *made)
                 send_check_close(&s[SENDERS - 1].check, false);
         forget_sender(&s[SENDERS - 1]);
         memmove(s + 1, s, (SENDERS - 1) * sizeof *s);
-        s[0] = (struct sender){.is = true, .ns = fcntl(made->sock.packet.ns, F_DUPFD_CLOEXEC, 3), .check = made->check};
+        s[0] = (struct sender){.is = true,
+                               .ns = fcntl(made->sock.packet.ns, F_DUPFD_CLOEXEC, 3),
+                               .check = made->check};
         s[0].check.refused = -1;
         made->check.prog = made->check.own = -1;
 }
@@ -205,13 +218,15 @@ static int sender_mtu(const struct mon_request *q, int fd)
 
         if (!s)
                 return -EPERM;
-        return q->mtu != 0 ? root_sender_mtu(&(struct pkt_sealed){.sock = -1, .ns = s->ns}, q->mtu) : -EINVAL;
+        return q->mtu != 0 ? root_sender_mtu(&(struct pkt_sealed){.sock = -1, .ns = s->ns}, q->mtu)
+                           : -EINVAL;
 }
 
 static int sender_end(int fd)
 {
         struct sender *s = find_sender(fd);
-        int r = s ? root_sender_end(&(struct pkt_sealed){.sock = -1, .ns = s->ns}, &s->check) : -EPERM;
+        int r = s ? root_sender_end(&(struct pkt_sealed){.sock = -1, .ns = s->ns}, &s->check)
+                  : -EPERM;
 
         if (s)
                 forget_sender(s);
@@ -252,8 +267,9 @@ static int bind_port(const struct mon_request *q, int fd)
 /* How many descriptors a request brings. */
 static unsigned brings(uint32_t type)
 {
-        return type == MON_USER || type == MON_KEEPER || type == MON_SENDER_MTU || type == MON_SENDER_END || type == MON_IFACE_SET ||
-               type == MON_BIND || type == MON_REOPEN;
+        return type == MON_USER || type == MON_KEEPER || type == MON_SENDER_MTU ||
+               type == MON_SENDER_END || type == MON_IFACE_SET || type == MON_BIND ||
+               type == MON_REOPEN;
 }
 
 static int serve(const struct mon_request *q, int fd, struct mon_reply *a)
@@ -323,7 +339,8 @@ int monitor_answer(int sock)
         memset(&a, 0, sizeof a);
         r = mon_recv(sock, &q, sizeof q, fds, &n);
         if (r == 0)
-                a.err = q.type < MON_TYPES && n == brings(q.type) ? serve(&q, fds[0], &a) : -EBADMSG;
+                a.err = q.type < MON_TYPES && n == brings(q.type) ? serve(&q, fds[0], &a)
+                                                                  : -EBADMSG;
         else if (r == -EBADMSG || r == -EMFILE)
                 a.err = r;
         else
@@ -333,7 +350,9 @@ int monitor_answer(int sock)
                         if (*at[i] >= 0)
                                 out[nout++] = *at[i];
         while (n > 0)
-                close(fds[--n]);        /* before the answer: while the broker has them, too, none of these is a last close */
+                /* Before the answer: while the broker has them, too, none of these is a
+                 * last close. */
+                close(fds[--n]);
         r = mon_send(sock, &a, sizeof a, out, nout);
         while (nout > 0)
                 close(out[--nout]);
@@ -380,7 +399,8 @@ static int signals_open(void)
 
 int monitor_run(const struct monitor_scope *scope, int sock, int broker)
 {
-        struct pollfd p[2] = {{.fd = signals_open(), .events = POLLIN}, {.fd = sock, .events = POLLIN}};
+        struct pollfd p[2] = {{.fd = signals_open(), .events = POLLIN},
+                              {.fd = sock, .events = POLLIN}};
         struct signalfd_siginfo si;
         int status = 1;
 
@@ -396,7 +416,7 @@ int monitor_run(const struct monitor_scope *scope, int sock, int broker)
                                 kill(broker, si.ssi_signo == SIGHUP ? SIGHUP : SIGTERM);
                 }
                 if (p[1].revents && monitor_answer(sock) < 0)
-                        p[1].fd = -1;   /* it is ending */
+                        p[1].fd = -1; /* it is ending */
         }
         return 1;
 }

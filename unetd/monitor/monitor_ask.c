@@ -10,10 +10,11 @@
 #include "unetd/monitor/monitor.h"
 #include "unetd/monitor/monitor_wire.h"
 
-static int monitor = -1;                /* the connection to it; -1: we are one process */
+static int monitor = -1; /* the connection to it; -1: we are one process */
 
 /* Without a monitor there is no broker. Its descriptors go into the answer. */
-static int ask(const struct mon_request *q, int fd, struct mon_reply *a, unsigned (*places)(struct mon_reply *a, int *at[MON_FDS]))
+static int ask(const struct mon_request *q, int fd, struct mon_reply *a,
+               unsigned (*places)(struct mon_reply *a, int *at[MON_FDS]))
 {
         int fds[MON_FDS], *at[MON_FDS];
         unsigned n, all, used = 0;
@@ -101,9 +102,11 @@ int monitor_rings_try(uint32_t i, char line[XDP_LINE_MAX])
         return r;
 }
 
-int monitor_rings_open(uint32_t i, bool checked, bool at_once, struct root_rings *rings, char line[XDP_LINE_MAX])
+int monitor_rings_open(uint32_t i, bool checked, bool at_once, struct root_rings *rings,
+                       char line[XDP_LINE_MAX])
 {
-        struct mon_request q = {.type = MON_RINGS_OPEN, .iface = i, .checked = checked, .at_once = at_once};
+        struct mon_request q = {
+                .type = MON_RINGS_OPEN, .iface = i, .checked = checked, .at_once = at_once};
         struct mon_reply a;
         int r;
 

@@ -8,12 +8,15 @@
 /* What the monitor knows by itself. */
 struct monitor_scope {
         const struct unetd_config *cfg;
-        /* Reads the rules of the configuration file anew: how many there are, or a negative errno and what is wrong. */
+        /* Reads the rules of the configuration file anew: how many there are, or a negative errno
+         * and what is wrong. */
         int (*read_rules)(struct rule rule[RULES_MAX], char line[XDP_LINE_MAX]);
-        int listening[2];               /* the broker's listening sockets: by an abstract name, by a file; -1: there is none */
+        /* The broker's listening sockets: by an abstract name, by a file; -1: there is none. */
+        int listening[2];
 };
 
-/* Answers the broker until it ends, and passes SIGTERM, SIGINT and SIGHUP on to it. The broker's exit status; 128 and its signal. */
+/* Answers the broker until it ends, and passes SIGTERM, SIGINT and SIGHUP on to it. The broker's
+ * exit status; 128 and its signal. */
 int monitor_run(const struct monitor_scope *scope, int sock, int broker);
 
 /* The same in pieces. One request: 0, or a negative errno when there will be no more. */

@@ -7,14 +7,16 @@
 
 union control {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int) * 253)];      /* SCM_MAX_FD: what there is no room for the kernel would close in our time */
+        /* SCM_MAX_FD: what there is no room for the kernel would close in our time. */
+        char bytes[CMSG_SPACE(sizeof(int) * 253)];
 };
 
 unsigned mon_rings_fds(struct root_rings *r, int *at[MON_FDS])
 {
-        int *const all[] = {&r->dev.link,    &r->dev.map,   &r->dev.shed,   &r->sock.xsk,         &r->sock.mem,      &r->sock.ring,
-                            &r->sock.sender, &r->sock.link, &r->sock.drops, &r->sock.packet.sock, &r->sock.packet.ns,
-                            &r->check.refused};
+        int *const all[] = {&r->dev.link,         &r->dev.map,        &r->dev.shed,
+                            &r->sock.xsk,         &r->sock.mem,       &r->sock.ring,
+                            &r->sock.sender,      &r->sock.link,      &r->sock.drops,
+                            &r->sock.packet.sock, &r->sock.packet.ns, &r->check.refused};
 
         static_assert(ARRAY_LEN(all) <= MON_FDS, "they fit");
         memcpy(at, all, sizeof all);
@@ -57,7 +59,9 @@ static bool take_fds(struct msghdr *mh, int fds[MON_FDS], unsigned *n)
         bool fit = true;
 
         for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
-                size_t came = c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+                size_t came = c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS
+                                      ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int)
+                                      : 0;
 
                 for (size_t i = 0; i < came; i++) {
                         int fd;
@@ -89,7 +93,10 @@ int mon_recv(int sock, void *msg, size_t len, int fds[MON_FDS], unsigned *n)
 {
         struct iovec iov = {.iov_base = msg, .iov_len = len};
         union control ctl;
-        struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        struct msghdr mh = {.msg_iov = &iov,
+                            .msg_iovlen = 1,
+                            .msg_control = &ctl,
+                            .msg_controllen = sizeof ctl};
         ssize_t got;
         bool fit;
         int r;

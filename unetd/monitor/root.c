@@ -24,12 +24,12 @@
 #define UNET_LIBEXECDIR "/usr/local/libexec/unet"
 #endif
 
-#define KEEPER_FD 3
-#define KEEPER_PINNED (256u << 20)      /* bytes that it may pin for queue pairs */
-#define ETHER_ARP 0x0806
+#define KEEPER_FD     3
+#define KEEPER_PINNED (256u << 20) /* bytes that it may pin for queue pairs */
+#define ETHER_ARP     0x0806
 
 static struct unetd_config *cfg;
-static unsigned device[UNETD_IFACES];   /* the kernel's number of what was last opened */
+static unsigned device[UNETD_IFACES]; /* the kernel's number of what was last opened */
 static struct rlimit starter[RLIM_NLIMITS];
 
 void root_init(struct unetd_config *config)
@@ -41,7 +41,8 @@ void root_init(struct unetd_config *config)
 
 /* ---- keepers ---- */
 
-/* unet-keeper lies beside unetd; where a build tree or an administrator says; or where it was installed. */
+/* unet-keeper lies beside unetd; where a build tree or an administrator says; or where it
+ * was installed. */
 static void exec_keeper(char *const argv[], char *const env[])
 {
         const char *dir = secure_getenv("UNET_LIBEXEC");
@@ -61,8 +62,8 @@ static void exec_keeper(char *const argv[], char *const env[])
         execve(UNET_LIBEXECDIR "/unet-keeper", argv, env);
 }
 
-/* What root lifted for a unetd of all users is not a user's: he might trace his keeper before it forbids that. It may have as many
- * descriptors as who started unetd. */
+/* What root lifted for a unetd of all users is not a user's: he might trace his keeper before it
+ * forbids that. It may have as many descriptors as who started unetd. */
 static void limit_keeper(void)
 {
         struct rlimit rl;
@@ -81,7 +82,8 @@ static bool become_user(uint32_t uid, uint32_t gid)
 {
         if (geteuid() == uid)
                 return true;
-        return setgroups(1, &gid) == 0 && setresgid(gid, gid, gid) == 0 && setresuid(uid, uid, uid) == 0;
+        return setgroups(1, &gid) == 0 && setresgid(gid, gid, gid) == 0 &&
+               setresuid(uid, uid, uid) == 0;
 }
 
 /* A user's process must not have the terminal of the root who started unetd. */
@@ -89,7 +91,8 @@ static bool leave_terminal(void)
 {
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-        return null >= 0 && dup2(null, 0) >= 0 && dup2(null, 1) >= 0 && dup2(null, 2) >= 0 && chdir("/") == 0;
+        return null >= 0 && dup2(null, 0) >= 0 && dup2(null, 1) >= 0 && dup2(null, 2) >= 0 &&
+               chdir("/") == 0;
 }
 
 __attribute__((noreturn)) static void keeper_child(uint32_t uid, uint32_t gid, int fd)
@@ -104,7 +107,7 @@ __attribute__((noreturn)) static void keeper_child(uint32_t uid, uint32_t gid, i
         snprintf(domain, sizeof domain, "UNET_DOMAIN=%s", cfg->domain);
         snprintf(libexec, sizeof libexec, "UNET_LIBEXEC=%s", dir ? dir : "");
         if (file && snprintf(config, sizeof config, "UNET_CONFIG=%s", file) < (int)sizeof config)
-                env[2] = config;        /* for the unetd that it starts when this one is no more */
+                env[2] = config; /* for the unetd that it starts when this one is no more */
         signal(SIGCHLD, SIG_DFL);
         signal(SIGPIPE, SIG_DFL);
         sigemptyset(&none);
@@ -113,7 +116,8 @@ __attribute__((noreturn)) static void keeper_child(uint32_t uid, uint32_t gid, i
         umask(022);
         if (cfg->shared)
                 limit_keeper();
-        if (!leave_terminal() || !become_user(uid, gid) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || dup2(fd, KEEPER_FD) < 0)
+        if (!leave_terminal() || !become_user(uid, gid) ||
+            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || dup2(fd, KEEPER_FD) < 0)
                 _exit(126);
         if (fd == KEEPER_FD)
                 fcntl(fd, F_SETFD, 0);
@@ -197,7 +201,9 @@ static int open_device(uint32_t i, bool checked, struct xdp_dev *d, char line[XD
         char name[IF_NAMESIZE];
 
         if (checked && (want == XDP_WANT_NATIVE || want == XDP_WANT_GENERIC)) {
-                snprintf(line, XDP_LINE_MAX, "what an AF_XDP socket sends cannot be checked, and \"check\" asks for it");
+                snprintf(
+                        line, XDP_LINE_MAX,
+                        "what an AF_XDP socket sends cannot be checked, and \"check\" asks for it");
                 return -EOPNOTSUPP;
         }
         return xdp_dev_open(d, name_of(i, name), checked ? XDP_WANT_TCX : want, line);
@@ -213,9 +219,13 @@ static int open_check(uint32_t i, struct root_rings *r, char line[XDP_LINE_MAX])
         return err;
 }
 
-int root_rings_open(uint32_t i, bool checked, bool at_once, struct root_rings *r, char line[XDP_LINE_MAX])
+int root_rings_open(uint32_t i, bool checked, bool at_once, struct root_rings *r,
+                    char line[XDP_LINE_MAX])
 {
-        struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once, .mark = checked ? SEND_MARK : 0};
+        struct xdp_sizes sizes = {.rx_chunks = 8192,
+                                  .tx_chunks = 2048,
+                                  .at_once = at_once,
+                                  .mark = checked ? SEND_MARK : 0};
         int err = open_device(i, checked, &r->dev, line);
 
         r->check = SEND_CHECK_NONE;
@@ -223,12 +233,14 @@ int root_rings_open(uint32_t i, bool checked, bool at_once, struct root_rings *r
                 return err;
         if (r->dev.mode == XDP_MODE_TCX) {
                 sizes.rx_chunks = 4096;
-                sizes.rx_large = r->dev.mtu + XDP_ETH_BYTES > 4096 ? 512 : 128; /* a frame each, then */
+                /* A frame each, then. */
+                sizes.rx_large = r->dev.mtu + XDP_ETH_BYTES > 4096 ? 512 : 128;
         }
         err = xdp_sock_open(&r->sock, &r->dev, cfg->iface[i].queue, sizes, line);
         if (err == 0 && r->sock.packet.sock < 0) {
                 err = r->sock.no_packet;
-                snprintf(line, XDP_LINE_MAX, "no packet socket that could be passed: %s", strerror(-err));
+                snprintf(line, XDP_LINE_MAX, "no packet socket that could be passed: %s",
+                         strerror(-err));
                 xdp_sock_close(&r->sock);
         }
         if (err == 0 && checked)
@@ -299,9 +311,10 @@ void root_iface_set(uint32_t i, const struct unetd_iface_config *c)
 
 bool root_iface_is_sane(const struct unetd_iface_config *c)
 {
-        return c->name[0] != '\0' && memchr(c->name, 0, sizeof c->name) != NULL && c->provider <= IFACE_PACKET && c->addr != 0 &&
-               c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_TCX &&
-               c->check <= IFACE_CHECK_NO && c->probe <= IFACE_PROBE_NO && c->queue <= 4095;
+        return c->name[0] != '\0' && memchr(c->name, 0, sizeof c->name) != NULL &&
+               c->provider <= IFACE_PACKET && c->addr != 0 && c->prefix >= 1 && c->prefix <= 32 &&
+               c->mode <= IFACE_TCX && c->check <= IFACE_CHECK_NO && c->probe <= IFACE_PROBE_NO &&
+               c->queue <= 4095;
 }
 
 /* ---- others ---- */
@@ -321,7 +334,8 @@ void root_process(int32_t pid, int32_t tid, struct root_process *p)
         char path[64];
         struct stat sb;
 
-        *p = (struct root_process){.stopped = process_is_stopped(pid), .has_thread = tid == 0 || tid == pid};
+        *p = (struct root_process){.stopped = process_is_stopped(pid),
+                                   .has_thread = tid == 0 || tid == pid};
         snprintf(path, sizeof path, "/proc/%d/task/%d", pid, tid);
         if (!p->has_thread)
                 p->has_thread = access(path, F_OK) == 0;

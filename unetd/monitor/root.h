@@ -1,8 +1,10 @@
 /*
- * All that unetd does as root, and nothing else. In a system-wide unetd only the monitor calls this (monitor.h), and checks the
- * arguments first; in one that serves a single user unetd does, with that user's rights.
+ * All that unetd does as root, and nothing else. In a system-wide unetd only the monitor calls this
+ * (monitor.h), and checks the arguments first; in one that serves a single user unetd does, with
+ * that user's rights.
  *
- * Interfaces are those of the config, by index. Functions return 0 or a descriptor, or a negative errno.
+ * Interfaces are those of the config, by index. Functions return 0 or a descriptor, or a negative
+ * errno.
  */
 #ifndef UNETD_ROOT_H
 #define UNETD_ROOT_H
@@ -14,23 +16,24 @@
 #include "unet/xdp/send_check.h"
 #include "unet/xdp/xdp_open.h"
 
-/* Rings of an interface and what they hang on: what xdp_dev_open(), xdp_sock_open() and send_check_open() made. A broker has of the
- * check what counts, and the monitor the rest. */
+/* Rings of an interface and what they hang on: what xdp_dev_open(), xdp_sock_open() and
+ * send_check_open() made. A broker has of the check what counts, and the monitor the rest. */
 struct root_rings {
         struct xdp_dev dev;
         struct xdp_sock sock;
-        struct send_check check;        /* SEND_CHECK_NONE: none was asked for */
+        struct send_check check; /* SEND_CHECK_NONE: none was asked for */
 };
 
 /* What the kernel says of a process, also where /proc hides those of others (hidepid, proc(5)). */
 struct root_process {
-        uint32_t uid;                   /* of the process, or of the thread that was asked for besides */
+        uint32_t uid; /* of the process, or of the thread that was asked for besides */
         bool is_there;
-        bool has_thread;                /* that thread is one of its own */
-        bool stopped;                   /* as process_is_stopped() */
+        bool has_thread; /* that thread is one of its own */
+        bool stopped;    /* as process_is_stopped() */
 };
 
-/* Before anything else: remembers the limits that the starter has set, for keepers. `cfg` is used, not copied. */
+/* Before anything else: remembers the limits that the starter has set, for keepers. `cfg` is used,
+ * not copied. */
 void root_init(struct unetd_config *cfg);
 
 /* Starts a keeper of the user with `fd` (borrowed) as its connection. Its pid. */
@@ -39,7 +42,8 @@ int root_keeper(uint32_t uid, uint32_t gid, int fd);
 /* Tries whether rings can be had; the interface is as before. `line` as xdp_dev_open(). */
 int root_rings_try(uint32_t i, char line[XDP_LINE_MAX]);
 /* `checked`: with a check of what is sent; `at_once` as struct xdp_sizes has it. */
-int root_rings_open(uint32_t i, bool checked, bool at_once, struct root_rings *r, char line[XDP_LINE_MAX]);
+int root_rings_open(uint32_t i, bool checked, bool at_once, struct root_rings *r,
+                    char line[XDP_LINE_MAX]);
 /* A packet socket that takes all packets; `line` as pkt_dev_open(). */
 int root_packet_open(uint32_t i, struct pkt_dev *d, char line[XDP_LINE_MAX]);
 /* A packet socket, bound to the interface, for ARP. */
