@@ -71,14 +71,15 @@ static void spin(const struct rlock *l)
         }
 }
 
-/* Whoever has slept says that somebody may sleep: there may be others behind it, for whom nobody
- * else says so. */
-static bool take(struct rlock *l, uint32_t *was, uint32_t slept)
+/* Whoever has slept says that others do, if any: nobody else says so for those behind it. */
+static bool take(struct rlock *l, uint32_t *was, bool slept)
 {
+        uint32_t others = slept && atomic_load(&l->sleepers) != 0 ? FUTEX_WAITERS : 0;
+
         *was = atomic_load_explicit(&l->word, memory_order_relaxed);
         while ((*was & FUTEX_TID_MASK) == 0)
                 if (atomic_compare_exchange_strong_explicit(
-                            &l->word, was, rlock_self.tid | (*was & FUTEX_WAITERS) | slept,
+                            &l->word, was, rlock_self.tid | (*was & FUTEX_WAITERS) | others,
                             memory_order_acquire, memory_order_relaxed))
                         return true;
         return false;
@@ -92,18 +93,21 @@ static void sleep_for_it(struct rlock *l, uint32_t was)
             !atomic_compare_exchange_strong_explicit(&l->word, &was, was | FUTEX_WAITERS,
                                                      memory_order_relaxed, memory_order_relaxed))
                 return;
+        atomic_fetch_add(&l->sleepers, 1);
         sys4(SYS_futex, &l->word, FUTEX_WAIT, was | FUTEX_WAITERS, &guard);
+        atomic_fetch_sub(&l->sleepers, 1);
 }
 
 int rlock_take_slowly(struct rlock *l)
 {
-        uint32_t was, slept = 0;
+        bool slept = false;
+        uint32_t was;
 
         spin(l);
         rlock_pending(rlock_self.head, &l->next);
         while (!take(l, &was, slept)) {
                 sleep_for_it(l, was);
-                slept = FUTEX_WAITERS;
+                slept = true;
         }
         rlock_link(l, rlock_self.head);
         rlock_pending(rlock_self.head, NULL);

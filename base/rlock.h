@@ -42,7 +42,9 @@
 
 struct rlock { /* all zero: free */
         _Atomic uint32_t word;
-        uint32_t pad[5];
+        _Atomic uint32_t sleepers; /* who is killed asleep is counted for good: a wake-up in vain
+                                      now and then */
+        uint32_t pad[4];
         struct robust_list *prev;
         struct robust_list next;
 };

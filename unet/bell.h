@@ -13,6 +13,9 @@
  * carries a count besides the mode, so that a sender rings once for each time the other side went
  * to sleep, and not once a message until it has woken.
  *
+ * Between (c) and (d) a stack's process leaves its lock (struct shm_late). If it dies there the
+ * keeper rings in its stead.
+ *
  * For the keeper the count is its own: it grows when the keeper goes back to sleep, not when a
  * process leaves. One ring is enough for everything that is sent until the keeper has been awake,
  * however often processes come and go meanwhile.

@@ -382,7 +382,7 @@ void ustack_lock(struct ustack *u)
 
 void ustack_unlock(struct ustack *u)
 {
-        if (unlikely(u->nwakes != 0))
+        if (unlikely(u->nwakes != 0 || u->bells.n != 0))
                 ustack_unlock_and_wake(u);
         else
                 rlock_unlock(&u->s.st->lock);
@@ -740,6 +740,9 @@ static bool stack_owns(const struct ustack *u, int fd)
                 return true;
         if (ustack_links_own(u, fd))
                 return true;
+        for (uint32_t i = 0; i < READ_ONCE(u->nspent); i++)
+                if (fd == READ_ONCE(u->spent[i]))
+                        return true;
         for (uint32_t k = 0; k < u->s.nchan; k++)
                 if (chan_owns(&u->chan_fds[k], fd))
                         return true;

@@ -30,11 +30,18 @@ struct xdp_view {
 #define USTACK_LOOPBACK_BROADCAST 0x7fffffffu /* 127.255.255.255: the kernel's */
 
 #define USTACK_WAKES 16u /* that are put off until the lock is left */
+#define USTACK_SPENT (2 * STACK_CHANS)
 
 struct ustack {
         struct stack s; /* first: s.owner is this */
         /* Waiter slots to be woken; under the lock, and none when it is free. */
         uint32_t wakes[USTACK_WAKES], nwakes;
+        /* Of peers, to be rung then, too. */
+        struct shm_late bells;
+        /* Ringers of channels that are over, by which threads that left the lock may be ringing
+         * still. */
+        int spent[USTACK_SPENT];
+        uint32_t nspent;
         /* It is a process of the stack, whose death is noticed, and not the keeper. */
         bool wakes_late;
         size_t bytes;

@@ -35,6 +35,40 @@ static void empty_regions(const struct shm_chan *c)
                 ustack_empty(c->mine, c->mine_bytes);
 }
 
+/* Its number is not to become another file's before who rings by it without the lock has. More than
+ * fit stay open. */
+static void ringer_end(struct ustack *u, int *fd)
+{
+        if (*fd < 0 || !u->wakes_late ||
+            (u->bells.n == 0 && atomic_load(&u->s.st->proc[u->slot].waking) == 0))
+                return;
+        if (u->nspent < USTACK_SPENT) {
+                WRITE_ONCE(u->spent[u->nspent], *fd);
+                WRITE_ONCE(u->nspent, u->nspent + 1);
+        }
+        *fd = -1;
+}
+
+void ustack_ringers_close(struct ustack *u)
+{
+        if (atomic_load(&u->s.st->proc[u->slot].waking) != 0)
+                return;
+        while (u->nspent > 0) {
+                WRITE_ONCE(u->nspent, u->nspent - 1);
+                sys1(SYS_close, u->spent[u->nspent]);
+        }
+}
+
+void ustack_ring_peers(struct ustack *u)
+{
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                if (u->s.chan[k].ops != NULL && u->chan_fds[k].tx > 0 &&
+                    u->chan[k].base.ops == &shm_ni_ops && !ustack_chan_is_xdp(u, k) &&
+                    !u->remote_tx[k].mapped)
+                        shm_chan_ring_again(&u->chan[k]);
+        stack_flush_bells(&u->s);
+}
+
 /* Whatever it went by: nothing comes by that any more, and what it took goes back. Threads of ours
  * look at queues without the lock (stack_pending): they find them empty. What is sent from stays: a
  * thread may be copying into it. */
@@ -48,6 +82,8 @@ static void way_end(struct ustack *u, uint32_t k)
                 ni_fault_end(u->fault[k]);
         u->fault[k] = NULL;
         empty_peer(&u->chan[k]);
+        ringer_end(u, &u->chan_fds[k].peer_leader);
+        ringer_end(u, &u->chan_fds[k].peer_keeper);
         unetd_chan_close(&u->chan_fds[k]);
 }
 
@@ -110,10 +146,11 @@ static bool map_peer(struct shm_chan *c, const struct unetd_chan *fds)
         return peer != NULL && bell != NULL;
 }
 
-static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
+static bool chan_map_regions(struct ustack *u, struct shm_chan *c, const struct unetd_chan *fds)
 {
         bool mine = map_mine(c, fds), peer = map_peer(c, fds);
 
+        c->late = u->wakes_late ? &u->bells : NULL;
         c->leader_fd = fds->peer_leader;
         c->keeper_fd = fds->peer_keeper;
         return mine && peer;
@@ -207,7 +244,7 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
                 return ustack_map_remote_fds(u, k, fds);
         ustack_remote_end(u, k);
         way_end(u, k);
-        if (!chan_map_regions(c, fds)) {
+        if (!chan_map_regions(u, c, fds)) {
                 empty_regions(c);
                 return false;
         }

@@ -24,6 +24,11 @@ void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
 bool ustack_chan_fetch(struct stack *s, uint32_t k);
 void ustack_chan_over(struct stack *s, uint32_t k);
 void ustack_chan_unmap(struct ustack *u, uint32_t k);
+/* Ringers of channels that are over are closed when nobody can be ringing by them any more. Under
+ * the lock. */
+void ustack_ringers_close(struct ustack *u);
+/* Peers are rung for whatever was sent: who was to do it has died. Under the lock. */
+void ustack_ring_peers(struct ustack *u);
 /* The channel goes by rings of its own (unet/xdp/xdp.h): to an interface that this stack
  * has alone. */
 bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k);

@@ -7,7 +7,7 @@
 
 #include "sock/attach/ustack.h"
 
-/* Leaves the lock and wakes those who are to be woken (u->wakes). (usock_wake.c) */
+/* Leaves the lock, and rings and wakes those who are to be (u->bells, u->wakes). (usock_wake.c) */
 void ustack_unlock_and_wake(struct ustack *u);
 /* Called by the stack when a socket has events: edges grow, sleepers wake. */
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events);

@@ -136,11 +136,13 @@ static void end_waiters(struct stack_state *st, uint32_t slot)
         crowd_end(st, slot + 1);
 }
 
-/* What they were to wake sleeps on. */
+/* What they were to wake and to ring sleeps on. */
 static void end_wakes(struct ustack *u, uint32_t slot)
 {
-        if (atomic_exchange(&u->s.st->proc[slot].waking, 0) != 0)
-                ustack_wake_all(u);
+        if (atomic_exchange(&u->s.st->proc[slot].waking, 0) == 0)
+                return;
+        ustack_wake_all(u);
+        ustack_ring_peers(u);
 }
 
 /* What the slot holds ends, but for sockets that are kept over an exec where `keep` says so. True:

@@ -1,6 +1,7 @@
 /* Waking: the places that waiters sleep in (usock_wait.c), and who is told of what has happened to
  * a socket. */
 #include "sock/attach/handle.h"
+#include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/wait/usock_wake.h"
@@ -303,15 +304,18 @@ void ustack_unlock_and_wake(struct ustack *u)
         struct stack_state *st = u->s.st;
         struct proc_slot *self = &st->proc[u->slot];
         struct waiter_slot who[USTACK_WAKES];
+        struct shm_late bells = u->bells;
         uint32_t slot[USTACK_WAKES], n = u->nwakes, unheard = 0;
 
         for (uint32_t i = 0; i < n; i++) {
                 slot[i] = u->wakes[i];
                 who[i] = *stack_waiter(st, slot[i]);
         }
-        u->nwakes = 0;
+        u->nwakes = u->bells.n = 0;
         atomic_fetch_add(&self->waking, 1);
         rlock_unlock(&st->lock);
+        for (uint32_t i = 0; i < bells.n; i++)
+                bell_ring(bells.fd[i]);
         for (uint32_t i = 0; i < n; i++)
                 if (!ring(u, &who[i]))
                         unheard |= 1u << i;
@@ -322,7 +326,11 @@ void ustack_unlock_and_wake(struct ustack *u)
                                 wake_otherwise(u, slot[i]);
                 ustack_unlock(u);
         }
-        atomic_fetch_sub(&self->waking, 1);
+        if (atomic_fetch_sub(&self->waking, 1) == 1 && unlikely(READ_ONCE(u->nspent) != 0)) {
+                ustack_lock(u);
+                ustack_ringers_close(u);
+                ustack_unlock(u);
+        }
 }
 
 /* The keeper, for those who may not. Whom it does not reach either looks for itself

@@ -429,6 +429,51 @@ static void who_was_to_be_woken_by_the_dead_is(void **state)
         play(TWO_PROCESSES, dies_before_it_wakes, asks, 0);
 }
 
+/* True: a peer slept, for all we know had been rung, and was rung again after the death of who may
+ * not have done it. */
+static bool rings_for_the_dead(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+        uint64_t rung;
+
+        ustack_lock(u);
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                if (u->chan[k].bell != NULL)
+                        st->chan[k].shm.rung = atomic_load(&u->chan[k].bell->word);
+        rung = st->cnt.n[COUNT_NI_BELLS];
+        atomic_store(&st->proc[DEAD_SLOT].pid, 1);
+        atomic_store(&st->proc[DEAD_SLOT].waking, 1);
+        ustack_proc_gone(u, DEAD_SLOT, ustack_now());
+        rung = st->cnt.n[COUNT_NI_BELLS] - rung;
+        ustack_leave(u);
+        return rung != 0;
+}
+
+static void dies_before_it_rings(struct side *s)
+{
+        int err;
+        struct ustack *u = ustack_mine(&err);
+
+        connect_all(s);
+        EVENTUALLY(rings_for_the_dead(u));
+        CHECK(unet_send(one[0].sock, "?", 1, 0) == 1);
+        CHECK(unet_recv(one[0].sock, &(char){0}, 1, 0) == 1);
+        close_all();
+}
+
+static void answers_one(struct side *s)
+{
+        accept_all(s);
+        CHECK(unet_recv(one[0].sock, &(char){0}, 1, 0) == 1);
+        CHECK(unet_send(one[0].sock, "!", 1, 0) == 1);
+        close_all();
+}
+
+static void who_was_to_be_rung_by_the_dead_is(void **state)
+{
+        play(TWO_PROCESSES, dies_before_it_rings, answers_one, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -439,6 +484,7 @@ int main(void)
                 cmocka_unit_test(they_wait_for_anything),
                 cmocka_unit_test(a_death_leaves_nobody_asleep),
                 cmocka_unit_test(who_was_to_be_woken_by_the_dead_is),
+                cmocka_unit_test(who_was_to_be_rung_by_the_dead_is),
         };
 
         return run_sides(tests);

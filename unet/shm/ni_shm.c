@@ -117,7 +117,10 @@ static void ring(struct shm_chan *c, uint32_t word)
 
         c->sh->rung = word;
         count(c->cnt, COUNT_NI_BELLS);
-        bell_ring(fd);
+        if (c->late != NULL && c->late->n < SHM_LATE_MAX)
+                c->late->fd[c->late->n++] = fd;
+        else
+                bell_ring(fd);
 }
 
 /* Whether the peer sleeps until we make room, and there is enough to be worth waking it: it is told
@@ -151,13 +154,18 @@ static void shm_flush(struct unet_chan *ch)
         c->sent = c->gave = false;
 }
 
+void shm_chan_ring_again(struct shm_chan *c)
+{
+        c->sh->rung = 0;
+        c->sent = c->gave = true;
+}
+
 static void repair(struct unet_chan *ch)
 {
         struct shm_chan *c = shm(ch);
 
         shm_repair(&c->sh->pos, c->mine);
-        c->sh->rung = 0; /* whatever was sent and not rung for is rung for at the next flush */
-        c->sent = c->gave = true;
+        shm_chan_ring_again(c);
 }
 
 static void shm_want_room(struct unet_chan *ch, bool on)

@@ -19,6 +19,14 @@ struct shm_shared {
         struct frame_geom tx_geom, rx_geom;
 };
 
+/* Ringers that are put off until the lock of who sends is left: a ring is a wake-up, which takes
+ * longer than all else under it. */
+#define SHM_LATE_MAX 8u
+struct shm_late {
+        int fd[SHM_LATE_MAX];
+        uint32_t n;
+};
+
 /* One process's view of a channel. */
 struct shm_chan {
         struct unet_chan base;
@@ -28,10 +36,14 @@ struct shm_chan {
         size_t mine_bytes, peer_bytes;
         const struct bell *bell;  /* the peer's, read only */
         int leader_fd, keeper_fd; /* ringers (unet/bell_fd.h) of the peer's bells */
+        struct shm_late *late;    /* NULL: the bell is rung at once */
         struct counters *cnt;
         bool sent; /* since the last flush: messages */
         bool gave; /* since the last flush: slots consumed or frames returned */
 };
+
+/* What was sent by it may not have been rung for: the next flush does. */
+void shm_chan_ring_again(struct shm_chan *c);
 
 /* Completes a channel whose regions, bell and ringers are filled in. */
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt);
