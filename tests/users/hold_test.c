@@ -356,8 +356,8 @@ static int raw_send(int sock, const int *fds, unsigned n)
         return sendmsg(sock, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Who makes them ends at once, which waits for none of them: the last copies are those in
- * the message. */
+/* Who makes them ends at once, which waits for none of them: the last copies are those in the
+ * message. */
 static void send_lingering(int conn, const struct sockaddr_in *to)
 {
         int fds[LINGERING];
@@ -440,18 +440,6 @@ static void sockets_that_linger_where_nobody_is_let_in(void **state)
 
 /* ---- a child that cannot be made ---- */
 
-static pid_t only_child_of(pid_t pid)
-{
-        char path[64], text[32] = "";
-        int fd;
-
-        snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        assert_true(read(fd, text, sizeof text - 1) > 0);
-        close(fd);
-        return atoi(text);
-}
-
 static bool has_no_reader(int fd)
 {
         return write(fd, "x", 1) < 0 && errno == EPIPE;
@@ -518,7 +506,7 @@ static void a_child_that_cannot_be_made_is_made_later(void **state)
         if (users_cannot_run())
                 skip();
         table->ready = table->done = 0;
-        broker = only_child_of(users_unetd());
+        broker = users_broker();
         limit_processes(broker, 0);
         hostile = users_begin(HOSTILE, gives_a_pipe);
         eventually(table->ready);
@@ -586,8 +574,8 @@ static void sockets_that_linger_at_a_private_unetd(void **state)
         users_kill(hostile);
 }
 
-/* A program that comes while the killed one still listens, and its keeper, which looks at the
- * same moment. */
+/* A program that comes while the killed one still listens, and its keeper, which looks at the same
+ * moment. */
 static int kills_his_own(void)
 {
         setenv("UNET_DOMAIN", private_domain, 1);

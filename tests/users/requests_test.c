@@ -6,7 +6,6 @@
  */
 #include "tests/users/users.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -251,8 +250,8 @@ static bool send_one(struct hostile *h, const struct unetd_msg *m, const int *fd
         return drain(h->fd);
 }
 
-/* All of one type, on one connection while it lasts; after that by `again`, or no more if that
- * is NULL. */
+/* All of one type, on one connection while it lasts; after that by `again`, or no more if that is
+ * NULL. */
 static void send_all(struct hostile *h, uint16_t type, uint32_t seq, bool answered,
                      void (*again)(struct hostile *h))
 {
@@ -331,8 +330,8 @@ static struct hostile prepare(void)
 {
         struct hostile h = {.fd = -1};
 
-        /* A real one would not take a stack with nothing in it. */
-        must(hostile_keeper(HOSTILE_ANSWERS) >= 0);
+        must(hostile_keeper(HOSTILE_ANSWERS) >=
+             0); /* a real one would not take a stack with nothing in it */
         h.fd = dial_again(true);
         h.has_stack = true;
         must(hostile_stack(h.fd, &h.st) == 0);
@@ -407,18 +406,7 @@ static int the_keeper(void)
 
 static int fds_of_unetd(void)
 {
-        char path[64];
-        struct dirent *e;
-        int n = 0;
-        DIR *d;
-
-        snprintf(path, sizeof path, "/proc/%d/fd", (int)users_unetd());
-        d = opendir(path);
-        assert_non_null(d);
-        while ((e = readdir(d)))
-                n += e->d_name[0] != '.';
-        closedir(d);
-        return n;
+        return users_fds(users_unetd()) + users_fds(users_broker());
 }
 
 struct left {

@@ -113,8 +113,8 @@ static void colliding_listeners_keep_nobody_off(void **state)
 
 /* ---- channels of a stack ---- */
 
-/* Stacks of its own, as many as it takes, each with a channel to the victim's; whoever
- * asks pays. */
+/* Stacks of its own, as many as it takes, each with a channel to the victim's; whoever asks pays.
+ */
 static int takes_his_channels(void)
 {
         int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r = 0;
@@ -193,6 +193,58 @@ static void channels_of_a_stack_are_left_to_others(void **state)
         users_run(BYSTANDER, has_one_more);
         table->done = 1;
         users_wait(called);
+        users_wait(hostile);
+}
+
+enum { RACERS = 40 };
+
+/* Stacks at hand, and a channel from each to whatever stack comes next, before its program has any
+ * itself. */
+static int opens_before_others(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r = 0;
+        struct hostile_stack st;
+        uint32_t id[RACERS];
+
+        must(k >= 0);
+        for (int i = 0; i < RACERS; i++) {
+                must(hostile_stack(c, &st) == 0);
+                hostile_stack_close(&st);
+                id[i] = st.id;
+        }
+        table->stack = (st.id + 1) & UNETD_STACK_ID_MAX;
+        table->ready = 1;
+        for (int i = 0; i < RACERS && (r == 0 || r == -ENOENT || r == -ETIMEDOUT);) {
+                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,
+                                        .chan = {.stack = id[i], .peer_stack = table->stack}};
+
+                r = hostile_ask(c, &msg, NULL, 0);
+                i += r == 0;
+                table->value[0] = i;
+        }
+        must(r == -EDQUOT);
+        table->ready = 2;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static void who_comes_first_leaves_channels(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        hostile = users_begin(HOSTILE, opens_before_others);
+        eventually(table->ready == 1);
+        users_victim_start();
+        eventually(table->ready == 2);
+        print_message("channels of a program's stack that one other user has at once: %d of 64\n",
+                      (int)table->value[0]);
+        assert_in_range(table->value[0], 1, 32);
+        users_run(BYSTANDER, has_one_more);
+        users_victim_goes_on();
+        users_unetd_answers();
+        table->done = 1;
         users_wait(hostile);
 }
 
@@ -288,6 +340,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(colliding_listeners_keep_nobody_off, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(channels_of_a_stack_are_left_to_others, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(who_comes_first_leaves_channels, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(client_ports_are_left_to_others, users_setup,
                                                 users_teardown),

@@ -1,6 +1,7 @@
 /* See users.h. */
 #include "tests/users/users.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -187,9 +188,46 @@ int users_teardown(void **state)
         return 0;
 }
 
+/* Within 100 ms, as soon as the machine lets it. */
+static bool answers_at_once(void)
+{
+        int64_t began = users_now_ms();
+
+        return daemon_is_there() && users_now_ms() - began < 100;
+}
+
 void users_unetd_answers(void)
 {
-        eventually(daemon_is_there());
+        eventually(answers_at_once());
+}
+
+pid_t users_broker(void)
+{
+        char path[64], text[32] = "";
+        int fd;
+
+        snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)system_unetd,
+                 (int)system_unetd);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        assert_true(read(fd, text, sizeof text - 1) > 0);
+        close(fd);
+        return atoi(text);
+}
+
+int users_fds(pid_t pid)
+{
+        char path[64];
+        struct dirent *e;
+        int n = 0;
+        DIR *d;
+
+        snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+        d = opendir(path);
+        assert_non_null(d);
+        while ((e = readdir(d)))
+                n += e->d_name[0] != '.';
+        closedir(d);
+        return n;
 }
 
 /* ---- the victim ---- */

@@ -42,8 +42,8 @@ struct users_table {
         /* What the victim has done: connections that came, carried what they should, and ended; a
          * connection that stays; datagrams. */
         _Atomic uint64_t conns, kept, datagrams;
-        /* Bytes that were not his own; calls that failed, each said on standard error. */
-        _Atomic uint64_t wrong, failed;
+        _Atomic uint64_t wrong, failed; /* bytes that were not his own; calls that failed, each said
+                                           on standard error */
         _Atomic uint32_t stop;
 };
 extern struct users_table *table;
@@ -53,7 +53,9 @@ int users_setup(void **state);
 int users_teardown(void **state);
 /* As users_setup(), with these lines as unetd's configuration. */
 int users_setup_with(const char *config);
-pid_t users_unetd(void);
+pid_t users_unetd(void);  /* the monitor, ... */
+pid_t users_broker(void); /* ... and its child */
+int users_fds(pid_t pid); /* descriptors that it has open */
 
 /* In a child of that uid: like assert_true, but by exit status. */
 #define must(cond)                                                                 \
@@ -95,7 +97,7 @@ uint16_t users_victim_start(void);
 void users_victim_goes_on(void);
 /* A line of what went wrong, and zero counts for the next part of a test. */
 void users_victim_stop(void);
-/* unetd answers a new client. */
+/* unetd answers a new client, within 100 ms. */
 void users_unetd_answers(void);
 
 /* ---- a hostile client: in children only ---- */
@@ -108,8 +110,8 @@ struct hostile_stack {
 extern const struct directory *hostile_dir; /* after hostile_hello() */
 
 int hostile_dial(void); /* a connection that has said nothing yet */
-/* 0 or a negative errno, -EAGAIN too. */
-int hostile_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n);
+int hostile_send(int fd, struct unetd_msg *msg, const int *fds,
+                 unsigned n); /* 0 or a negative errno, -EAGAIN too */
 /* 0, -ETIMEDOUT or -ECONNRESET; `in` holds descriptors that came, to be closed with
  * wire_in_close(). */
 int hostile_recv(int fd, struct wire_in *in, int ms);
