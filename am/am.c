@@ -73,7 +73,7 @@ static int alloc_tables(struct uam *am)
         am->links = calloc(EP_LINKS, sizeof *am->links);
         am->slots = calloc(am->nslots + 1, sizeof *am->slots);
         am->free_buf = calloc(am->nbufs + 1, sizeof *am->free_buf);
-        am->gather = malloc(AM_GATHER);
+        am->gather = malloc(AM_GATHER + AM_WITH_ARGS);
         if (am->peer == NULL || am->links == NULL || am->slots == NULL || am->free_buf == NULL ||
             am->gather == NULL)
                 return -ENOMEM;
@@ -84,8 +84,11 @@ static int alloc_tables(struct uam *am)
 
 static void free_all(struct uam *am)
 {
-        for (uint32_t r = 0; am->peer != NULL && r <= am->o.ranks; r++)
+        for (uint32_t r = 0; am->peer != NULL && r <= am->o.ranks; r++) {
+                if (am->peer[r] != NULL)
+                        am_forget_held(am->peer[r]);
                 free(am->peer[r]);
+        }
         am_tree_free(am);
         free(am->peer);
         free(am->links);
@@ -247,11 +250,15 @@ static int note_chan(struct uam *am, uint32_t chan, struct am_peer *p)
 static struct am_peer *peer_new(struct uam *am, uint32_t rank, uint32_t chan, struct ep_link *l)
 {
         size_t ring = am->mask + 1u;
-        struct am_peer *p = calloc(1, sizeof *p + AM_SEQS * ring * sizeof(uint32_t));
-        uint32_t *slots = (uint32_t *)(p + 1);
+        size_t each = sizeof(struct am_held *) + sizeof(uint32_t);
+        struct am_peer *p = calloc(1, sizeof *p + AM_SEQS * ring * each);
+        struct am_held **held = (struct am_held **)(p + 1);
+        uint32_t *slots = (uint32_t *)(held + AM_SEQS * ring);
 
         if (p == NULL)
                 return NULL;
+        p->rx[AM_SEQ_REQ].held = held;
+        p->rx[AM_SEQ_REP].held = held + ring;
         p->am = am;
         p->rank = rank;
         p->chan = chan;
@@ -394,6 +401,7 @@ void am_peer_ends(struct am_peer *p, int err)
         am->ends++;
         am_drop_sent(p, p->err);
         am_fail_gets(p, p->err);
+        am_forget_held(p);
         if (tell && am->lost != NULL && !am->closing)
                 am->lost(am->lost_arg, p->rank, p->err);
 }

@@ -6,6 +6,7 @@
  *   uam_poll() -> am_receive(), and when nothing came: acknowledgements owed, timers
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "am/am_int.h"
 #include "base/checksum.h"
@@ -13,6 +14,8 @@
 
 #define TICK_POLLS 8u    /* polls in vain between two looks at the clock */
 #define LOOK_POLLS 4096u /* and between two looks for hung-up peers */
+/* What is missing is asked for when so many came before it: RFC 5681 §3.2. */
+#define OVERTAKEN 3u
 
 /* ---- acknowledging ---- */
 
@@ -155,14 +158,66 @@ static void duplicate(struct am_peer *p)
         owe(p);
 }
 
-/* Told once, until the gap is filled. */
-static void gap(struct am_peer *p, enum am_seq s)
+uint64_t am_held_bits(const struct uam *am, const struct am_rx *r)
 {
+        uint64_t bits = 0;
+
+        for (uint16_t i = 0; r->nheld != 0 && i + 1u < am->o.window; i++)
+                if (r->held[(uint16_t)(r->nxt + 1 + i) & am->mask] != NULL)
+                        bits |= 1ull << i;
+        return bits;
+}
+
+static void forget(struct am_rx *r, struct am_held **at)
+{
+        free(*at);
+        *at = NULL;
+        r->nheld--;
+}
+
+void am_forget_held(struct am_peer *p)
+{
+        for (int s = 0; s < AM_SEQS; s++)
+                for (uint16_t i = 0; p->rx[s].nheld != 0; i++)
+                        if (p->rx[s].held[i] != NULL)
+                                forget(&p->rx[s], &p->rx[s].held[i]);
+}
+
+/* False: there is no memory for it, or the sender does not keep to its window. */
+static bool hold(struct am_peer *p, enum am_seq s, const struct am_pkt *k,
+                 const struct am_pieces *d)
+{
+        struct am_rx *r = &p->rx[s];
+        struct am_held **at = &r->held[k->h.seq & p->am->mask], *h;
+        uint32_t head = am_wire_args_len(k->cat, k->nargs);
+
+        if ((uint16_t)(k->h.seq - r->nxt) >= p->am->o.window || k->h.len > AM_GATHER)
+                return false;
+        if (*at != NULL)
+                return true; /* a copy of it */
+        h = malloc(sizeof *h + MAX(head + k->h.len, AM_WITH_ARGS));
+        if (h == NULL)
+                return false;
+        h->len = head + k->h.len;
+        memcpy(h->bytes, k->inl - head, head);
+        am_pieces_copy(d, h->bytes + head);
+        *at = h;
+        r->nheld++;
+        return true;
+}
+
+/* A gap is told once: what is lost again, a timeout sends. */
+static void gap(struct am_peer *p, enum am_seq s, const struct am_pkt *k, const struct am_pieces *d)
+{
+        struct am_rx *r = &p->rx[s];
+        uint16_t window = (uint16_t)p->am->o.window;
+
         am_count(p->am, UAM_STAT_GAPS);
-        if (p->rx[s].nacked)
+        if (!hold(p, s, k, d) || r->nheld < MIN(OVERTAKEN, window - 1u) ||
+            (uint16_t)(r->nacked - r->nxt - 1) < window)
                 return;
-        p->rx[s].nacked = true;
         am_count(p->am, UAM_STAT_NACKS);
+        r->nacked = (uint16_t)(r->nxt + 65 - __builtin_clzll(am_held_bits(p->am, r)));
         am_control(p, s == AM_SEQ_REQ ? AM_NACK_REQ : AM_NACK_REP, 0);
 }
 
@@ -174,17 +229,24 @@ static bool reply_has_place(const struct am_peer *p)
         return p->lossless || (uint16_t)(x->nxt - x->una) < p->am->o.window;
 }
 
-static inline bool in_order(struct am_peer *p, enum am_seq s, uint16_t seq)
+static void out_of_order(struct am_peer *p, enum am_seq s, const struct am_pkt *k,
+                         const struct am_pieces *d)
+{
+        if (p->lossless)
+                am_cut_off(p, -EPROTO);
+        else if ((int16_t)(k->h.seq - p->rx[s].nxt) < 0)
+                duplicate(p);
+        else
+                gap(p, s, k, d);
+}
+
+static inline bool in_order(struct am_peer *p, enum am_seq s, const struct am_pkt *k,
+                            const struct am_pieces *d)
 {
         struct am_rx *r = &p->rx[s];
 
-        if (unlikely(seq != r->nxt)) {
-                if (p->lossless)
-                        am_cut_off(p, -EPROTO);
-                else if ((int16_t)(seq - r->nxt) < 0)
-                        duplicate(p);
-                else
-                        gap(p, s);
+        if (unlikely(k->h.seq != r->nxt)) {
+                out_of_order(p, s, k, d);
                 return false;
         }
         if (unlikely(s == AM_SEQ_REQ && !reply_has_place(p))) {
@@ -192,7 +254,6 @@ static inline bool in_order(struct am_peer *p, enum am_seq s, uint16_t seq)
                 return false;
         }
         r->nxt++;
-        r->nacked = false;
         return true;
 }
 
@@ -201,7 +262,7 @@ static inline void take_numbered(struct am_peer *p, const struct am_pkt *k,
 {
         enum am_seq s = (enum am_seq)k->kind;
 
-        if (!in_order(p, s, k->h.seq))
+        if (!in_order(p, s, k, d))
                 return;
         if (unlikely(k->h.flags & AM_F_ACK)) {
                 p->ack_now = true;
@@ -214,6 +275,22 @@ static inline void take_numbered(struct am_peer *p, const struct am_pkt *k,
                 else
                         owe(p);
         }
+}
+
+/* What was held and is next; if it cannot be taken now it is forgotten, and will be sent again. */
+static bool next_held(struct am_peer *p, struct am_pkt *k, struct am_pieces *d)
+{
+        struct am_rx *r = &p->rx[k->kind];
+        struct am_held **at = &r->held[r->nxt & p->am->mask];
+        bool is = *at != NULL;
+
+        if (is) {
+                memcpy(p->am->gather, (*at)->bytes, (*at)->len);
+                is = am_wire_parse(p->am->gather, (*at)->len, 0, k);
+                *d = (struct am_pieces){.n = 1, .ptr = {k->inl}, .len = {k->inl_len}};
+                forget(r, at);
+        }
+        return is;
 }
 
 /* ---- one message ---- */
@@ -237,10 +314,15 @@ static void take_acks(struct am_peer *p, const struct am_hdr *h)
                 am_acked(p, AM_SEQ_REP, h->ack_rep);
 }
 
-static void nacked(struct am_peer *p, enum am_seq s)
+/* What the peer holds, counted from what it acknowledges; an older message says nothing. */
+static void take_held_bits(struct am_peer *p, const struct am_pkt *k)
 {
-        if (!p->lossless)
-                am_repeat(p, s, p->tx[s].una, p->tx[s].sent, 0);
+        for (int s = 0; s < AM_SEQS && k->nargs == AM_SEQS; s++) {
+                struct am_tx *x = &p->tx[s];
+                uint16_t on = (uint16_t)((s == AM_SEQ_REQ ? k->h.ack_req : k->h.ack_rep) - x->una);
+                if (on <= (uint16_t)(x->sent - x->una) && on < 64)
+                        x->held = k->arg[s] << on;
+        }
 }
 
 /* Where messages are lost, who leaves says so until we say that we know; unless we leave
@@ -257,10 +339,10 @@ static void take_control(struct am_peer *p, const struct am_pkt *k)
 {
         switch (k->kind) {
         case AM_NACK_REQ:
-                nacked(p, AM_SEQ_REQ);
+                am_fill_gaps(p, AM_SEQ_REQ);
                 break;
         case AM_NACK_REP:
-                nacked(p, AM_SEQ_REP);
+                am_fill_gaps(p, AM_SEQ_REP);
                 break;
         case AM_BYE:
                 take_bye(p, -(int)MIN(k->h.seq, 4095));
@@ -298,12 +380,17 @@ static void input(struct am_peer *p, const struct unet_rx *rx, uint32_t skip)
         d.ptr[0] = k.inl;
         d.len[0] = k.inl_len;
         p->heard = true;
+        if (unlikely(k.kind > AM_REP && !p->lossless))
+                take_held_bits(p, &k);
         if (k.kind != AM_BYE || k.h.seq == 0) /* what broke the rules is acknowledged to nobody */
                 take_acks(p, &k.h);
-        if (likely(k.kind <= AM_REP))
-                take_numbered(p, &k, &d);
-        else
+        if (unlikely(k.kind > AM_REP)) {
                 take_control(p, &k);
+                return;
+        }
+        do
+                take_numbered(p, &k, &d);
+        while (unlikely(p->rx[k.kind].nheld != 0) && next_held(p, &k, &d));
 }
 
 /* ---- links ---- */

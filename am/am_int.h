@@ -18,6 +18,9 @@
  * nothing of it is kept. Over others each has one until it is acknowledged, with a copy of what it
  * says.
  *
+ * What comes before its turn over a lossy channel is held, at most a window of each sequence.
+ * Acknowledgements that are sent alone name what is held, and only what is missing is sent again.
+ *
  * Replies need no window: a request is taken only while fewer than `window` replies to its sender
  * are unacknowledged (lossy channels; else the request that could be one too many carries the
  * acknowledgement, since it is behind it).
@@ -60,12 +63,15 @@ struct am_tx {
         bool recovering;
         bool stuck;     /* sent != nxt: the send queue was full */
         uint32_t kept;  /* slots between una and nxt */
+        uint64_t held;  /* bit i: the peer has una + 1 + i, until it forgets it */
         uint32_t *slot; /* by number & mask; 0: none */
 };
 struct am_rx {
-        uint16_t nxt;  /* expected */
-        uint16_t told; /* acknowledged */
-        bool nacked;   /* the gap before nxt was told */
+        uint16_t nxt;    /* expected */
+        uint16_t told;   /* acknowledged */
+        uint16_t nacked; /* all gaps before it were told */
+        uint32_t nheld;
+        struct am_held **held; /* by number & mask: what came before its turn */
 };
 
 struct am_peer {
@@ -133,7 +139,7 @@ struct uam {
 
         struct uam_token token;
         struct am_handler handler[AM_IDS];
-        uint8_t *gather; /* a medium message in several pieces */
+        uint8_t *gather; /* a medium message in several pieces, or one that was held */
 
         struct am_slot *slots; /* from 1 */
         uint32_t nslots, used_slots, free_slot, lingering;
@@ -163,6 +169,12 @@ static inline void am_count(struct uam *am, enum uam_stat what)
         am->stat[what]++;
 }
 
+/* A message that came before its turn: a copy. */
+struct am_held {
+        uint32_t len;
+        uint8_t bytes[]; /* from the header on; readable up to AM_WITH_ARGS */
+};
+
 /* What is to be sent: one message. */
 struct am_msg {
         enum am_kind kind; /* AM_REQ or AM_REP */
@@ -187,6 +199,8 @@ void am_repeat(struct am_peer *p, enum am_seq s, uint16_t from, uint16_t to, uin
 void am_resume(struct am_peer *p);
 /* An acknowledgement, a NACK or a goodbye; lost if it cannot be sent. */
 void am_control(struct am_peer *p, enum am_kind kind, uint16_t seq);
+/* The peer has told what it holds; the gaps before the last of that are to be sent again. */
+void am_fill_gaps(struct am_peer *p, enum am_seq s);
 /* The peer has taken everything before `ack`. */
 void am_acked(struct am_peer *p, enum am_seq s, uint16_t ack);
 /* Slots of messages that have been injected since become free. */
@@ -215,6 +229,9 @@ int am_receive(struct uam *am);
  * clock is read in any case. */
 void am_idle(struct uam *am, bool look);
 void am_pieces_copy(const struct am_pieces *d, uint8_t *to);
+/* Bit i: what is numbered rx->nxt + 1 + i is held. */
+uint64_t am_held_bits(const struct uam *am, const struct am_rx *r);
+void am_forget_held(struct am_peer *p);
 
 /* am_get.c. The data of a piece that was asked for; false: nobody did. */
 bool am_got(struct am_peer *p, const struct am_pkt *pkt, const struct am_pieces *data);

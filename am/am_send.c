@@ -207,6 +207,12 @@ void am_resume(struct am_peer *p)
                         transmit_new(p, &p->tx[s]);
 }
 
+/* The oldest never is: whatever the peer says, or forgets, a timeout sends it again. */
+static bool is_held(const struct am_tx *x, uint16_t seq)
+{
+        return seq != x->una && x->held >> (uint16_t)(seq - x->una - 1) & 1;
+}
+
 void am_repeat(struct am_peer *p, enum am_seq s, uint16_t from, uint16_t to, uint8_t flags)
 {
         const struct am_tx *x = &p->tx[s];
@@ -219,6 +225,8 @@ void am_repeat(struct am_peer *p, enum am_seq s, uint16_t from, uint16_t to, uin
                 struct am_slot *k = &p->am->slots[x->slot[from & p->am->mask]];
                 if (k->frag.len != 0 && !k->injected)
                         continue; /* it still waits in the send queue */
+                if (is_held(x, from))
+                        continue;
                 k->m.bytes[offsetof(struct am_hdr, flags)] |= flags;
                 p->rtt_at = 0; /* Karn's rule: RFC 6298 §3 */
                 am_count(p->am, UAM_STAT_REPEATED);
@@ -227,9 +235,22 @@ void am_repeat(struct am_peer *p, enum am_seq s, uint16_t from, uint16_t to, uin
         }
 }
 
+void am_fill_gaps(struct am_peer *p, enum am_seq s)
+{
+        const struct am_tx *x = &p->tx[s];
+        uint16_t n = x->held != 0 ? (uint16_t)(64 - __builtin_clzll(x->held)) : 1;
+
+        if (!p->lossless && x->una != x->sent)
+                am_repeat(p, s, x->una, (uint16_t)(x->una + n), 0);
+}
+
 void am_control(struct am_peer *p, enum am_kind kind, uint16_t seq)
 {
-        const struct am_msg m = {.kind = kind};
+        const uam_arg held[AM_SEQS] = {am_held_bits(p->am, &p->rx[AM_SEQ_REQ]),
+                                       am_held_bits(p->am, &p->rx[AM_SEQ_REP])};
+        const struct am_msg m = {.kind = kind,
+                                 .arg = held,
+                                 .nargs = (held[AM_SEQ_REQ] | held[AM_SEQ_REP]) != 0 ? AM_SEQS : 0};
         struct am_image img;
         uint32_t len = compose(p, &m, seq, &img);
 
@@ -370,7 +391,7 @@ static void complete(struct uam *am, uint32_t i, int err)
 
 static void acked_slots(struct am_peer *p, struct am_tx *x, uint16_t ack, int err)
 {
-        for (; x->una != ack; x->una++) {
+        for (; x->una != ack; x->una++, x->held >>= 1) {
                 uint32_t *slot = &x->slot[x->una & p->am->mask];
                 if (*slot != 0) {
                         complete(p->am, *slot, err);
@@ -395,7 +416,7 @@ void am_acked(struct am_peer *p, enum am_seq s, uint16_t ack)
         acked_slots(p, x, ack, 0);
         if (p->lossless || !x->recovering)
                 return;
-        /* The oldest was missing, and the peer has dropped what came behind it: go back n. */
+        /* The oldest was missing, and so may be what followed it and is not known to be held. */
         x->recovering = false;
         if ((int16_t)(x->recover - ack) > 0)
                 am_repeat(p, s, ack, x->recover, 0);

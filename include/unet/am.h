@@ -28,8 +28,9 @@
  *
  * Flow control (§5.1 of the paper). A peer may have `window` requests unanswered; more wait. The
  * endpoint holds places for all its peers' windows, and a peer for whom there is none is refused
- * when it is connected (-ENOBUFS). So no message is dropped for want of a place. Whoever waits for
- * a full window polls meanwhile.
+ * when it is connected
+ * (-ENOBUFS). So no message is dropped for want of a place. Whoever waits for a full window polls
+ * meanwhile.
  *
  * One thread at a time in a struct uam; the endpoint belongs to it until uam_close(). Sizes are
  * bytes, times nanoseconds, errors negative errno values.
@@ -60,11 +61,11 @@ struct uam_opts {
         uint32_t window;      /* w of the paper, the same for all ranks: default 16, at most 64 */
         uint32_t job; /* messages of another number are not ours: strays of an earlier run */
         uint32_t buffer_bytes; /* of a message buffer: default 8192 */
-        /* In the transmit part: default 2 a window place and peer, within an eighth of it. */
-        uint32_t buffers;
-        uint32_t places; /* messages that a lossy link's receiver holds: default 512 */
-        int64_t rto_min; /* least retransmission timeout: default 1 ms (RFC 6298 has 1 s) */
-        int64_t dead;    /* a peer that acknowledges nothing for so long is lost: default 30 s */
+        uint32_t buffers;      /* in the transmit part: default 2 a window place and peer, within an
+                                  eighth of it */
+        uint32_t places;       /* messages that a lossy link's receiver holds: default 512 */
+        int64_t rto_min;       /* least retransmission timeout: default 1 ms (RFC 6298 has 1 s) */
+        int64_t dead; /* a peer that acknowledges nothing for so long is lost: default 30 s */
 };
 
 /* Takes the endpoint, which uam_close() does not close. opts may be NULL. -ENOMEM, -EINVAL (a size,
@@ -192,8 +193,15 @@ UNET_API void uam_on_lost(struct uam *am, uam_lost_fn *fn, void *arg);
  * All ranks make the same ones in the same order; trees of messages, about log2(ranks) steps. 0,
  * -EDEADLK, -EINVAL, -ENOMEM, or -EPIPE: a rank that was needed has gone, here or at another; all
  * collective calls fail from then on. */
-/* bits: of integers only. */
-enum uam_op { UAM_ADD, UAM_MUL, UAM_MIN, UAM_MAX, UAM_AND, UAM_OR, UAM_XOR };
+enum uam_op {
+        UAM_ADD,
+        UAM_MUL,
+        UAM_MIN,
+        UAM_MAX,
+        UAM_AND,
+        UAM_OR,
+        UAM_XOR
+}; /* bits: of integers only */
 /* Returns when all ranks have called it. */
 UNET_API int uam_barrier(struct uam *am);
 /* What lies at root's buf gets to everybody's. */
@@ -229,7 +237,7 @@ UNET_API void uam_job_close(struct uam *am);
         X(REPEATED, "messages sent again")                                 \
         X(TIMEOUTS, "retransmission timeouts")                             \
         X(DUPLICATES, "messages that had come before")                     \
-        X(GAPS, "messages dropped because an earlier one is missing")      \
+        X(GAPS, "messages that came before an earlier one")                \
         X(NO_PLACE, "requests dropped because replies are unacknowledged") \
         X(STRAYS, "messages of another job, rank or version")              \
         X(MALFORMED, "messages that contradict themselves")                \

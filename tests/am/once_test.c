@@ -238,6 +238,42 @@ static void every_handler_runs_once_whatever_the_network_does(void **state)
         assert_int_equal(sums[UAM_STAT_MALFORMED] + sums[UAM_STAT_STRAYS], 0);
 }
 
+/* ---- what is sent again ---- */
+
+/* So many of a hundred. */
+static double share_repeated(struct fabric_opts net)
+{
+        static struct world w;
+        uint64_t repeated = 0, sent = 0;
+
+        for (uint64_t seed = 1; seed <= 50; seed++) {
+                struct job_opts o = {.net = net, .am.buffer_bytes = 2048};
+
+                o.net.nodes = 2;
+                o.net.seed = seed;
+                memset(&w, 0, sizeof w);
+                w.seed = seed;
+                w.ranks = 2;
+                w.count = NUMBERS;
+                must_be_right(&w, job_run(&o, everybody_to_everybody, &w), "sent again");
+                repeated += job_stat(UAM_STAT_REPEATED);
+                sent += job_stat(UAM_STAT_REQUESTS) + job_stat(UAM_STAT_REPLIES);
+        }
+        print_message("sent again: %.1f of a hundred\n", 100.0 * (double)repeated / (double)sent);
+        return 100.0 * (double)repeated / (double)sent;
+}
+
+/* What came too early waits for its turn; the first network leaves no order at all. */
+static void only_what_is_missing_is_sent_again(void **state)
+{
+        const nstime ms = NS_PER_MS;
+
+        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .jitter = ms / 10}) < 40);
+        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .jitter = 2 * ms}) < 40);
+        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .loss = 0.03}) < 8);
+        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .late = 0.03}) < 8);
+}
+
 /* ---- every fate of the first messages ---- */
 
 #define FIRST 6u /* messages: 4^6 scripts */
@@ -328,6 +364,7 @@ int main(int argc, char **argv)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(every_handler_runs_once_whatever_the_network_does),
+                cmocka_unit_test(only_what_is_missing_is_sent_again),
                 cmocka_unit_test(every_fate_of_the_first_messages_window_1),
                 cmocka_unit_test(every_fate_of_the_first_messages_window_2),
                 cmocka_unit_test(a_rank_that_stops_for_ten_seconds_loses_nothing),

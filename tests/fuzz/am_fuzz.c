@@ -90,7 +90,7 @@ static void make_world(struct world *w, const uint8_t *data, size_t size)
 static void step_message(struct world *w, bool right)
 {
         struct unet_segment seg = unet_ep_segment(w->ep[1]);
-        uint32_t len = 1 + next_byte(w) * 4, inl = next_byte(w) % (UNET_EP_INLINE + 1);
+        uint32_t len = next_byte(w) * 4 + 4, inl = next_byte(w) % (UNET_EP_INLINE + 1);
         uint8_t bytes[1100] = {0};
         struct unet_send s = {.chan = w->chan[0], .inl = bytes};
         struct am_hdr h;
@@ -141,8 +141,8 @@ static void step_request(struct world *w)
                 break;
         default:
                 if (w->am->peer[1]->tx[AM_SEQ_REQ].una == w->am->peer[1]->tx[AM_SEQ_REQ].nxt)
-                        /* Does not wait: the window is empty. */
-                        uam_get(w->am, 1, 0, to, sizeof to, &e);
+                        uam_get(w->am, 1, 0, to, sizeof to,
+                                &e); /* does not wait: the window is empty */
         }
 }
 
@@ -194,22 +194,31 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
         buf[0] = 1;
         switch (i) {
         case 0: /* requests of each size */
-                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT | 2 << 2, 0, 0, 10);
+                n += put_message(buf + n, AM_REQ, AM_CAT_LONG, AM_F_LAST, 0, 59);
                 n += put_message(buf + n, AM_REQ, AM_CAT_MEDIUM | 1 << 2, 0, 1, 100);
-                n += put_message(buf + n, AM_REQ, AM_CAT_LONG, AM_F_LAST, 2, 60);
+                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT | 2 << 2, 0, 2, 9);
                 return n;
         case 1: /* a gap, a duplicate, a nack, a goodbye */
-                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 1, 6);
-                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 0, 6);
-                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 0, 6);
-                n += put_message(buf + n, AM_NACK_REP, 0, 0, 0, 6);
-                n += put_message(buf + n, AM_BYE, 0, 0, 5, 6);
+                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 1, 5);
+                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 0, 5);
+                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 0, 5);
+                n += put_message(buf + n, AM_NACK_REP, 0, 0, 0, 5);
+                n += put_message(buf + n, AM_BYE, 0, 0, 5, 5);
                 return n;
         case 2: /* a get of ours, and what comes for it */
                 buf[n++] = 3;
                 buf[n++] = 3;
                 n += put_message(buf + n, AM_REP, AM_CAT_GOT, 0, 0, 160);
                 n += put_message(buf + n, AM_REP, AM_CAT_MEDIUM, 0, 0, 100);
+                return n;
+        case 3: /* what is held, ours and the peer's */
+                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 1, 5);
+                n += put_message(buf + n, AM_REQ, AM_CAT_MEDIUM | 1 << 2, 0, 1, 100);
+                buf[n++] = 3;
+                buf[n++] = 0;
+                n += put_message(buf + n, AM_NACK_REQ, AM_SEQS << 2, 0, 0, 9);
+                n += put_message(buf + n, AM_ACK, AM_SEQS << 2, 0, 0, 9);
+                n += put_message(buf + n, AM_REQ, AM_CAT_SHORT, 0, 0, 5);
                 return n;
         default:
                 return 0;
