@@ -181,7 +181,7 @@ void uam_close(struct uam *am, int64_t timeout)
 {
         nstime until;
 
-        if (am == NULL)
+        if (am == NULL || am->token.peer != NULL)
                 return;
         until = am->time.now(am->time.arg) + MAX(timeout, 0);
         uam_flush(am, UAM_ALL, MAX(timeout, 0));
@@ -390,6 +390,17 @@ static bool owed_us(const struct am_peer *p)
         return p->tx[AM_SEQ_REQ].una != p->tx[AM_SEQ_REQ].nxt;
 }
 
+/* A handler, too: what came with the message that told is still to be handled. */
+static void run_lost(struct am_peer *p)
+{
+        struct uam *am = p->am;
+        struct uam_token was = am->token;
+
+        am->token = (struct uam_token){.peer = p, .kind = AM_REP};
+        am->lost(am->lost_arg, p->rank, p->err);
+        am->token = was;
+}
+
 void am_peer_ends(struct am_peer *p, int err)
 {
         struct uam *am = p->am;
@@ -403,7 +414,7 @@ void am_peer_ends(struct am_peer *p, int err)
         am_fail_gets(p, p->err);
         am_forget_held(p);
         if (tell && am->lost != NULL && !am->closing)
-                am->lost(am->lost_arg, p->rank, p->err);
+                run_lost(p);
 }
 
 void am_cut_off(struct am_peer *p, int err)

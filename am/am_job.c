@@ -231,7 +231,7 @@ void uam_job_close(struct uam *am)
 {
         struct unet_ep *ep;
 
-        if (am == NULL)
+        if (am == NULL || am->token.peer != NULL)
                 return;
         ep = am->ep;
         uam_barrier(am);

@@ -28,15 +28,16 @@
  *
  * Flow control (§5.1 of the paper). A peer may have `window` requests unanswered; more wait. The
  * endpoint holds places for all its peers' windows, and a peer for whom there is none is refused
- * when it is connected
- * (-ENOBUFS). So no message is dropped for want of a place. Whoever waits for a full window polls
- * meanwhile.
+ * when it is connected (-ENOBUFS). So no message is dropped for want of a place. Whoever waits for
+ * a full window polls meanwhile.
  *
  * One thread at a time in a struct uam; the endpoint belongs to it until uam_close(). Sizes are
  * bytes, times nanoseconds, errors negative errno values.
  */
 #ifndef UNET_AM_H
 #define UNET_AM_H
+
+#include <errno.h>
 
 #include <unet/unet.h>
 
@@ -61,18 +62,18 @@ struct uam_opts {
         uint32_t window;      /* w of the paper, the same for all ranks: default 16, at most 64 */
         uint32_t job; /* messages of another number are not ours: strays of an earlier run */
         uint32_t buffer_bytes; /* of a message buffer: default 8192 */
-        uint32_t buffers;      /* in the transmit part: default 2 a window place and peer, within an
-                                  eighth of it */
-        uint32_t places;       /* messages that a lossy link's receiver holds: default 512 */
-        int64_t rto_min;       /* least retransmission timeout: default 1 ms (RFC 6298 has 1 s) */
-        int64_t dead; /* a peer that acknowledges nothing for so long is lost: default 30 s */
+        /* In the transmit part: default 2 a window place and peer, within an eighth of it. */
+        uint32_t buffers;
+        uint32_t places; /* messages that a lossy link's receiver holds: default 512 */
+        int64_t rto_min; /* least retransmission timeout: default 1 ms (RFC 6298 has 1 s) */
+        int64_t dead;    /* a peer that acknowledges nothing for so long is lost: default 30 s */
 };
 
 /* Takes the endpoint, which uam_close() does not close. opts may be NULL. -ENOMEM, -EINVAL (a size,
  * a window, a rank); -ENOBUFS: the transmit part holds no buffers. */
 UNET_API int uam_open(struct unet_ep *ep, const struct uam_opts *opts, struct uam **out);
 /* Waits until what was sent is acknowledged and, where messages are lost, the peers have heard its
- * goodbye, at most `timeout`; frees. Channels stay. NULL: nothing happens. */
+ * goodbye, at most `timeout`; frees. Channels stay. NULL, or in a handler: nothing happens. */
 UNET_API void uam_close(struct uam *am, int64_t timeout);
 
 /* The peer at the other end of a channel of the endpoint is `rank`. -EEXIST: it has one; -EINVAL:
@@ -173,10 +174,11 @@ UNET_API int uam_poll(struct uam *am);
 UNET_API int uam_wait(struct uam *am, int64_t timeout);
 /* Polls; after many polls in vain, sleeps a little. For loops: while (!done) uam_pause(am). */
 UNET_API int uam_pause(struct uam *am);
-#define uam_wait_for(am, cond)         \
-        do {                           \
-                while (!(cond))        \
-                        uam_pause(am); \
+/* In a handler it does not wait. */
+#define uam_wait_for(am, cond)                               \
+        do {                                                 \
+                while (!(cond) && uam_pause(am) != -EDEADLK) \
+                        ;                                    \
         } while (0)
 /* Until all requests to the rank (UAM_ALL) are acknowledged: their handlers have run. -ETIMEDOUT,
  * -EDEADLK, -EPIPE. */
@@ -184,7 +186,8 @@ UNET_API int uam_flush(struct uam *am, uint32_t rank, int64_t timeout);
 
 /* Called from a poll when a peer is lost, once for each: -EPIPE: it has gone; -ETIMEDOUT: it does
  * not answer; -EBADRQC, -ERANGE, -EPROTO: it, or we, sent what must not be sent. Not for a peer
- * that left by uam_close() and owed nothing. */
+ * that left by uam_close() and owed nothing. It is a handler: it sends nothing and waits for
+ * nothing. */
 typedef void uam_lost_fn(void *arg, uint32_t rank, int err);
 UNET_API void uam_on_lost(struct uam *am, uam_lost_fn *fn, void *arg);
 
@@ -193,15 +196,8 @@ UNET_API void uam_on_lost(struct uam *am, uam_lost_fn *fn, void *arg);
  * All ranks make the same ones in the same order; trees of messages, about log2(ranks) steps. 0,
  * -EDEADLK, -EINVAL, -ENOMEM, or -EPIPE: a rank that was needed has gone, here or at another; all
  * collective calls fail from then on. */
-enum uam_op {
-        UAM_ADD,
-        UAM_MUL,
-        UAM_MIN,
-        UAM_MAX,
-        UAM_AND,
-        UAM_OR,
-        UAM_XOR
-}; /* bits: of integers only */
+/* bits: of integers only. */
+enum uam_op { UAM_ADD, UAM_MUL, UAM_MIN, UAM_MAX, UAM_AND, UAM_OR, UAM_XOR };
 /* Returns when all ranks have called it. */
 UNET_API int uam_barrier(struct uam *am);
 /* What lies at root's buf gets to everybody's. */
@@ -225,7 +221,8 @@ struct uam_job_opts {
 /* Started by hand, a program is a job of one rank. opts may be NULL. Errors of opening and joining;
  * -EINVAL: the environment is not `unet am run`'s. */
 UNET_API int uam_job_open(const struct uam_job_opts *opts, struct uam **out);
-/* Waits until all ranks have called it, closes the endpoint too. NULL: nothing happens. */
+/* Waits until all ranks have called it, closes the endpoint too. NULL, or in a handler: nothing
+ * happens. */
 UNET_API void uam_job_close(struct uam *am);
 
 #define UAM_STATS(X)                                                       \
