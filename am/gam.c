@@ -14,7 +14,8 @@
 
 #include "am/am_int.h"
 
-enum { ID_REQUEST, ID_REPLY, ID_STORE };
+/* A reply's is its request's + GAM_REPLY. */
+enum { ID_REQUEST, ID_REPLY, ID_STORE, ID_REQUEST_DF, ID_REPLY_DF };
 
 struct get {
         struct get *next;
@@ -71,15 +72,18 @@ static void call(gam_fn fn, vnn_t src, const uam_arg *a, int n)
         case 3:
                 ((handler_3_t)fn)(src, (long)a[0], (long)a[1], (long)a[2]);
                 break;
-        default:
+        case 4:
                 ((handler_4_t)fn)(src, (long)a[0], (long)a[1], (long)a[2], (long)a[3]);
+                break;
+        default:
+                ((handler_5_t)fn)(src, (long)a[0], (long)a[1], (long)a[2], (long)a[3], (long)a[4]);
         }
 }
 
 static void on_message(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
                        void *ctx)
 {
-        gam_fn fn = nargs >= 1 && nargs <= 5 ? to_function(arg[0]) : NULL;
+        gam_fn fn = nargs >= 1 && nargs <= 6 ? to_function(arg[0]) : NULL;
 
         if (fn == NULL) {
                 am_cut_off(t->peer, -EBADRQC);
@@ -87,6 +91,22 @@ static void on_message(struct uam_token *t, const uam_arg *arg, int nargs, void 
         }
         gam.token = t;
         call(fn, (vnn_t)uam_token_rank(t), arg + 1, nargs - 1);
+        gam.token = NULL;
+}
+
+static void on_double(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                      void *ctx)
+{
+        gam_fn fn = nargs == 4 ? to_function(arg[0]) : NULL;
+        double d;
+
+        if (fn == NULL) {
+                am_cut_off(t->peer, -EBADRQC);
+                return;
+        }
+        memcpy(&d, &arg[3], sizeof d);
+        gam.token = t;
+        ((handler_df_t)fn)((vnn_t)uam_token_rank(t), (long)arg[1], (long)arg[2], d);
         gam.token = NULL;
 }
 
@@ -123,7 +143,9 @@ int gam_enable(const struct gam_image *image)
         gam.image = *image;
         uam_register(gam.am, ID_REQUEST, on_message, UAM_SHORT | UAM_REQUEST, NULL);
         uam_register(gam.am, ID_REPLY, on_message, UAM_SHORT | UAM_REPLY, NULL);
-        uam_register(gam.am, ID_STORE, on_store, UAM_LONG | UAM_REQUEST, NULL);
+        uam_register(gam.am, ID_REQUEST_DF, on_double, UAM_SHORT | UAM_REQUEST, NULL);
+        uam_register(gam.am, ID_REPLY_DF, on_double, UAM_SHORT | UAM_REPLY, NULL);
+        uam_register(gam.am, ID_STORE, on_store, UAM_LONG | UAM_REQUEST | UAM_REPLY, NULL);
         uam_segment(gam.am, image->data, (size_t)(image->data_end - image->data));
         uam_on_lost(gam.am, on_lost, NULL);
         return done(uam_barrier(gam.am), "am_enable");
@@ -134,8 +156,17 @@ static bool all_got(void)
         return gam.gets == NULL;
 }
 
+static void not_in_a_handler(const char *what)
+{
+        if (gam.token == NULL)
+                return;
+        done(-EDEADLK, what);
+        exit(1);
+}
+
 void gam_disable(void)
 {
+        not_in_a_handler("am_disable");
         while (!all_got())
                 gam_sleep();
         uam_flush(gam.am, UAM_ALL, UNET_FOREVER);
@@ -176,27 +207,56 @@ static void run_gets(void)
 
 void gam_poll(void)
 {
+        not_in_a_handler("am_poll");
         uam_poll(gam.am);
         run_gets();
 }
 
 void gam_sleep(void)
 {
+        not_in_a_handler("am_wait_for");
         uam_pause(gam.am);
         run_gets();
 }
 
-int gam_send(int is_reply, vnn_t dest, gam_fn fn, int nargs, long a0, long a1, long a2, long a3)
+int gam_sync(void)
 {
-        const uam_arg arg[5] = {to_offset(fn), (uam_arg)a0, (uam_arg)a1, (uam_arg)a2, (uam_arg)a3};
+        return done(uam_barrier(gam.am), "lam_sync_all");
+}
 
-        if (!is_reply)
-                return done(
-                        uam_request_short(gam.am, (uint32_t)dest, ID_REQUEST, 0, arg, nargs + 1),
-                        "am_request");
+void gam_exit(int code)
+{
+        if (code == 0 && gam.am != NULL)
+                gam_disable();
+        exit(code);
+}
+
+/* ID_REQUEST or ID_REPLY of a kind of messages. */
+static int send_short(int what, vnn_t dest, unsigned id, const uam_arg *arg, int nargs)
+{
+        if (what == GAM_REQUEST)
+                return done(uam_request_short(gam.am, (uint32_t)dest, id, 0, arg, nargs),
+                            "am_request");
         if (gam.token == NULL || (uint32_t)dest != uam_token_rank(gam.token))
                 return done(-EINVAL, "am_reply");
-        return done(uam_reply_short(gam.token, ID_REPLY, arg, nargs + 1), "am_reply");
+        return done(uam_reply_short(gam.token, id + GAM_REPLY, arg, nargs), "am_reply");
+}
+
+int gam_send(int what, vnn_t dest, gam_fn fn, int nargs, long a0, long a1, long a2, long a3,
+             long a4)
+{
+        const uam_arg arg[6] = {to_offset(fn), (uam_arg)a0, (uam_arg)a1,
+                                (uam_arg)a2,   (uam_arg)a3, (uam_arg)a4};
+
+        return send_short(what, dest, ID_REQUEST, arg, nargs + 1);
+}
+
+int gam_send_df(int what, vnn_t dest, handler_df_t fn, long a0, long a1, double a2)
+{
+        uam_arg arg[4] = {to_offset((gam_fn)fn), (uam_arg)a0, (uam_arg)a1};
+
+        memcpy(&arg[3], &a2, sizeof a2);
+        return send_short(what, dest, ID_REQUEST_DF, arg, 4);
 }
 
 /* A static object's place in the data; -EFAULT: it is none. */
@@ -223,6 +283,19 @@ int gam_store(vnn_t dest, const void *lva, void *rva, int nbytes, handler_mem_t 
         return done(err, "am_store");
 }
 
+int gam_reply_store(vnn_t dest, const void *lva, void *rva, int nbytes, handler_mem_t fn, void *arg)
+{
+        const uam_arg a[2] = {fn != NULL ? to_offset((gam_fn)fn) : 0, (uam_arg)(uintptr_t)arg};
+        uint64_t off;
+        int err = to_place(rva, nbytes, &off);
+
+        if (err == 0 && (gam.token == NULL || (uint32_t)dest != uam_token_rank(gam.token)))
+                err = -EINVAL;
+        if (err == 0)
+                err = uam_reply_long(gam.token, ID_STORE, lva, (size_t)nbytes, off, a, 2);
+        return done(err, "am_reply_xfer");
+}
+
 int gam_get(vnn_t dest, void *rva, void *lva, int nbytes, handler_mem_t fn, void *arg)
 {
         struct get *g = malloc(sizeof *g);
@@ -236,5 +309,8 @@ int gam_get(vnn_t dest, void *rva, void *lva, int nbytes, handler_mem_t fn, void
         *g = (struct get){
                 .next = gam.gets, .dest = dest, .lva = lva, .arg = arg, .nbytes = nbytes, .fn = fn};
         gam.gets = g;
-        return done(uam_get(gam.am, (uint32_t)dest, off, lva, (size_t)nbytes, &g->event), "am_get");
+        err = uam_get(gam.am, (uint32_t)dest, off, lva, (size_t)nbytes, &g->event);
+        if (err != 0)
+                g->fn = NULL; /* pieces of it may be under way */
+        return done(err, "am_get");
 }

@@ -1,14 +1,14 @@
 /* A program of GAM 1.1, as an SPMD program of the nineties would be written: each node asks all
- * others. Prints "right". */
+ * others. Prints "right". With an argument each has another wait in a handler then. */
 #include <stdio.h>
 #include <string.h>
 
 #include <unet/gam.h>
 
-static volatile int answers, stored, fetched, pulled;
+static volatile int answers, stored, fetched, pulled, fives, doubles, transfers, refused;
 static long sum;
 static char table[40000], source[40000];
-static char fetched_to[40000];
+static char fetched_to[40000], transferred[2000];
 
 static void answer(vnn_t src, long a, long b)
 {
@@ -43,7 +43,54 @@ static void on_fetched(vnn_t dest, void *addr, int nbytes, void *arg)
                 fetched++;
 }
 
-int main(void)
+static void five(vnn_t src, long a, long b, long c, long d, long e)
+{
+        fives += a == 1 && b == 2 && c == 3 && d == 4 && e == 1L << 60;
+}
+
+static void half(vnn_t src, long a, long b, double d)
+{
+        doubles += a == -1 && b == am_my_proc() && d == 0.75;
+}
+
+static void halve(vnn_t src, long a, long b, double d)
+{
+        am_reply_df(src, half, a, b, d / 2);
+}
+
+static void on_transferred(vnn_t src, void *addr, int nbytes, void *arg)
+{
+        transfers += addr == (void *)transferred && nbytes == (int)sizeof transferred &&
+                     transferred[1999] == 'a' + (int)src && arg == NULL;
+}
+
+/* Sends its source's first bytes back; then breaks the rules. */
+static void send_back(vnn_t src)
+{
+        am_reply_xfer(src, source, transferred, (int)sizeof transferred, on_transferred, NULL);
+        refused += am_reply_0(src, pull) == -1;
+        refused += am_request_0(src, pull) == -1;
+        refused += am_store(src, source, table, 1, NULL, NULL) == -1;
+        refused += am_get(src, source, fetched_to, 1, on_fetched, NULL) == -1;
+}
+
+static void waits(vnn_t src)
+{
+        am_wait_for(fives == 2);
+}
+
+/* LAM's calls, and those with doubles. */
+static int others(int me, int next)
+{
+        am_request_5(next, five, 1, 2, 3, 4, 1L << 60);
+        am_request_df(next, halve, -1, me, 1.5);
+        am_request_0(next, send_back);
+        am_wait_for(fives == 1 && doubles == 1 && transfers == 1 && refused == 4);
+        am_store(next, source, transferred, 0, am_dummy, NULL);
+        return lam_sync_all() == 1;
+}
+
+int main(int argc, char **argv)
 {
         int me, procs, next, right;
         long want = 0;
@@ -67,9 +114,12 @@ int main(void)
         am_get(next, source, fetched_to, (int)sizeof source, on_fetched, NULL);
         am_wait_for(fetched == 1);
         right = sum == want && table[39999] == 'A' + (me + procs - 1) % procs &&
-                fetched_to[39999] == 'a' + next && lent[0] == 0;
+                fetched_to[39999] == 'a' + next && lent[0] == 0 && others(me, next);
         printf("node %d of %d: %s\n", me, procs, right ? "right" : "WRONG");
         fflush(stdout);
-        am_disable();
-        return !right;
+        if (argc > 1)
+                am_request_0((me + 1) % procs, waits);
+        if (!right)
+                gam_exit(1);
+        gam_exit(0);
 }
