@@ -257,5 +257,8 @@ void am_set_time(struct uam *am, struct am_time time);
 /* am_tree.c. 0 or -ENOMEM. */
 int am_tree_new(struct uam *am);
 void am_tree_free(struct uam *am);
+/* uam_reduce_*() of n values, in place. */
+int am_reduce_many_i64(struct uam *am, enum uam_op op, int64_t *v, size_t n);
+int am_reduce_many_f64(struct uam *am, enum uam_op op, double *v, size_t n);
 
 #endif

@@ -14,6 +14,7 @@
 #include "am/am_int.h"
 
 #define TREE_SYNC 64u
+#define MANY      128u /* values of one reduction: a letter holds them */
 /* A step: the sender's collective calls have failed, and so will everybody's. */
 #define FAILED UINT64_MAX
 
@@ -244,21 +245,39 @@ static union value combine_f64(enum uam_op op, union value a, union value b)
 }
 
 /* Up the tree to rank 0, lower ranks on the left; and down again. */
-static int reduce(struct uam *am, enum uam_op op, combine_fn *combine, union value *v)
+static int reduce(struct uam *am, enum uam_op op, combine_fn *combine, union value *v, size_t many)
 {
         uint32_t n = am->o.ranks, me = am->o.rank, bit;
-        union value theirs;
+        union value theirs[MANY];
         int err = begin(am);
 
         for (bit = 1; bit < n && !(me & bit) && err == 0; bit *= 2) {
                 if ((me | bit) >= n)
                         continue;
-                err = take(am, me | bit, bit, &theirs, sizeof theirs);
-                *v = combine(op, *v, theirs);
+                err = take(am, me | bit, bit, theirs, many * sizeof *v);
+                for (size_t i = 0; i < many && err == 0; i++)
+                        v[i] = combine(op, v[i], theirs[i]);
         }
         if (me != 0 && err == 0)
-                err = give(am, me & ~bit, bit, v, sizeof *v);
-        return err != 0 ? err : down(am, 0, 0, v, sizeof *v);
+                err = give(am, me & ~bit, bit, v, many * sizeof *v);
+        return err != 0 ? err : down(am, 0, 0, v, many * sizeof *v);
+}
+
+static int reduce_many(struct uam *am, enum uam_op op, combine_fn *combine, void *values, size_t n)
+{
+        size_t most = MIN(am->o.buffer_bytes / sizeof(union value), MANY);
+        union value v[MANY];
+        uint8_t *at = values;
+        int err = 0;
+
+        for (size_t k; n > 0 && err == 0; n -= k) {
+                k = MIN(n, most);
+                memcpy(v, at, k * sizeof *v);
+                err = reduce(am, op, combine, v, k);
+                memcpy(at, v, k * sizeof *v);
+                at += k * sizeof *v;
+        }
+        return err;
 }
 
 /* Before step d, a rank has combined itself and d - 1 ranks before it. */
@@ -288,7 +307,7 @@ static bool is_op(enum uam_op op, bool bits)
 int uam_reduce_i64(struct uam *am, enum uam_op op, int64_t value, int64_t *out)
 {
         union value v = {.i = value};
-        int err = is_op(op, true) ? reduce(am, op, combine_i64, &v) : -EINVAL;
+        int err = is_op(op, true) ? reduce(am, op, combine_i64, &v, 1) : -EINVAL;
 
         if (err == 0)
                 *out = v.i;
@@ -298,11 +317,21 @@ int uam_reduce_i64(struct uam *am, enum uam_op op, int64_t value, int64_t *out)
 int uam_reduce_f64(struct uam *am, enum uam_op op, double value, double *out)
 {
         union value v = {.f = value};
-        int err = is_op(op, false) ? reduce(am, op, combine_f64, &v) : -EINVAL;
+        int err = is_op(op, false) ? reduce(am, op, combine_f64, &v, 1) : -EINVAL;
 
         if (err == 0)
                 *out = v.f;
         return err;
+}
+
+int am_reduce_many_i64(struct uam *am, enum uam_op op, int64_t *v, size_t n)
+{
+        return is_op(op, true) ? reduce_many(am, op, combine_i64, v, n) : -EINVAL;
+}
+
+int am_reduce_many_f64(struct uam *am, enum uam_op op, double *v, size_t n)
+{
+        return is_op(op, false) ? reduce_many(am, op, combine_f64, v, n) : -EINVAL;
 }
 
 int uam_scan_i64(struct uam *am, enum uam_op op, int64_t value, int64_t *out)

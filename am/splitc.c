@@ -15,8 +15,10 @@
 #include "am/am_int.h"
 #include "base/clock.h"
 
-enum { ID_STORE = AM_ID_SC, ID_ATOMIC = ID_STORE + 2, ID_WAS };
-enum atomic { FETCH_ADD, FETCH_MIN, COMPARE_SWAP };
+enum { ID_STORE = AM_ID_SC, ID_ATOMIC = ID_STORE + 2, ID_WAS, ID_QUIET };
+/* Numbers of atomic operations; the program's follow. */
+enum { FETCH_ADD, FETCH_MIN, COMPARE_SWAP, OWN_ATOMICS };
+#define STEPS 32u /* log2 of the processors, at most */
 #define ALIGN 64u
 
 /* A process is one processor: Split-C has no handle. */
@@ -28,6 +30,10 @@ static struct {
         struct uam_event open; /* gets and puts since the last sync */
         uint32_t phase;        /* calls of sc_all_store_sync(); others may be one ahead */
         uint64_t stored[2];    /* bytes that others stored here in a phase, not waited for yet */
+        bool quiet;            /* what we stored in this phase has arrived; */
+        uint32_t step;         /* so has what the 2^step - 1 processors before us stored */
+        bool told[2][STEPS];   /* the one 2^step before us has got to this step, in a phase */
+        sc_atomic_fn *atomic[SC_ATOMICS];
         bool was_there;
         int64_t was;
 } sc;
@@ -57,10 +63,18 @@ static void on_was(struct uam_token *t, const uam_arg *arg, int nargs, void *dat
         sc.was_there = true;
 }
 
-static int64_t apply(enum atomic op, uint64_t off, int64_t a, int64_t b)
+static bool is_atomic(uint64_t op)
+{
+        return op < OWN_ATOMICS ||
+               (op - OWN_ATOMICS < SC_ATOMICS && sc.atomic[op - OWN_ATOMICS] != NULL);
+}
+
+static int64_t apply(uint64_t op, uint64_t off, int64_t a, int64_t b)
 {
         int64_t was, now;
 
+        if (op >= OWN_ATOMICS)
+                return sc.atomic[op - OWN_ATOMICS](sc.heap + off, a, b);
         memcpy(&was, sc.heap + off, sizeof was);
         now = op == FETCH_ADD   ? (int64_t)((uint64_t)was + (uint64_t)a)
               : op == FETCH_MIN ? MIN(was, a)
@@ -80,12 +94,21 @@ static void on_atomic(struct uam_token *t, const uam_arg *arg, int nargs, void *
 {
         uam_arg was;
 
-        if (nargs != 4 || arg[0] > COMPARE_SWAP || !in_heap(arg[1], 8)) {
+        if (nargs != 4 || !is_atomic(arg[0]) || !in_heap(arg[1], 8)) {
                 am_cut_off(t->peer, -ERANGE);
                 return;
         }
-        was = (uam_arg)apply((enum atomic)arg[0], arg[1], (int64_t)arg[2], (int64_t)arg[3]);
+        was = (uam_arg)apply(arg[0], arg[1], (int64_t)arg[2], (int64_t)arg[3]);
         am_reply_own(t, ID_WAS, &was, 1);
+}
+
+static void on_told(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                    void *ctx)
+{
+        if (nargs != 2 || arg[0] > 1 || arg[1] >= STEPS)
+                am_cut_off(t->peer, -ERANGE);
+        else
+                sc.told[arg[0]][arg[1]] = true;
 }
 
 /* Somebody who was needed has gone: no program can go on from here. */
@@ -109,6 +132,7 @@ void sc_init(size_t heap)
                 sc.am->handler[ID_STORE + i] =
                         (struct am_handler){on_store, &sc.stored[i], UAM_LONG | UAM_REQUEST};
         sc.am->handler[ID_ATOMIC] = (struct am_handler){on_atomic, NULL, UAM_SHORT | UAM_REQUEST};
+        sc.am->handler[ID_QUIET] = (struct am_handler){on_told, NULL, UAM_SHORT | UAM_REQUEST};
         sc.am->handler[ID_WAS] = (struct am_handler){on_was, NULL, reply};
         uam_segment(sc.am, sc.heap, sc.bytes);
         uam_on_lost(sc.am, on_lost, NULL);
@@ -165,6 +189,11 @@ void *sc_at(uint64_t off)
         return sc.heap + off;
 }
 
+sc_gptr sc_to_global(uint32_t proc, const void *local)
+{
+        return sc_global(proc, (uint64_t)((const uint8_t *)local - sc.heap));
+}
+
 uint64_t sc_mark(void)
 {
         return sc.used;
@@ -181,11 +210,12 @@ sc_sptr sc_all_spread(size_t n, size_t block)
 
         if (block != 0 && each > sc.bytes / block)
                 must(-ENOMEM, "the heap is full");
-        return (sc_sptr){sc_all_alloc(each * block), block};
+        return (sc_sptr){.off = sc_all_alloc(each * block), .block = block};
 }
 
 sc_gptr sc_spread(sc_sptr s, uint64_t i)
 {
+        i += s.at;
         return sc_global((uint32_t)(i % sc_procs()), s.off + i / sc_procs() * s.block);
 }
 
@@ -214,16 +244,22 @@ void sc_bulk_put(sc_gptr to, const void *from, size_t n)
                 must(uam_put(sc.am, to.proc, to.off, from, n, &sc.open), "put");
 }
 
-void sc_sync(void)
-{
-        uam_wait_for(sc.am, sc.open.left == 0);
-        must(sc.open.err, "sync");
-}
-
-static void wait_own(struct uam_event *e, const char *what)
+static void wait_event(const struct uam_event *e, const char *what)
 {
         uam_wait_for(sc.am, e->left == 0);
-        must(e->err, what);
+        must(e->left == 0 ? e->err : -EDEADLK, what);
+}
+
+void sc_sync(void)
+{
+        wait_event(&sc.open, "sync");
+}
+
+int sc_is_sync(void)
+{
+        uam_poll(sc.am);
+        must(sc.open.err, "sync");
+        return sc.open.left == 0;
 }
 
 void sc_bulk_read(void *to, sc_gptr from, size_t n)
@@ -235,7 +271,7 @@ void sc_bulk_read(void *to, sc_gptr from, size_t n)
                 return;
         }
         must(uam_get(sc.am, from.proc, from.off, to, n, &e), "read");
-        wait_own(&e, "read");
+        wait_event(&e, "read");
 }
 
 void sc_bulk_write(sc_gptr to, const void *from, size_t n)
@@ -247,7 +283,7 @@ void sc_bulk_write(sc_gptr to, const void *from, size_t n)
                 return;
         }
         must(uam_put(sc.am, to.proc, to.off, from, n, &e), "write");
-        wait_own(&e, "write");
+        wait_event(&e, "write");
 }
 
 /* Small ones are copied into the message; of others in the heap the event says when they
@@ -271,17 +307,56 @@ void sc_store_sync(uint64_t n)
         uint64_t *stored = &sc.stored[sc.phase % 2];
 
         uam_wait_for(sc.am, *stored >= n);
+        must(*stored >= n ? 0 : -EDEADLK, "store_sync");
         *stored -= n;
 }
 
-/* Each knows that its own stores have arrived, since they are acknowledged; after the barrier each
- * knows it of all. */
+/* Our own stores have arrived when they are acknowledged. */
+static bool own_quiet(void)
+{
+        int err = uam_flush(sc.am, UAM_ALL, 0);
+
+        must(err != -ETIMEDOUT ? err : 0, "all_store_sync");
+        return err == 0 && sc_is_sync();
+}
+
+static void tell(void)
+{
+        const uam_arg arg[2] = {sc.phase % 2, sc.step};
+
+        if (1u << sc.step < sc_procs())
+                must(am_request_own(sc.am, (sc_me() + (1u << sc.step)) % sc_procs(), ID_QUIET, arg,
+                                    2),
+                     "all_store_sync");
+}
+
+/* Each knows of its own stores; of all, by as many steps as a barrier by dissemination has. */
+int sc_is_all_store_sync(void)
+{
+        bool *told = sc.told[sc.phase % 2];
+
+        uam_poll(sc.am);
+        if (!sc.quiet) {
+                sc.quiet = own_quiet();
+                if (!sc.quiet)
+                        return 0;
+                tell();
+        }
+        while (1u << sc.step < sc_procs()) {
+                if (!told[sc.step])
+                        return 0;
+                told[sc.step++] = false;
+                tell();
+        }
+        sc.quiet = false;
+        sc.step = 0;
+        sc.stored[sc.phase++ % 2] = 0;
+        return 1;
+}
+
 void sc_all_store_sync(void)
 {
-        must(uam_flush(sc.am, UAM_ALL, UNET_FOREVER), "all_store_sync");
-        sc_sync();
-        sc_barrier();
-        sc.stored[sc.phase++ % 2] = 0;
+        uam_wait_for(sc.am, sc_is_all_store_sync());
 }
 
 void sc_barrier(void)
@@ -291,7 +366,7 @@ void sc_barrier(void)
 
 /* ---- at the owner ---- */
 
-static int64_t atomic(enum atomic op, sc_gptr at, int64_t a, int64_t b)
+static int64_t atomic(uint64_t op, sc_gptr at, int64_t a, int64_t b)
 {
         uam_arg arg[4] = {op, at.off, (uam_arg)a, (uam_arg)b};
 
@@ -303,6 +378,20 @@ static int64_t atomic(enum atomic op, sc_gptr at, int64_t a, int64_t b)
         must(am_request_own(sc.am, at.proc, ID_ATOMIC, arg, 4), "atomic");
         uam_wait_for(sc.am, sc.was_there);
         return sc.was;
+}
+
+/* Nobody asks for it before all know it. */
+void sc_all_atomic(unsigned number, sc_atomic_fn *fn)
+{
+        must(number < SC_ATOMICS ? 0 : -EINVAL, "all_atomic");
+        sc.atomic[number] = fn;
+        sc_barrier();
+}
+
+int64_t sc_atomic(unsigned number, sc_gptr at, int64_t a, int64_t b)
+{
+        must(number < SC_ATOMICS && sc.atomic[number] != NULL ? 0 : -EINVAL, "atomic");
+        return atomic(OWN_ATOMICS + number, at, a, b);
 }
 
 int64_t sc_fetch_add(sc_gptr at, int64_t v)
@@ -343,4 +432,20 @@ int64_t sc_all_scan_i64(enum uam_op op, int64_t v)
 {
         must(uam_scan_i64(sc.am, op, v, &v), "scan");
         return v;
+}
+
+double sc_all_scan_f64(enum uam_op op, double v)
+{
+        must(uam_scan_f64(sc.am, op, v, &v), "scan");
+        return v;
+}
+
+void sc_bulk_all_reduce_i64(enum uam_op op, int64_t *v, size_t n)
+{
+        must(am_reduce_many_i64(sc.am, op, v, n), "reduce");
+}
+
+void sc_bulk_all_reduce_f64(enum uam_op op, double *v, size_t n)
+{
+        must(am_reduce_many_f64(sc.am, op, v, n), "reduce");
 }

@@ -63,9 +63,21 @@ class Programs(unittest.TestCase):
 
     def test_gam(self):
         for ranks in (1, 2, 5):
-            r = job(ranks, os.path.join(BUILD, "tests", "am", "am_gam_prog"))
-            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
-            self.assertEqual(sorted(r.stdout.splitlines()), [f"node {i} of {ranks}: right" for i in range(ranks)])
+            for options in ([], ["--unetd"]):
+                r = job(ranks, os.path.join(BUILD, "tests", "am", "am_gam_prog"), options=options)
+                self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+                self.assertEqual(sorted(r.stdout.splitlines()), [f"node {i} of {ranks}: right" for i in range(ranks)])
+
+    def test_gam_who_waits_in_a_handler_is_told(self):
+        r = job(2, os.path.join(BUILD, "tests", "am", "am_gam_prog"), "wait")
+        self.assertEqual(r.returncode, 1)
+        self.assertRegex(r.stderr, "gam: node [01]: am_wait_for: Resource deadlock avoided")
+
+    def test_every_call_of_splitc(self):
+        for ranks in (1, 2, 3, 5, 8):
+            for options in ([], ["--unetd"]):
+                r = job(ranks, os.path.join(BUILD, "tests", "am", "am_splitc_prog"), options=options)
+                self.assertEqual((r.returncode, r.stdout), (0, f"processors {ranks}: right\n"), r.stderr)
 
     def test_by_hand_it_is_one_processor(self):
         r = subprocess.run([program("rsort"), "--size", "1000"], capture_output=True, text=True, check=False)
