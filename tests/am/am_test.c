@@ -228,6 +228,59 @@ static void a_handler_breaks_no_rule_unheard(void **state)
         assert_int_equal(uam_reply_short(b.kept, REP, NULL, 0), -EINVAL);
 }
 
+/* Nothing happens, and all goes on. */
+static int answer_wait_and_close(struct side *s, struct uam_token *t)
+{
+        int64_t v;
+
+        uam_wait_for(s->am, false);
+        uam_close(s->am, NS_PER_S);
+        uam_job_close(s->am);
+        assert_int_equal(uam_pause(s->am), -EDEADLK);
+        assert_int_equal(uam_put(s->am, 0, 0, "x", 1, NULL), -EDEADLK);
+        assert_int_equal(uam_get(s->am, 0, 0, &v, sizeof v, &(struct uam_event){0}), -EDEADLK);
+        assert_int_equal(uam_broadcast(s->am, 0, &v, sizeof v), -EDEADLK);
+        assert_int_equal(uam_reduce_i64(s->am, UAM_ADD, 1, &v), -EDEADLK);
+        assert_int_equal(uam_scan_i64(s->am, UAM_ADD, 1, &v), -EDEADLK);
+        assert_int_equal(uam_barrier(s->am), -EDEADLK);
+        return answer_short(s, t);
+}
+
+static void nothing_waits_or_closes_in_a_handler(void **state)
+{
+        b.answer = answer_wait_and_close;
+        for (int i = 1; i <= 3; i++) {
+                assert_int_equal(uam_request_short(a.am, 1, REQ, 0, NULL, 0), 0);
+                settle();
+                assert_int_equal(b.answered, 0);
+                assert_int_equal(a.rep.calls, i);
+        }
+}
+
+static void request_when_lost(void *arg, uint32_t rank, int err)
+{
+        struct side *s = arg;
+
+        on_lost(arg, rank, err);
+        s->answered = uam_request_short(s->am, s == &a, REQ, 0, NULL, 0);
+        assert_int_equal(uam_poll(s->am), -EDEADLK);
+        uam_close(s->am, 0);
+}
+
+/* It would receive into the batch that is being handled. */
+static void who_is_told_of_a_lost_peer_sends_nothing(void **state)
+{
+        uam_on_lost(b.am, request_when_lost, &b);
+        for (int i = 0; i < 5; i++)
+                uam_request_short(a.am, 1, REQ, 0, NULL, 0);
+        uam_request_short(a.am, 1, 99, 0, NULL, 0);
+        uam_request_short(a.am, 1, REQ, 0, NULL, 0);
+        settle();
+        assert_int_equal(b.req.calls, 5);
+        assert_int_equal(b.lost, 1);
+        assert_int_equal(b.answered, -EDEADLK);
+}
+
 static void arguments_are_checked(void **state)
 {
         static uint8_t big[AM_GATHER];
@@ -359,6 +412,54 @@ static void get_fetches_from_the_segment(void **state)
         assert_int_equal(e.err, 0);
 }
 
+static int answer_nothing(struct side *s, struct uam_token *t)
+{
+        return uam_reply_medium(t, REP, NULL, 0, NULL, 0);
+}
+
+static void nothing_is_a_length(void **state)
+{
+        struct uam_event e = {0};
+
+        b.answer = answer_nothing;
+        assert_int_equal(uam_request_medium(a.am, 1, REQ, 0, NULL, 0, NULL, 0), 0);
+        assert_int_equal(uam_request_long(a.am, 1, REQ, 0, NULL, 0, SEG, &e, NULL, 0), 0);
+        assert_int_equal(uam_put(a.am, 1, SEG, NULL, 0, &e), 0);
+        assert_int_equal(uam_get(a.am, 1, SEG, NULL, 0, &e), 0);
+        settle();
+        assert_int_equal(b.req.calls, 2);
+        assert_int_equal(a.rep.calls, 2);
+        assert_int_equal(e.left, 0);
+        assert_int_equal(e.err, 0);
+}
+
+static int answer_long(struct side *s, struct uam_token *t)
+{
+        return uam_reply_long(t, REP, s->req.copy, s->req.len, 7, s->req.arg, s->req.nargs);
+}
+
+/* From a place and to places that are aligned to nothing, with every number of arguments. */
+static void replies_can_be_long(void **state)
+{
+        static uint8_t data[AM_GATHER];
+        uam_arg arg[UAM_ARGS] = {0};
+        size_t max = uam_max_medium(a.am, 1);
+
+        b.answer = answer_long;
+        fill(data, sizeof data, 9);
+        for (size_t n = 0; n <= max; n += n < 300 ? 7 : 997) {
+                int nargs = (int)(n % (UAM_ARGS + 1));
+                memset(a.seg, 0, SEG);
+                assert_int_equal(uam_request_medium(a.am, 1, REQ, 0, data + 1, n, arg, nargs), 0);
+                settle();
+                assert_int_equal(b.answered, 0);
+                assert_int_equal(a.rep.len, n);
+                assert_int_equal(a.rep.nargs, nargs);
+                assert_ptr_equal(a.rep.data, a.seg + 7);
+                assert_memory_equal(a.seg + 7, data + 1, n);
+        }
+}
+
 /* ---- the window ---- */
 
 static void immediate_does_not_wait_for_the_window(void **state)
@@ -369,6 +470,39 @@ static void immediate_does_not_wait_for_the_window(void **state)
         settle();
         assert_int_equal(b.req.calls, (int)a.am->o.window);
         assert_int_equal(uam_request_short(a.am, 1, REQ, UAM_IMMEDIATE, NULL, 0), 0);
+}
+
+/* The peer takes nothing: first buffers are used up, then the window. */
+static void immediate_waits_neither_for_buffers_nor_for_the_window(void **state)
+{
+        static const uint8_t data[4000];
+        struct uam_event e = {0};
+        uint32_t n = 0;
+
+        teardown(state);
+        open_side(&a, 0, &(struct uam_opts){.window = 16, .buffers = 20});
+        open_side(&b, 1, &(struct uam_opts){.window = 16});
+        join();
+        while (uam_request_medium(a.am, 1, REQ, UAM_IMMEDIATE, data, sizeof data, NULL, 0) == 0)
+                n++;
+        assert_int_equal(n, 4);
+        assert_int_equal(
+                uam_request_medium(a.am, 1, REQ, UAM_IMMEDIATE, data, sizeof data, NULL, 0),
+                -EAGAIN);
+        assert_int_equal(
+                uam_request_long(a.am, 1, REQ, UAM_IMMEDIATE, data, sizeof data, 0, &e, NULL, 0),
+                -EAGAIN);
+        assert_int_equal(e.left, 0);
+        for (; uam_request_short(a.am, 1, REQ, UAM_IMMEDIATE, NULL, 0) == 0; n++)
+                ;
+        assert_int_equal(n, 16);
+        assert_int_equal(uam_request_medium(a.am, 1, REQ, UAM_IMMEDIATE, NULL, 0, NULL, 0),
+                         -EAGAIN);
+        assert_int_equal(uam_request_long(a.am, 1, REQ, UAM_IMMEDIATE, NULL, 0, 0, &e, NULL, 0),
+                         -EAGAIN);
+        assert_int_equal(e.left, 0);
+        settle();
+        assert_int_equal(b.req.calls, 16);
 }
 
 /* Whoever never takes replies cannot have more than a window of them made. */
@@ -504,6 +638,30 @@ static void a_dead_peer_is_told(void **state)
 
 /* ---- ourselves ---- */
 
+static int answer_asking_itself(struct side *s, struct uam_token *t)
+{
+        int err = uam_request_short(s->am, 0, REQ, 0, NULL, 0);
+
+        assert_int_equal(uam_reply_short(t, REP, NULL, 0), 0);
+        return err;
+}
+
+static void a_rank_asks_itself(void **state)
+{
+        assert_int_equal(uam_connect_self(a.am), 0);
+        for (int i = 1; i <= 100; i++) {
+                a.answer = answer_asking_itself;
+                assert_int_equal(uam_request_short(a.am, 0, REQ, 0, NULL, 0), 0);
+                while (a.req.calls < i)
+                        uam_poll(a.am);
+                assert_int_equal(a.answered, -EDEADLK);
+                a.answer = NULL;
+                settle();
+                assert_int_equal(a.rep.calls, i);
+        }
+        assert_int_equal(a.lost, 0);
+}
+
 static void a_rank_talks_to_itself(void **state)
 {
         static uint8_t data[20000];
@@ -530,12 +688,17 @@ int main(void)
                 T(a_request_runs_a_handler_and_its_reply_another),
                 T(a_round_trip_is_two_messages),
                 T(a_handler_breaks_no_rule_unheard),
+                T(nothing_waits_or_closes_in_a_handler),
+                T(who_is_told_of_a_lost_peer_sends_nothing),
                 T(arguments_are_checked),
                 T(medium_messages_of_every_size),
                 T(long_messages_go_into_the_segment),
                 T(data_of_the_segment_is_not_copied),
                 T(get_fetches_from_the_segment),
+                T(nothing_is_a_length),
+                T(replies_can_be_long),
                 T(immediate_does_not_wait_for_the_window),
+                T(immediate_waits_neither_for_buffers_nor_for_the_window),
                 T(a_window_of_requests_is_all_that_waits),
                 T(a_peer_without_places_is_refused),
                 T(an_unknown_handler_ends_the_connection),
@@ -546,6 +709,7 @@ int main(void)
                 T(a_goodbye_that_is_lost_is_said_again),
                 T(a_dead_peer_is_told),
                 T(a_rank_talks_to_itself),
+                T(a_rank_asks_itself),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
