@@ -465,7 +465,8 @@ enum {
         TCP_WATCH_SHUT = 32, /* ... the peer's window is 0; */
         TCP_WATCH_NIQ = 64,  /* ... the interface's queue is full */
         TCP_WATCH_LIMIT = 128,
-        TCP_WATCH_ON = 256, /* in watch.holds only: somebody watches */
+        TCP_WATCH_REPORT = 512, /* a report for a plan is due */
+        TCP_WATCH_ON = 1024,    /* in watch.holds only: somebody watches */
         TCP_WATCH_MARKS = TCP_WATCH_ACKED | TCP_WATCH_UNSENT, /* in watch.holds: reached */
 };
 struct tcp_marks {      /* 0: not asked for */
@@ -479,6 +480,7 @@ struct tcp_watch_counts {
         uint32_t rtt, shut, niq;   /* how often it changed, either way */
         uint32_t limit;            /* how often it became one that is asked for */
         uint32_t acked, unsent;    /* how often the mark was reached */
+        uint32_t reports;          /* how often one became due, or the algorithm took over */
 };
 /* NULL: nothing is told any more. What is so already is told at once. */
 void tcp_watch_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_marks *m);
@@ -490,6 +492,32 @@ void tcp_watch_counts(const struct tcp_conn *tc, struct tcp_watch_counts *c);
 /* Of what was written: acknowledged; accepted and not sent. */
 uint64_t tcp_stream_acked(const struct tcp_conn *tc);
 uint32_t tcp_unsent(const struct tcp_conn *tc);
+
+/* tcp_plan.c: congestion control of the application's own. */
+struct tcp_plan {
+        uint64_t serial; /* of the report that it was made of */
+        uint64_t rate;   /* bytes a second; 0: not paced */
+        nstime good_for;
+        nstime every;  /* the next report is due after so long; 0: a round trip */
+        uint32_t cwnd; /* bytes */
+};
+struct tcp_plan_report { /* since the last one, but for the numbers now */
+        uint64_t serial; /* 0: no plan holds, and only the numbers now are told */
+        nstime time;
+        uint64_t acked, lost, marked; /* bytes */
+        uint32_t cuts, timeouts; /* reductions of the window, and how many of them by a timeout */
+        nstime rtt_least, rtt_mean, rtt_last;
+        uint32_t rtts;          /* samples; 0: none */
+        uint64_t delivery_rate; /* the highest that was measured, bytes a second */
+        bool app_limited;       /* the application had too little to send for a higher one */
+        bool repairs;           /* the window is PRR's, or slow start's after a timeout */
+        uint32_t cwnd, ssthresh, snd_wnd, in_flight, mss;
+        nstime srtt, min_rtt;
+};
+/* NULL: the algorithm of the options decides again. -EAGAIN: the window was reduced, or the
+ * algorithm took over, since the report of that serial. -ENOTCONN: not ESTABLISHED yet, or over. */
+int tcp_plan_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_plan *m, nstime now);
+int tcp_plan_take(struct tcp_conn *tc, struct tcp_plan_report *r, nstime now);
 /* The interface takes no more for now. */
 void tcp_queue_full(struct tcp_conn *tc, nstime now);
 
@@ -562,6 +590,10 @@ struct tcp_report {
                 uint16_t pacing_gain, cwnd_gain; /* hundredths */
                 uint8_t app_limited;
         } model;
+        struct {               /* cc is TCP_CC_PLAN */
+                uint32_t cwnd; /* where the window goes to */
+                nstime until;
+        } plan;
 };
 void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_report *r,
                     nstime now);

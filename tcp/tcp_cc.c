@@ -11,6 +11,7 @@ static const struct tcp_cc *const table[] = {
 #define X(name, cc) [TCP_CC_##name] = &cc,
         TCP_CC_LIST(X)
 #undef X
+                [TCP_CC_PLAN] = &tcp_plan,
 };
 
 const struct tcp_cc *cc_by(unsigned cc)
@@ -23,14 +24,19 @@ const struct tcp_cc *cc_of(const struct tcp_conn *tc)
         return table[tc->cc];
 }
 
+bool cc_has_prr(const struct tcp_conn *tc)
+{
+        return !(tc->flags & TCF_RATES) || cc_of(tc)->prr;
+}
+
 void cc_begin(struct tcp_conn *tc, nstime now)
 {
-        if (cc_of(tc)->model != NULL && !tc->link.lossless)
+        if (cc_of(tc)->model != NULL && (!tc->link.lossless || cc_of(tc)->lossless_too))
                 conn_flag(tc, TCF_RATES);
         else
                 conn_unflag(tc, TCF_RATES);
         if (tc->ca_state >= CA_RECOVERY &&
-            !(tc->flags & TCF_RATES)) /* it had begun with one that has no use for ssthresh */
+            cc_has_prr(tc)) /* it had begun with one that has no use for ssthresh */
                 tc->ssthresh = MIN(tc->ssthresh, MAX(tc->cwnd, 2 * tc->snd_mss));
         pace_set(tc, 0, 1);
         cc_of(tc)->init(tc, now);

@@ -10,6 +10,9 @@
  * TCF_RATES), and sets cwnd and the pacing rate at each acknowledgement, in recovery as ever:
  * neither PRR nor the end of recovery nor idle time changes them. Over a link that loses nothing
  * there is no path to have a model of, and it is as the others.
+ *
+ * A plan of the application's (tcp_plan.c) stands in front of one of these, and is none that an
+ * option can name.
  */
 #ifndef TCP_TCP_CC_H
 #define TCP_TCP_CC_H
@@ -29,13 +32,16 @@ enum {
 #define X(name, table) TCP_CC_##name,
         TCP_CC_LIST(X)
 #undef X
-                TCP_CC_COUNT
+                TCP_CC_COUNT,
+        TCP_CC_PLAN = TCP_CC_COUNT
 };
 
 struct tcp_cc {
         const char *name;
         /* ECN is asked for, its echo is exact (RFC 8257 §3.2), and all segments are ECT. */
         bool wants_ecn;
+        /* With a model: it has one where nothing is lost, too; recovery sets cwnd (PRR). */
+        bool lossless_too, prr;
         /* The connection is ESTABLISHED; cwnd and ssthresh are set. */
         void (*init)(struct tcp_conn *tc, nstime now);
         /* `acked` bytes were newly acknowledged outside recovery, while cwnd was what limited the
@@ -65,9 +71,11 @@ struct tcp_cc {
         void (*report)(const struct tcp_conn *tc, struct tcp_report *r);
 };
 
-extern const struct tcp_cc tcp_newreno, tcp_cubic, tcp_bbr, tcp_dctcp;
+extern const struct tcp_cc tcp_newreno, tcp_cubic, tcp_bbr, tcp_dctcp, tcp_plan;
 const struct tcp_cc *cc_of(const struct tcp_conn *tc);
 const struct tcp_cc *cc_by(unsigned cc); /* TCP_CC_* */
+/* Recovery and its end set cwnd. */
+bool cc_has_prr(const struct tcp_conn *tc);
 /* The connection is ESTABLISHED, or has another algorithm now, or one that begins anew. */
 void cc_begin(struct tcp_conn *tc, nstime now);
 /* RFC 5681 §3.1, RFC 6928: the initial window. Where nothing is lost, ten segments of

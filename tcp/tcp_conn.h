@@ -191,8 +191,9 @@ enum {                /* tc->fastopen: tcp_fastopen.c */
 struct tcp_watch {      /* tcp_watch.c; WRITE_ONCE() */
         uint64_t acked; /* as struct tcp_marks */
         nstime rtt;
-        uint32_t unsent_below, unread_above, limits;
-        uint32_t holds; /* TCP_WATCH_* */
+        uint32_t unsent_below, unread_above;
+        uint16_t limits;
+        uint16_t holds; /* TCP_WATCH_* */
         struct tcp_watch_counts counts;
 };
 static_assert(sizeof(struct tcp_watch) == CACHE_LINE, "a line of the record");

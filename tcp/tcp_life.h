@@ -30,6 +30,8 @@ void conn_size_mss(struct tcp_conn *tc);
 /* tcp_watch.c */
 /* Of a connection that is watched: its limit changes. */
 void watch_limit(struct tcp_conn *tc, enum tcp_limit limit);
+/* Of any: a report for a plan is due, or no plan holds any more. */
+void watch_report(struct tcp_conn *tc);
 /* Bytes that a new connection may have unread, when it is not by credit. */
 uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 

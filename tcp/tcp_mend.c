@@ -264,6 +264,7 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
         conn_unflag(tc, TCF_DSACK | TCF_TLP_RETX | TCF_ECN_CUT);
         undo_forget(tc);
         tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
+        tc->cc = tc->opts.cc; /* a plan was half made, or of a report that is half written */
         cc_begin(tc, now);
         timer_arm_rtx(tc, now);
         if (flight(tc) != 0) {

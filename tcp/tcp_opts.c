@@ -56,7 +56,8 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         write_words(&tc->opts, o, sizeof *o);
         tc->nodelay = o->nodelay;
         tc->cork = o->cork;
-        tc->cc = o->cc;
+        if (tc->cc != TCP_CC_PLAN)
+                tc->cc = o->cc;
         conn_heed_ttl(tc);
         set_send_window(tc);
         rtt_bounds(tc);
@@ -76,7 +77,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
                 timer_keepalive(tc, now);
         if (rate)
                 pace_set(tc, tc->flags & TCF_RATES ? tc->pace.rate : 0, 1);
-        if (cc && tc->state >= TCPS_ESTABLISHED)
+        if (cc && tc->cc != TCP_CC_PLAN && tc->state >= TCPS_ESTABLISHED)
                 cc_begin(tc, now);
         if (o->ack_every == 0)
                 conn_unflag(tc, TCF_TRAIN);

@@ -45,7 +45,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, uint32_t delivered, nsti
 
 static void recovery_exit(struct tcp_conn *tc)
 {
-        if (tc->ca_state == CA_RECOVERY && !(tc->flags & TCF_RATES))
+        if (tc->ca_state == CA_RECOVERY && cc_has_prr(tc))
                 tc->cwnd = MAX(tc->ssthresh, 2 * tc->snd_mss);
         tc->ca_state = CA_OPEN;
         tc->dupacks = 0;
@@ -94,7 +94,7 @@ void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t d
                 recovery_enter(t, tc, delivered, now);
         if (tc->ca_state < CA_RECOVERY)
                 tc->ca_state = tc->sacked != 0 || tc->dupacks != 0 ? CA_DISORDER : CA_OPEN;
-        if (tc->ca_state == CA_RECOVERY && !(tc->flags & TCF_RATES))
+        if (tc->ca_state == CA_RECOVERY && cc_has_prr(tc))
                 prr_ack(tc, delivered, acked != 0 && tc->lost <= lost);
 }
 

@@ -10,6 +10,7 @@
  *
  *   ack_input(), drain()                  -> tcp_watch_look()   marks, round trip, peer's window
  *   conn_set_limit()                      -> watch_limit()
+ *   tcp_plan.c                            -> watch_report()     watched or not
  *   rack_mark_lost(), recovery_timeout()  -> watch_lost()
  *
  * A connection that is watched has SLOW_FLOW, which header prediction asks last. Its small writes
@@ -27,7 +28,7 @@ static void count_one(struct tcp_conn *tc, uint32_t *count)
 
 static void holds_set(struct tcp_watch *w, uint32_t holds)
 {
-        WRITE_ONCE(w->holds, holds);
+        WRITE_ONCE(w->holds, (uint16_t)holds);
 }
 
 /* Something that is one way or the other is `now`. */
@@ -92,13 +93,18 @@ void watch_lost(struct tcp_conn *tc, bool timeout)
         count_one(tc, timeout ? &tc->watch.counts.timeouts : &tc->watch.counts.losses);
 }
 
+void watch_report(struct tcp_conn *tc)
+{
+        count_one(tc, &tc->watch.counts.reports);
+}
+
 static void set_marks(struct tcp_watch *w, const struct tcp_marks *m)
 {
         w->acked = m->acked;
         w->rtt = m->rtt;
         w->unsent_below = m->unsent_below;
         WRITE_ONCE(w->unread_above, m->unread_above);
-        w->limits = m->limits;
+        w->limits = (uint16_t)m->limits;
 }
 
 void tcp_watch_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_marks *m)
@@ -148,5 +154,6 @@ void tcp_watch_counts(const struct tcp_conn *tc, struct tcp_watch_counts *c)
                 .limit = READ_ONCE(now->limit),
                 .acked = READ_ONCE(now->acked),
                 .unsent = READ_ONCE(now->unsent),
+                .reports = READ_ONCE(now->reports),
         };
 }

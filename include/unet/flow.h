@@ -139,6 +139,72 @@ struct unet_happened {
 UNET_API int unet_watch_take(int sock, struct unet_happened *h);
 
 /*
+ * Congestion control of one's own. A plan says the congestion window and the rate of a connection,
+ * and holds for a while; a report says what came of it. Both are numbers that whatever process runs
+ * the stack keeps to and counts: the algorithm runs in the application, in its own time, and may
+ * block or crash.
+ *
+ *      struct unet_cc_report r = {.size = sizeof r};
+ *      struct unet_cc_plan p = {.size = sizeof p, .good_for = 200000000};
+ *
+ *      for (;;) {                              once when connected, then at each UNET_EV_REPORT
+ *              unet_cc_take(s, &r);
+ *              p.serial = r.serial;
+ *              p.cwnd = next_window(&r);       Reno: r.cwnd + r.mss, or r.ssthresh after a loss
+ *              unet_cc_set(s, &p);             EAGAIN: at once again
+ *      }
+ *
+ * When no plan comes for as long as the last one is good for, the built-in algorithm that the
+ * socket has (TCP_CONGESTION) goes on from the window that there is, until the next plan: so it is
+ * when the application is stopped, in a debugger, or dead.
+ *
+ * No plan goes beyond RFC 5681. The window grows by what is acknowledged, as in slow start, and
+ * only while it is used; a loss or a mark halves what is in flight at once, a timeout leaves one
+ * segment, and recovery is PRR's (RFC 6937). A plan is never below two segments.
+ */
+/* A report is due, or the built-in algorithm took over; until unet_cc_take(). */
+#define UNET_EV_REPORT 0x02000000u
+
+/* Since the one before; the last lines: now. Bytes, and nanoseconds. */
+struct unet_cc_report {
+        uint32_t size; /* sizeof(struct unet_cc_report) */
+        /* 0: no plan holds, nothing was counted, and the built-in algorithm decides. */
+        uint32_t planned;
+        uint64_t serial; /* for the next plan */
+        int64_t time;    /* that it is about */
+        uint64_t acked, lost, marked;
+        /* How often the window was reduced for a loss or a mark; how often by a timeout. */
+        uint32_t cuts, timeouts;
+        int64_t rtt_least, rtt_mean, rtt_last; /* 0: no round trip was measured */
+        uint32_t rtts;
+        uint32_t app_limited;   /* the application had too little to send for more than: */
+        uint64_t delivery_rate; /* the highest that was measured, bytes a second */
+        /* Losses are being repaired; the window is not the plan's until that is over. */
+        uint32_t repairs;
+        uint32_t cwnd, ssthresh, snd_wnd, in_flight, mss;
+        int64_t srtt, min_rtt;
+};
+/* Takes the report of a connection. ENOTCONN: it is not open. */
+UNET_API int unet_cc_take(int sock, struct unet_cc_report *r);
+
+struct unet_cc_plan {
+        uint32_t size; /* sizeof(struct unet_cc_plan) */
+        uint32_t cwnd; /* where it goes to: at once when that is less, else as fast as slow start */
+        uint64_t serial;  /* of the report that it was made of */
+        uint64_t rate;    /* bytes a second, a segment in `good_for` at least; 0: not paced */
+        int64_t good_for; /* 1 ms to 60 s */
+        /* The next report is due after so long, up to 60 s; 0: after a round trip. A cut: at once.
+         */
+        int64_t every;
+};
+/*
+ * The socket's plan from now on, also for processes that share it; what one of them sets last
+ * holds. NULL: the built-in algorithm decides again. EAGAIN: since that report the window was
+ * reduced, or the built-in algorithm took over; the next report tells of it.
+ */
+UNET_API int unet_cc_set(int sock, const struct unet_cc_plan *p);
+
+/*
  * A descriptor of the set for somebody else's event loop (poll, epoll, libevent, libuv, GLib):
  * readable when a wait in the set may find something, kernel descriptors of the set included. Then
  * unet_pollset_wait() with a timeout of 0 is to be called; it stays readable until such a wait has

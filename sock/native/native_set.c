@@ -37,7 +37,7 @@
 #define OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 #define FLOW_EVENTS                                                                     \
         (UNET_EV_ACKED | UNET_EV_UNSENT | UNET_EV_UNREAD | UNET_EV_LOSS | UNET_EV_RTT | \
-         UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT)
+         UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT | UNET_EV_REPORT)
 /* With our sockets busy, the kernel's are asked this often. */
 #define KERNEL_EVERY (30 * NS_PER_US)
 #define BUCKETS_MIN  64u

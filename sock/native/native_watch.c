@@ -13,7 +13,8 @@ static_assert(UNET_EV_ACKED == OF_WATCH(TCP_WATCH_ACKED) &&
                       UNET_EV_RTT == OF_WATCH(TCP_WATCH_RTT) &&
                       UNET_EV_SHUT == OF_WATCH(TCP_WATCH_SHUT) &&
                       UNET_EV_NIQ == OF_WATCH(TCP_WATCH_NIQ) &&
-                      UNET_EV_LIMIT == OF_WATCH(TCP_WATCH_LIMIT),
+                      UNET_EV_LIMIT == OF_WATCH(TCP_WATCH_LIMIT) &&
+                      UNET_EV_REPORT == OF_WATCH(TCP_WATCH_REPORT),
               "the same list");
 
 static struct tcp_conn *conn_of(struct usock *s)
@@ -38,6 +39,8 @@ static uint32_t happened(const struct tcp_watch_counts *now, const struct tcp_wa
                 ev |= UNET_EV_NIQ;
         if (now->limit != READ_ONCE(seen->limit))
                 ev |= UNET_EV_LIMIT;
+        if (now->reports != READ_ONCE(seen->reports))
+                ev |= UNET_EV_REPORT;
         return ev;
 }
 
@@ -82,6 +85,7 @@ static int set(struct native_slot *n, const struct unet_watch *w)
                                        w->limits};
         if (!(tc->watch.holds & TCP_WATCH_ON)) {
                 tcp_watch_counts(tc, &counts);
+                counts.reports = n->seen.reports;
                 write_words(&n->seen, &counts, sizeof counts);
         }
         now = stack_time(&s->u->s, ustack_now());
@@ -118,6 +122,7 @@ static int take(struct native_slot *n, struct unet_happened *h)
         h->niq_turns = c.niq - seen->niq;
         h->limit_turns = c.limit - seen->limit;
         numbers_now(tc, h);
+        c.reports = seen->reports; /* unet_cc_take() takes them */
         write_words(seen, &c, sizeof c);
         return 0;
 }

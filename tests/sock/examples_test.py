@@ -79,6 +79,14 @@ class Examples(unittest.TestCase):
         self.assertGreater(done, 0)
         self.assertEqual(told, f"1000 answers, {shed} busy\n")
 
+    def test_a_plan_of_ones_own_and_what_goes_on_without_it(self):
+        for dies in ([], ["-k", 3]):
+            out, told = self.served("plan_sock", [], "-n", 30000000, *dies)
+            self.assertEqual(out, "30000000 bytes\n")
+            planned, others = map(int, re.match(r"(\d+) bytes by plan, (\d+) by", told).groups())
+            self.assertEqual(planned + others, 30000000)
+            self.assertGreater(planned, 0)
+
 
 if __name__ == "__main__":
     unittest.main()

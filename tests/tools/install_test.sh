@@ -78,7 +78,7 @@ example() {
         # shellcheck disable=SC2086
         cc -Wall -Wextra -Werror -o "$scratch/$1" "$p/share/doc/unet/examples/$1.c" "${@:2}" $flags
 }
-for name in echo_sock stream_sock meter_sock video_sock rpc_sock; do
+for name in echo_sock stream_sock meter_sock video_sock rpc_sock plan_sock; do
         check "$name is built from what is installed" example "$name"
 done
 for name in pingpong stream; do
