@@ -177,12 +177,12 @@ static void sift_acks(struct stack *s)
 }
 
 /* An acknowledgement that waits for the end of the turn is remembered; with the table full it
- * goes now. */
+ * goes now. That of a connection which waits for its channel goes when there is room. */
 static void note_ack(struct stack *s, struct tcp_conn *tc)
 {
         struct stack_state *st = s->st;
 
-        if (!tcp_ack_waits(tc))
+        if (tc->stuck || !tcp_ack_waits(tc))
                 return;
         for (uint32_t i = 0; i < st->nacks; i++)
                 if (st->acks[i] == tc->self)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include <unistd.h>
 
 #include "tests/sim/pair.h"
 
@@ -284,29 +285,36 @@ static void a_closed_window_stops_one_direction_only(void **state)
 
 #define MANY 40 /* more than a stack remembers ACKs for */
 
+/* MANY connections from side 0 to one listener of side 1, whose ACKs wait for the end of a turn. */
+static void connect_many(struct pair *p, const struct tcp_opts *o, uint32_t *client,
+                         uint32_t *server)
+{
+        struct tcp_tuple to = {pair_addr(0), pair_addr(1), 40000, 80, PAIR_CHAN};
+        struct tcp_link link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
+        int listener = tcp_listen(&p->side[1].s.tcp, pair_addr(1), 80, 1, o);
+
+        for (uint32_t i = 0; i < MANY; i++, to.lport++) {
+                client[i] = (uint32_t)tcp_connect(&p->side[0].s.tcp, &to, &link, o, p->now);
+                tcp_set_sock(&p->side[0].s.tcp, client[i], 1);
+                stack_flush(&p->side[0].s, p->now);
+                while ((server[i] = tcp_accept(&p->side[1].s.tcp, (uint32_t)listener)) == 0)
+                        pair_wait(p, p->now + NS_PER_MS);
+                tcp_set_sock(&p->side[1].s.tcp, server[i], 1);
+                pair_conn(p, 0, client[i])->quick = pair_conn(p, 1, server[i])->quick = 0;
+        }
+}
+
 /* However many connections have something to acknowledge: nothing waits for a timer. */
 static void all_acks_go_at_the_end_of_a_turn(void **state)
 {
         struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_US, .csum = true},
                                      {.mtu = 1500, .delay = NS_PER_US, .csum = true}};
         struct pair *p = pair_sim(1, wire);
-        struct tcp_tuple to = {pair_addr(0), pair_addr(1), 40000, 80, PAIR_CHAN};
-        struct tcp_link link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
-        uint32_t client[MANY], server;
+        uint32_t client[MANY], server[MANY];
         struct tcp_opts o;
-        int listener;
 
         tcp_opts_default(&o);
-        listener = tcp_listen(&p->side[1].s.tcp, pair_addr(1), 80, 1, &o);
-        for (uint32_t i = 0; i < MANY; i++, to.lport++) {
-                client[i] = (uint32_t)tcp_connect(&p->side[0].s.tcp, &to, &link, &o, p->now);
-                tcp_set_sock(&p->side[0].s.tcp, client[i], 1);
-                stack_flush(&p->side[0].s, p->now);
-                while ((server = tcp_accept(&p->side[1].s.tcp, (uint32_t)listener)) == 0)
-                        pair_wait(p, p->now + NS_PER_MS);
-                tcp_set_sock(&p->side[1].s.tcp, server, 1);
-                pair_conn(p, 1, server)->quick = 0;
-        }
+        connect_many(p, &o, client, server);
         for (uint32_t i = 0; i < MANY; i++)
                 assert_int_equal(pair_write(p, 0, client[i], (const uint8_t *)"1", 1), 1);
         p->now += NS_PER_US;
@@ -324,6 +332,40 @@ static void all_acks_go_at_the_end_of_a_turn(void **state)
         pair_free(p);
 }
 
+/* A channel is full, and more connections than a stack remembers ACKs for have data for it and ACKs
+ * to send: the turn ends, and all goes on when there is room. */
+static void a_turn_ends_though_all_wait_for_a_full_channel(void **state)
+{
+        struct pair *p = pair_shm(1);
+        struct stack *s = &p->side[0].s;
+        uint32_t client[MANY], server[MANY];
+        struct tcp_opts o;
+        size_t sent = 0, got = 0;
+        uint8_t data[4096];
+
+        tcp_opts_default(&o);
+        o.nodelay = 1;
+        connect_many(p, &o, client, server);
+        while (s->chan[PAIR_CHAN].ops->room(s->chan[PAIR_CHAN].ch) != 0)
+                for (uint32_t i = 0; i < MANY; i++)
+                        sent += (size_t)pair_write(p, 0, client[i], (const uint8_t *)"1", 1);
+        for (uint32_t i = 0; i < MANY; i++) {
+                sent += (size_t)pair_write(p, 0, client[i], (const uint8_t *)"1", 1);
+                assert_int_equal(pair_write(p, 1, server[i], (const uint8_t *)"2", 1), 1);
+        }
+        alarm(10);
+        stack_run(s, p->now);
+        stack_flush_acks(s, p->now);
+        alarm(0);
+        pair_settle(p);
+        for (uint32_t i = 0; i < MANY; i++) {
+                got += (size_t)pair_read(p, 1, server[i], data, sizeof data);
+                assert_int_equal(pair_read(p, 0, client[i], data, sizeof data), 1);
+        }
+        assert_int_equal(got, sent);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -334,6 +376,7 @@ int main(void)
                 cmocka_unit_test(a_fin_waits_for_a_record),
                 cmocka_unit_test(a_closed_window_stops_one_direction_only),
                 cmocka_unit_test(all_acks_go_at_the_end_of_a_turn),
+                cmocka_unit_test(a_turn_ends_though_all_wait_for_a_full_channel),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
