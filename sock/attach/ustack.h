@@ -126,5 +126,8 @@ bool ustack_trylock(struct ustack *u);
 void ustack_unlock(struct ustack *u);
 /* Leaves the lock and the stack: the keeper watches the queues until somebody comes back. */
 void ustack_leave(struct ustack *u);
+/* For calls that tell what has come: takes it, and what only waited for an ACK that we owe. Under
+ * the lock. */
+void ustack_catch_up(struct ustack *u);
 
 #endif

@@ -924,6 +924,9 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         ustack_lock(u);
         usock_tcp_settle(s);
         from = usock_peek_from(rec, flags);
+        if (unlikely(flags & MSG_PEEK) && rec->role == SOCK_ROLE_CONN &&
+            tcp_recv_avail(usock_conn(s)) < from + total)
+                ustack_catch_up(u);
         if (likely(rec->role == SOCK_ROLE_CONN && rec->reader == 0)) {
                 if ((tcp_recv_avail(usock_conn(s)) == 0 || unlikely(came != NULL)) &&
                     stack_pending(&u->s, 0))

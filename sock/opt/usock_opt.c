@@ -296,7 +296,9 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg)
                 return -ENOTTY;
         ustack_lock(u);
         usock_tcp_settle(s);
-        if (stack_pending(&u->s, 0))
+        if (req == FIONREAD || req == SIOCOUTQ)
+                ustack_catch_up(u);
+        else if (stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
         v = opt_is_udp(&c) ? udp_ioctl(&c, req) : tcp_ioctl(&c, req);
         ustack_leave(u);

@@ -224,6 +224,7 @@ static const struct {
         {"segment_after_end", scene_segment_after_end},
         {"splice_full", scene_splice_full},
         {"sendfile_beyond", scene_sendfile_beyond},
+        {"small_writes", scene_small_writes},
         {"peek_all_late", scene_peek_all_late},
         {"empty_buffers", scene_empty_buffers},
         {"disconnect", scene_disconnect},

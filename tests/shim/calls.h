@@ -274,6 +274,7 @@ void scene_late_resets(void);
 void scene_segment_after_end(void);
 void scene_splice_full(void);
 void scene_sendfile_beyond(void);
+void scene_small_writes(void);
 void scene_peek_all_late(void);
 void scene_empty_buffers(void);
 void scene_disconnect(void);

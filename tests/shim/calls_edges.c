@@ -2,6 +2,8 @@
  * socket does not take. */
 #include "tests/shim/calls.h"
 
+#include <linux/sockios.h>
+
 /* ---- shutdown ---- */
 
 void wait_bytes(int fd, int n)
@@ -411,6 +413,29 @@ void scene_late_resets(void)
 }
 
 /* MSG_PEEK with MSG_WAITALL, whose time is over. */
+/* Small writes one after the other are all there at once, for whoever counts or peeks. */
+void scene_small_writes(void)
+{
+        int v[2], there, unsent;
+        char b[64];
+
+        tcp_pair(v);
+        for (int i = 1; i < 6; i++) {
+                write(v[0], "abc", 3);
+                if (i > 2)
+                        wait_readable(v[1]);
+                ioctl(v[1], FIONREAD, &there);
+                ioctl(v[0], SIOCOUTQ, &unsent);
+                printf("  %d writes: %d there, %d not acknowledged\n", i, there, unsent);
+        }
+        for (int i = 6; i < 10; i++) {
+                write(v[0], "abc", 3);
+                SHOW(recv(v[1], b, sizeof(b), MSG_PEEK | MSG_DONTWAIT));
+        }
+        SHOW(read(v[1], b, sizeof(b)));
+        close2(v);
+}
+
 void scene_peek_all_late(void)
 {
         struct timeval tv = {0, 100000};
