@@ -117,12 +117,13 @@ static inline void write_words(void *to, const void *from, size_t n)
  * one. The comment beside it says how the caller knows. */
 #define READS_TORN __attribute__((no_sanitize("thread")))
 
-#define CACHE_LINE   64
-#define likely(x)    __builtin_expect(!!(x), 1)
-#define unlikely(x)  __builtin_expect(!!(x), 0)
-#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)    ((a) < (b) ? (a) : (b))
-#define MAX(a, b)    ((a) > (b) ? (a) : (b))
+#define CACHE_LINE     64
+#define likely(x)      __builtin_expect(!!(x), 1)
+#define unlikely(x)    __builtin_expect(!!(x), 0)
+#define ARRAY_LEN(a)   (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)      ((a) < (b) ? (a) : (b))
+#define MAX(a, b)      ((a) > (b) ? (a) : (b))
+#define ALIGN_UP(n, a) (((n) + (a)-1) / (a) * (a))
 
 /* memcpy() of n bytes, n small, by sixteen; ends that overlap make up for the rest. A length the
  * compiler knows to be bounded makes it write a string move for memcpy(), which takes longer to

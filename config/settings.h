@@ -102,7 +102,7 @@ struct unetd_config {
                             .stacks = 1024,                                             \
                             .procs = 4096,                                              \
                             .chans = 4096,                                              \
-                            .chans_per_stack = 64,                                      \
+                            .chans_per_stack = 1024,                                    \
                             .listeners = 4096,                                          \
                             .holds = 1024,                                              \
                             .leases = 1024,                                             \

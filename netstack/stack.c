@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#define ALIGN_UP(n, a) (((n) + (a)-1) / (a) * (a))
-
 void stack_limits_default(struct stack_limits *l)
 {
         *l = (struct stack_limits){
@@ -20,6 +18,7 @@ void stack_limits_default(struct stack_limits *l)
                         .time_wait_max = 16384},
                 .udp = {.pcbs = 4096},
                 .socks = 65536,
+                .chans = 64,
                 .rx = {{[FRAME_SMALL] = 65536, [FRAME_LARGE] = 1024}},
                 .tx = {{[FRAME_SMALL] = 16384, [FRAME_LARGE] = 512}},
         };
@@ -30,6 +29,7 @@ void stack_limits_large(struct stack_limits *l)
         stack_limits_default(l);
         l->tcp.conns = STACK_CONNS_MAX;
         l->socks = STACK_CONNS_MAX;
+        l->chans = STACK_CHANS;
 }
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
@@ -54,7 +54,7 @@ static struct layout layout_of(const struct stack_limits *l)
         o.tcp = take(&at, tcp_shared_bytes(&l->tcp), 4096);
         o.udp = take(&at, udp_shared_bytes(&l->udp), 4096);
         o.socks = take(&at, pool_bytes(sizeof(struct sock_rec), l->socks), 4096);
-        o.chan_pool = take(&at, STACK_CHANS * ALIGN_UP(frame_pool_bytes(l->tx), 4096), 4096);
+        o.chan_pool = take(&at, l->chans * ALIGN_UP(frame_pool_bytes(l->tx), 4096), 4096);
         o.rxpool = take(&at, frame_pool_bytes(l->rx), 4096);
         o.rxframes = take(&at, frame_geom_bytes(l->rx), 65536);
         o.capture = take(&at, capture_bytes(STACK_CAPTURE), 4096);
@@ -99,13 +99,12 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->wants_off = o.wants;
         st->holders_off = o.holders;
         st->limits = *l;
-        st->chan_room = STACK_CHANS;
+        st->chan_pool_off = o.chan_pool;
+        st->chan_room = l->chans;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
         stack_ip_format(at_offset(st, o.ip), &st->prng);
         wheel_reset(&st->wheel, now);
-        for (uint32_t k = 0; k < STACK_CHANS; k++)
-                st->chan[k].pool_off = o.chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096);
         pool_init(&st->socks, at_offset(st, o.socks), sizeof(struct sock_rec), l->socks);
         pool_init(&st->sleepers, at_offset(st, o.crowd), sizeof(struct crowd_waiter), STACK_CROWD);
         pool_init(&st->wants, at_offset(st, o.wants), sizeof(struct crowd_want), STACK_WANTS);
@@ -142,22 +141,19 @@ static bool limits_possible(const struct stack_limits *l)
         for (size_t i = 0; i < ARRAY_LEN(all); i++)
                 if (all[i] > LIMIT_MAX)
                         return false;
-        return true;
+        return l->chans <= STACK_CHANS;
 }
 
 static bool laid_out(const struct stack_state *st, const struct stack_limits *l,
                      const struct layout *o)
 {
-        for (uint32_t k = 0; k < STACK_CHANS; k++)
-                if (st->chan[k].pool_off !=
-                    o->chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096))
-                        return false;
         return st->tcp_off == o->tcp && st->udp_off == o->udp && st->sock_off == o->socks &&
                st->rxpool_off == o->rxpool && st->rxframes_off == o->rxframes &&
                st->capture_off == o->capture && st->ip_off == o->ip && st->trace_off == o->trace &&
                st->netif_off == o->netifs && st->igmp_off == o->igmp &&
                st->route_off == o->routes && st->crowd_off == o->crowd &&
                st->wants_off == o->wants && st->holders_off == o->holders &&
+               st->chan_pool_off == o->chan_pool &&
                pool_is(&st->sleepers, at_offset(st, o->crowd), sizeof(struct crowd_waiter),
                        STACK_CROWD) &&
                pool_is(&st->wants, at_offset(st, o->wants), sizeof(struct crowd_want),
@@ -258,7 +254,7 @@ static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct 
 {
         struct chan_slot *c = &st->chan[k];
 
-        if (k >= STACK_CHANS || tx.count[FRAME_SMALL] > st->limits.tx.count[FRAME_SMALL] ||
+        if (k >= st->limits.chans || tx.count[FRAME_SMALL] > st->limits.tx.count[FRAME_SMALL] ||
             tx.count[FRAME_LARGE] > st->limits.tx.count[FRAME_LARGE])
                 return -EINVAL;
         if (atomic_load_explicit(&c->state, memory_order_relaxed) != CHAN_FREE)
@@ -269,8 +265,8 @@ static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct 
         c->starved = 0;
         c->generation++;
         c->shm = (struct shm_shared){.tx_geom = tx, .rx_geom = rx};
-        frame_pool_init(at_offset(st, c->pool_off), tx);
-        ((struct frame_pool *)at_offset(st, c->pool_off))->sent = 1;
+        frame_pool_init(stack_chan_pool(st, k), tx);
+        stack_chan_pool(st, k)->sent = 1;
         return 0;
 }
 
@@ -368,7 +364,7 @@ bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cf
 
         if (n->cfg.serial == cfg->serial)
                 return false;
-        s->frames->region[FRAME_REGION_TX(k)].pool = at_offset(s->st, slot->pool_off);
+        s->frames->region[FRAME_REGION_TX(k)].pool = stack_chan_pool(s->st, k);
         frame_unlend_all(s->frames, FRAME_REGION_TX(k));
         slot->shm = (struct shm_shared){.tx_geom = slot->shm.tx_geom, .rx_geom = rx};
         if (memcmp(n->cfg.mac, cfg->mac, ETHER_MAC) != 0)
@@ -414,10 +410,8 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                                .stranger = slot->remote != 0 ||
                                            (slot->netif == 0 && slot->peer_uid != s->st->uid)};
 
-        s->frames->region[FRAME_REGION_TX(k)] =
-                (struct frame_region){.base = tx_frames,
-                                      .pool = at_offset(s->st, slot->pool_off),
-                                      .geom = slot->shm.tx_geom};
+        s->frames->region[FRAME_REGION_TX(k)] = (struct frame_region){
+                .base = tx_frames, .pool = stack_chan_pool(s->st, k), .geom = slot->shm.tx_geom};
         s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
                 .base = (uint8_t *)(uintptr_t)rx_frames, .geom = slot->shm.rx_geom};
         if (slot->netif !=

@@ -44,7 +44,7 @@
 #define STACK_MAGIC 0x754e65742d737401ull
 #define STACK_ABI   28u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
-#define STACK_CHANS 64u   /* peers at once */
+#define STACK_CHANS 1024u /* peers at once */
 #define STACK_PROCS 4096u /* process slots of a stack; SOCK_REF_FLIGHT is never a process's */
 /* Threads asleep in it at once that have a bit each; who comes then is of the crowd. */
 #define STACK_WAITERS 62u
@@ -63,12 +63,13 @@ struct stack_limits {
         struct tcp_limits tcp;
         struct udp_limits udp;
         uint32_t socks;
+        uint32_t chans;       /* at most STACK_CHANS */
         struct frame_geom rx; /* private receive frames */
         struct frame_geom tx; /* of each channel; agreed with unetd */
 };
 void stack_limits_default(struct stack_limits *l);
-/* The same with STACK_CONNS_MAX connections and sockets, for who has address space without bound:
- * memory comes as it is used. */
+/* The same with STACK_CONNS_MAX connections and sockets, and STACK_CHANS channels, for who has
+ * address space without bound: memory comes as it is used. */
 #define STACK_CONNS_MAX ((1u << 20) - 2)
 void stack_limits_large(struct stack_limits *l);
 
@@ -126,8 +127,7 @@ struct chan_slot {
         uint32_t peer_uid;
         uint32_t generation; /* of this slot: a process that mapped an older one maps anew */
         struct shm_shared shm;
-        uint64_t pool_off; /* struct frame_pool of the transmit region */
-        uint32_t netif;    /* number + 1 when it is an interface; 0: a stack's */
+        uint32_t netif;  /* number + 1 when it is an interface; 0: a stack's */
         uint32_t remote; /* address of the host that stack is on, IPv4 in host order; 0: this one */
         struct ip_ifaddr own; /* remote: what we are there */
         uint32_t starved;     /* somebody waits for room for so many messages; WRITE_ONCE() */
@@ -246,7 +246,8 @@ struct stack_state {
         uint32_t uid, pad; /* whose it is */
         uint64_t bytes;    /* of the segment */
         uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, trace_off,
-                ip_off, netif_off, igmp_off, route_off, crowd_off, wants_off, holders_off;
+                ip_off, netif_off, igmp_off, route_off, crowd_off, wants_off, holders_off,
+                chan_pool_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
@@ -316,6 +317,13 @@ struct stack_state {
 static inline void *at_offset(const struct stack_state *st, uint64_t off)
 {
         return (char *)(uintptr_t)st + off;
+}
+
+/* Of the transmit region of channel k. */
+static inline struct frame_pool *stack_chan_pool(const struct stack_state *st, uint32_t k)
+{
+        return at_offset(st,
+                         st->chan_pool_off + k * ALIGN_UP(frame_pool_bytes(st->limits.tx), 4096));
 }
 
 /* Process slots to look at: 0 .. n-1. */

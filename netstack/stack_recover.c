@@ -9,17 +9,16 @@ static void each_frame_pool(struct stack_state *st, void (*fn)(struct frame_pool
         fn(at_offset(st, st->rxpool_off));
         for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_relaxed); k++)
                 if (atomic_load_explicit(&st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
-                        fn(at_offset(st, st->chan[k].pool_off));
+                        fn(stack_chan_pool(st, k));
 }
 
 /* Recounting references needs each region's pool; a region that this process never mapped still has
  * its records. */
 static void name_pools(struct stack *s)
 {
-        for (uint32_t k = 0; k < STACK_CHANS; k++)
+        for (uint32_t k = 0; k < atomic_load_explicit(&s->st->chans, memory_order_relaxed); k++)
                 if (atomic_load_explicit(&s->st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
-                        s->frames->region[FRAME_REGION_TX(k)].pool =
-                                at_offset(s->st, s->st->chan[k].pool_off);
+                        s->frames->region[FRAME_REGION_TX(k)].pool = stack_chan_pool(s->st, k);
 }
 
 static void rebuild_socks(struct stack *s)
@@ -193,7 +192,7 @@ void stack_recover(struct stack *s, nstime now)
         WRITE_ONCE(st->out_head, 0);
         st->out_tail = 0;
         st->nstuck = 0;
-        for (uint32_t k = 0; k < STACK_CHANS; k++)
+        for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_relaxed); k++)
                 st->chan[k].stuck_head = st->chan[k].stuck_tail = 0;
         WRITE_ONCE(st->nacks, 0);
         wheel_reset(&st->wheel, now);

@@ -513,7 +513,7 @@ static struct ustack *make(uint32_t room, int *err)
         if (*err == 0) {
                 stack_format(u->s.st, &l, seed, ustack_now());
                 u->s.st->uid = geteuid();
-                u->s.st->chan_room = room;
+                u->s.st->chan_room = MIN(room, l.chans);
                 u->wakes_late = true;
                 *err = view(u);
         }

@@ -87,7 +87,7 @@ int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
         struct vlink *v = link_at(u, i);
         int err = vlink_drive(v, as, qp);
 
-        for (uint32_t k = 0; err == 0 && k < STACK_CHANS; k++)
+        for (uint32_t k = 0; err == 0 && k < u->s.nchan; k++)
                 if (u->remote_tx[k].mapped && u->remote[k].link == v)
                         u->s.frames->region[FRAME_REGION_RX(k)].base = vlink_rx_frames(v);
         return err;

@@ -229,14 +229,10 @@ int keeper_chan_down(void *view, uint32_t slot)
         return done ? 0 : -EAGAIN;
 }
 
-uint64_t keeper_chans(void *view)
+bool keeper_has_chan(void *view, uint32_t slot)
 {
         const struct stack_state *st = ((const struct keeper_view *)view)->u.s.st;
-        uint64_t there = 0;
 
-        static_assert(STACK_CHANS <= 64, "a bit each");
-        for (uint32_t k = 0; k < STACK_CHANS; k++)
-                if (atomic_load_explicit(&st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
-                        there |= 1ull << k;
-        return there;
+        return slot < STACK_CHANS &&
+               atomic_load_explicit(&st->chan[slot].state, memory_order_relaxed) != CHAN_FREE;
 }

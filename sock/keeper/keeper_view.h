@@ -41,7 +41,7 @@ void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uin
 
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan);
 int keeper_chan_down(void *view, uint32_t slot);
-uint64_t keeper_chans(void *view);
+bool keeper_has_chan(void *view, uint32_t slot);
 
 /* ---- keeper_side_procs.c ---- */
 

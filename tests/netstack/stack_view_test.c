@@ -81,6 +81,7 @@ static void limits_and_offsets_are_those_it_was_made_with(void **state)
         words_are_checked(sc, &l->tcp.rxsegs, sizeof l->tcp.rxsegs);
         words_are_checked(sc, &l->udp.pcbs, sizeof l->udp.pcbs);
         words_are_checked(sc, &l->socks, sizeof l->socks);
+        words_are_checked(sc, &l->chans, sizeof l->chans);
         words_are_checked(sc, &l->rx, sizeof l->rx);
         words_are_checked(sc, &l->tx, sizeof l->tx);
         words_are_checked(sc, &st->tcp_off, sizeof(uint64_t));
@@ -94,7 +95,7 @@ static void limits_and_offsets_are_those_it_was_made_with(void **state)
         words_are_checked(sc, &st->netif_off, sizeof(uint64_t));
         words_are_checked(sc, &st->igmp_off, sizeof(uint64_t));
         words_are_checked(sc, &st->route_off, sizeof(uint64_t));
-        words_are_checked(sc, &st->chan[3].pool_off, sizeof(uint64_t));
+        words_are_checked(sc, &st->chan_pool_off, sizeof(uint64_t));
 }
 
 static void pools_are_where_they_were_made(void **state)

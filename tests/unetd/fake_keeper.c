@@ -120,9 +120,9 @@ static bool fake_cookie_owner(void *view, uint64_t cookie)
         return false;
 }
 
-static uint64_t fake_chans(void *view)
+static bool fake_has_chan(void *view, uint32_t slot)
 {
-        return 0;
+        return false;
 }
 
 static bool fake_listener_gone(void *view, struct keeper_listener *out)
@@ -174,7 +174,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .flight = fake_flight,
         .empty = fake_empty,
         .cookie_owner = fake_cookie_owner,
-        .chans = fake_chans,
+        .has_chan = fake_has_chan,
         .listener_gone = fake_listener_gone,
         .link_moved = fake_link_moved,
         .link_attach = fake_link_attach,

@@ -152,10 +152,8 @@ static unsigned fill(struct unetd_msg *m, int fds[UNETD_FDS_MAX])
                         (struct unetd_status_item){.kind = rnd(UNETD_S_KINDS + 1), .index = rnd(5)};
                 return 0;
         default:
-                m->stack = (struct unetd_stack){.stack = some_stack(),
-                                                .slot = rnd(5),
-                                                .pid = rnd(2) ? 0 : getpid(),
-                                                .chans = rnd(8)};
+                m->stack = (struct unetd_stack){
+                        .stack = some_stack(), .slot = rnd(5), .pid = rnd(2) ? 0 : getpid()};
                 return m->type == UNETD_STACK_NEW || m->type == UNETD_K_STACK ? stack_fds(fds) : 0;
         }
 }
@@ -266,10 +264,10 @@ static uint16_t any_type(bool keeper)
                                         UNETD_LISTEN_DEL, UNETD_PORT_HOLD,    UNETD_PORT_RELEASE,
                                         UNETD_PORT_LEASE, UNETD_PORT_UNLEASE, UNETD_PORT_SETTLE,
                                         UNETD_STATUS},
-                             said[] = {UNETD_K_STACK,     UNETD_K_PROC,     UNETD_K_CHAN,
-                                       UNETD_K_PROC_GONE, UNETD_K_UNLISTEN, UNETD_K_ALOFT,
-                                       UNETD_K_CHAN_FREE, UNETD_LISTEN_ADD, UNETD_PORT_HOLD,
-                                       UNETD_PORT_LEASE};
+                             said[] = {UNETD_K_STACK,      UNETD_K_PROC,      UNETD_K_CHAN,
+                                       UNETD_K_PROC_GONE,  UNETD_K_UNLISTEN,  UNETD_K_ALOFT,
+                                       UNETD_K_CHAN_TAKEN, UNETD_K_CHAN_FREE, UNETD_LISTEN_ADD,
+                                       UNETD_PORT_HOLD,    UNETD_PORT_LEASE};
         uint16_t type = (uint16_t)(1 + rnd(UNETD_TYPES - 1));
 
         if (rnd(4) != 0)

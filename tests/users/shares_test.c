@@ -177,6 +177,11 @@ static int is_called(void)
         return 0;
 }
 
+static int few_channels(void **state)
+{
+        return users_setup_with("[limits]\nchannels_per_stack = 64\n");
+}
+
 static void channels_of_a_stack_are_left_to_others(void **state)
 {
         pid_t hostile, called;
@@ -339,9 +344,9 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(colliding_listeners_keep_nobody_off, users_setup,
                                                 users_teardown),
-                cmocka_unit_test_setup_teardown(channels_of_a_stack_are_left_to_others, users_setup,
-                                                users_teardown),
-                cmocka_unit_test_setup_teardown(who_comes_first_leaves_channels, users_setup,
+                cmocka_unit_test_setup_teardown(channels_of_a_stack_are_left_to_others,
+                                                few_channels, users_teardown),
+                cmocka_unit_test_setup_teardown(who_comes_first_leaves_channels, few_channels,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(client_ports_are_left_to_others, users_setup,
                                                 users_teardown),

@@ -100,13 +100,16 @@ enum unetd_type {
          * answered -EEXIST, the user has another keeper by now: the offers go to that one, and who
          * made them leaves. */
         UNETD_K_HELLO,
-        UNETD_K_PROC_GONE, /* the process is dead, its slot is free */
-        UNETD_K_ORPHAN,    /* no process of the stack is left: it accepts nothing new */
-        UNETD_K_GONE,      /* the stack is empty and detached */
-        UNETD_K_UNLISTEN,  /* a listener lost its last holder */
-        UNETD_K_ALOFT,     /* no process has the listener: unetd lets go of its socket, so that
-                            * the keeper sees whether anybody else has it */
-        UNETD_K_CHAN_FREE, /* a number that was in use (struct unetd_stack) is no more */
+        UNETD_K_PROC_GONE,  /* the process is dead, its slot is free */
+        UNETD_K_ORPHAN,     /* no process of the stack is left: it accepts nothing new */
+        UNETD_K_GONE,       /* the stack is empty and detached */
+        UNETD_K_UNLISTEN,   /* a listener lost its last holder */
+        UNETD_K_ALOFT,      /* no process has the listener: unetd lets go of its socket, so that
+                             * the keeper sees whether anybody else has it */
+        UNETD_K_CHAN_TAKEN, /* before the answer to K_STACK, or after the offer of one: no new
+                             * channel may have this number (struct unetd_stack), which one has that
+                             * unetd does not know and is not offered */
+        UNETD_K_CHAN_FREE,  /* a number that was in use is no more */
         UNETD_K_LINK,  /* this process of the stack, or the keeper, has the link's queue pair now */
         UNETD_K_RLINK, /* what a stack has of an RDMA device: enum unetd_link_fd; both ways, not
                         * answered; said again when the device goes or comes back */
@@ -208,8 +211,6 @@ struct unetd_stack {
         int32_t pid;     /* 0: the process at the other end of the connection */
         uint32_t uid;    /* K_STACK */
         uint64_t cookie; /* STACK_GET with stack 0: SO_COOKIE of one of its sockets */
-        uint64_t chans;  /* K_STACK, the keeper's answer or offer: numbers that no new channel may
-                          * have, one a bit: in  use, and by none that unetd knows or is offered */
 };
 
 /* | index: stands for an interface of unetd's where a stack's number would. */

@@ -69,12 +69,12 @@ static int slot_new(struct stack *st, const struct user *payer, uint32_t *slot)
         return -EDQUOT;
 }
 
-void chan_numbers_taken(struct user *u, const struct unetd_stack *msg)
+void chan_number_taken(struct user *u, const struct unetd_msg *msg)
 {
         struct stack *st;
 
-        if (stack_of(u, msg->stack, &st) == 0)
-                st->slots[0] |= msg->chans;
+        if (stack_of(u, msg->stack.stack, &st) == 0)
+                slot_take(st, msg->stack.slot);
 }
 
 void chan_number_free(struct user *u, const struct unetd_msg *msg)

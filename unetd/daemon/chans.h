@@ -25,7 +25,7 @@ void chan_offered(struct user *u, struct wire_in *in);
 int chan_back(struct user *u, struct wire_in *in);
 /* What the stack's state has, and we do not know: its keeper and the last unetd died together, or
  * it is closing. */
-void chan_numbers_taken(struct user *u, const struct unetd_stack *msg);
+void chan_number_taken(struct user *u, const struct unetd_msg *msg);
 void chan_number_free(struct user *u, const struct unetd_msg *msg);
 /* A channel to a stack of another host; takes r, also on failure. The keeper is asked; remote_up()
  * when it has answered. */

@@ -483,10 +483,8 @@ void stack_offered(struct user *u, struct wire_in *in)
                 if (st)
                         st->state = STACK_UP;
         }
-        if (st && st->user == u) {
+        if (st && st->user == u)
                 st->handed_over = true;
-                chan_numbers_taken(u, &in->msg.stack);
-        }
 }
 
 void proc_offered(struct user *u, struct wire_in *in)

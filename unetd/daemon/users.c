@@ -241,8 +241,6 @@ static void answered(struct user *u, const struct unetd_msg *msg)
         TAILQ_FOREACH (a, &u->asks, link) {
                 if (a->seq != msg->seq || a->type != msg->type)
                         continue;
-                if (msg->type == UNETD_K_STACK && msg->err == 0)
-                        chan_numbers_taken(u, &msg->stack);
                 dispatch(u, a, msg->err > 0 ? -EPROTO : msg->err);
                 ask_free(u, a);
                 return;
@@ -278,6 +276,9 @@ void keeper_said(struct user *u, struct wire_in *in)
                 return;
         case UNETD_K_CHAN:
                 chan_offered(u, in);
+                return;
+        case UNETD_K_CHAN_TAKEN:
+                chan_number_taken(u, &in->msg);
                 return;
         case UNETD_K_CHAN_FREE:
                 chan_number_free(u, &in->msg);

@@ -149,7 +149,7 @@ int kchan_drop(const struct wire_in *in);
 /* Nobody waits for what becomes of it any more. */
 void kchan_forget_request(struct kchan *ch);
 /* Numbers of channels that cannot be given to new ones, one a bit, but for those that are up. */
-uint64_t kchans_taken(const struct kstack *st);
+void kchans_tell_taken(struct kstack *st);
 void kchan_free(struct kchan *ch);
 /* The message of unetd about what a stack has of an RDMA device. */
 void klink_take(struct wire_in *in);

@@ -54,20 +54,19 @@ static void answer(struct kchan *ch, int err)
         kchan_forget_request(ch);
 }
 
-uint64_t kchans_taken(const struct kstack *st)
+/* In use, and by none that unetd knows or is offered. */
+static bool is_taken(struct kstack *st, uint32_t slot)
 {
-        uint64_t taken = keeper.ops->chans(st->view);
-        const struct kchan *ch;
+        const struct kchan *ch = kchan_find(st, slot);
 
-        LIST_FOREACH (ch, &st->chans, link) {
-                if (ch->info.chan >= 64)
-                        continue;
-                if (ch->state == CHAN_UP)
-                        taken &= ~((uint64_t)1 << ch->info.chan);
-                else
-                        taken |= (uint64_t)1 << ch->info.chan;
-        }
-        return taken;
+        return ch ? ch->state != CHAN_UP : keeper.ops->has_chan(st->view, slot);
+}
+
+void kchans_tell_taken(struct kstack *st)
+{
+        for (uint32_t slot = 0; slot < UNETD_CHANS_MAX; slot++)
+                if (is_taken(st, slot))
+                        keeper_tell(UNETD_K_CHAN_TAKEN, st->id, slot);
 }
 
 static void chan_attach(struct kstack *st, struct kchan *ch)

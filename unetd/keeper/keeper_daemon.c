@@ -22,7 +22,7 @@ static int take_stack(struct wire_in *in)
                 r = kproc_add(st, in->msg.stack.slot, in->msg.stack.pid,
                               wire_in_take(in, UNETD_STACK_FDS));
         if (r == 0) {
-                in->msg.stack.chans = kchans_taken(st);
+                kchans_tell_taken(st);
                 kstack_due(st);
         }
         return r;
@@ -135,13 +135,12 @@ static void offer_links_and_ports(struct kstack *st)
 
 static void offer_stack(struct kstack *st)
 {
-        struct unetd_msg msg = {
-                .type = UNETD_K_STACK,
-                .stack = {.stack = st->id, .pid = st->pid, .chans = kchans_taken(st)}};
+        struct unetd_msg msg = {.type = UNETD_K_STACK, .stack = {.stack = st->id, .pid = st->pid}};
         struct kproc *p;
         struct kchan *ch;
 
         conn_send(&keeper.daemon, &msg, st->fds, UNETD_STACK_FDS);
+        kchans_tell_taken(st);
         LIST_FOREACH (p, &st->procs, link) {
                 if (p->state != PROC_LIVE)
                         continue;

@@ -60,10 +60,10 @@ struct keeper_stack_ops {
         bool (*empty)(void *view);
         /* Whether a socket with this SO_COOKIE is one of this stack's. */
         bool (*cookie_owner)(void *view, uint64_t cookie);
-        /* Channels that are in the state, one bit each, by number. */
-        uint64_t (*chans)(void *view);
-        /* The next listener that lost its last holder since last asked; false when there is
-         * none (left). */
+        /* Whether there is a channel of that number in the state. */
+        bool (*has_chan)(void *view, uint32_t slot);
+        /* The next listener that lost its last holder since last asked; false when there is none
+         * (left). */
         bool (*listener_gone)(void *view, struct keeper_listener *out);
         /* The next link to an RDMA device that has another driver than unetd knows of; false when
          * there is none (left). */

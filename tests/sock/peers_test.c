@@ -1,0 +1,126 @@
+/*
+ * A server of many client programs: each is a stack of its own, and all of them are accelerated.
+ */
+#include "tests/sock/sides.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sock/attach/ustack.h"
+
+/* More than the 64 that a word has bits for. */
+#define PEERS (SLOWER > 1 ? 100u : 300u)
+
+static struct peer {
+        pid_t pid;
+        int sock; /* the server's */
+} peer[300];
+static int start[2], stay[2];
+
+/* A client program: says who it is, and answers all that it is told until the server ends it. */
+static void client(uint32_t me)
+{
+        uint16_t port;
+        uint32_t said;
+        int sock;
+
+        CHECK(close(stay[1]) == 0);
+        CHECK(read(start[0], &port, sizeof port) == sizeof port);
+        sock = tcp_connect_to(port);
+        CHECK(unet_send(sock, &me, sizeof me, 0) == sizeof me);
+        while (unet_recv(sock, &said, sizeof said, MSG_WAITALL) == sizeof said)
+                CHECK(unet_send(sock, &said, sizeof said, 0) == sizeof said);
+        CHECK(unet_close(sock) == 0);
+        exit(0);
+}
+
+static void begin_clients(void)
+{
+        CHECK(pipe(start) == 0 && pipe(stay) == 0);
+        for (uint32_t i = 0; i < PEERS; i++) {
+                peer[i].pid = fork();
+                CHECK(peer[i].pid >= 0);
+                if (peer[i].pid == 0)
+                        client(i);
+        }
+}
+
+static void accept_clients(void)
+{
+        int l = tcp_listen_any();
+        uint16_t port = port_of(l);
+
+        for (uint32_t i = 0; i < PEERS; i++)
+                CHECK(write(start[1], &port, sizeof port) == sizeof port);
+        for (uint32_t i = 0; i < PEERS; i++) {
+                int sock = unet_accept(l, NULL, NULL);
+                uint32_t who = PEERS;
+                CHECK(unet_recv(sock, &who, sizeof who, MSG_WAITALL) == sizeof who && who < PEERS);
+                CHECK(peer[who].sock == 0);
+                peer[who].sock = sock;
+        }
+        CHECK(unet_close(l) == 0);
+}
+
+static uint32_t channels(void)
+{
+        int err;
+        const struct stack_state *st = ustack_mine(&err)->s.st;
+        uint32_t n = 0;
+
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                n += atomic_load(&st->chan[k].state) != CHAN_FREE;
+        return n;
+}
+
+/* Each by itself, and then all at once. */
+static void ask_clients(void)
+{
+        uint32_t said;
+
+        for (uint32_t i = 0; i < PEERS; i++) {
+                CHECK(unet_send(peer[i].sock, &i, sizeof i, 0) == sizeof i);
+                CHECK(unet_recv(peer[i].sock, &said, sizeof said, MSG_WAITALL) == sizeof said);
+                CHECK(said == i);
+        }
+        for (uint32_t i = 0; i < PEERS; i++)
+                CHECK(unet_send(peer[i].sock, &i, sizeof i, 0) == sizeof i);
+        for (uint32_t i = PEERS; i-- > 0;) {
+                CHECK(unet_recv(peer[i].sock, &said, sizeof said, MSG_WAITALL) == sizeof said);
+                CHECK(said == i);
+        }
+}
+
+static void end_clients(void)
+{
+        int status;
+
+        for (uint32_t i = 0; i < PEERS; i++)
+                CHECK(unet_close(peer[i].sock) == 0);
+        for (uint32_t i = 0; i < PEERS; i++)
+                CHECK(waitpid(peer[i].pid, &status, 0) == peer[i].pid && status == 0);
+}
+
+static void serves(struct side *s)
+{
+        begin_clients();
+        accept_clients();
+        CHECK(channels() == PEERS);
+        ask_clients();
+        end_clients();
+        EVENTUALLY(channels() == 0);
+}
+
+static void many_programs_are_peers_of_one(void **state)
+{
+        assert_int_equal(play_alone(serves, 0), 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(many_programs_are_peers_of_one),
+        };
+
+        return run_sides(tests);
+}
