@@ -117,6 +117,13 @@ static inline bool rlock_taken(const struct rlock *l)
         return atomic_load_explicit(&l->word, memory_order_relaxed) != 0;
 }
 
+/* Returns true if this thread has it: for assertions. */
+static inline bool rlock_mine(const struct rlock *l)
+{
+        return rlock_self.tid != 0 && (atomic_load_explicit(&l->word, memory_order_relaxed) &
+                                       FUTEX_TID_MASK) == rlock_self.tid;
+}
+
 /* 0: free before, ours now. -EBUSY: somebody has it. -EOWNERDEAD: ours now, and what it guards must
  * be looked after. */
 static inline int rlock_trylock(struct rlock *l)

@@ -353,6 +353,7 @@ static void repair_ifaces(struct ustack *u)
 
 static void repair(struct ustack *u)
 {
+        assert(ustack_locked(u));
         if (u->s.st->leader == 0)
                 /* Whoever armed it may not have lived to look at the queues. */
                 bell_disarm(u->s.bell);
@@ -382,6 +383,7 @@ void ustack_lock(struct ustack *u)
 
 void ustack_unlock(struct ustack *u)
 {
+        assert(ustack_locked(u));
         if (unlikely(u->nwakes != 0 || u->bells.n != 0))
                 ustack_unlock_and_wake(u);
         else
@@ -437,6 +439,7 @@ void ustack_catch_up(struct ustack *u)
 
 int ustack_take_slot(struct stack_state *st, uint32_t pid)
 {
+        assert(pid != 0);
         for (uint32_t i = 0; i < STACK_PROCS; i++) {
                 uint32_t none = 0;
                 if (i == SOCK_REF_FLIGHT ||

@@ -129,5 +129,11 @@ void ustack_leave(struct ustack *u);
 /* For calls that tell what has come: takes it, and what only waited for an ACK that we owe. Under
  * the lock. */
 void ustack_catch_up(struct ustack *u);
+/* Returns true if this thread has the lock. Who is "under the lock" begins by asserting it: it
+ * costs a load of a line that is here. */
+static inline bool ustack_locked(const struct ustack *u)
+{
+        return rlock_mine(&u->s.st->lock);
+}
 
 #endif

@@ -17,6 +17,7 @@
 
 bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k)
 {
+        assert(k < STACK_CHANS);
         return u->xdp[k] != NULL && u->chan_fds[k].xsk >= 0;
 }
 
@@ -74,6 +75,7 @@ void ustack_ring_peers(struct ustack *u)
  * thread may be copying into it. */
 static void way_end(struct ustack *u, uint32_t k)
 {
+        assert(k < STACK_CHANS);
         if (u->chan_fds[k].tx <= 0)
                 return; /* there was none */
         if (ustack_chan_is_xdp(u, k))
@@ -90,6 +92,7 @@ static void way_end(struct ustack *u, uint32_t k)
 /* A channel that is no more. */
 static void chan_empty(struct ustack *u, uint32_t k)
 {
+        assert(k < STACK_CHANS);
         way_end(u, k);
         empty_regions(&u->chan[k]);
 }
@@ -98,6 +101,7 @@ static void iface_unmap(struct ustack *u, uint32_t k)
 {
         struct xdp_view *v = u->xdp[k], *before;
 
+        assert(k < STACK_CHANS);
         for (; v != NULL; v = before) {
                 before = v->before;
                 ni_xdp_detach(&v->ni);
@@ -111,6 +115,7 @@ void ustack_chan_unmap(struct ustack *u, uint32_t k)
 {
         struct shm_chan *c = &u->chan[k];
 
+        assert(k < STACK_CHANS);
         chan_empty(u, k);
         ustack_unmap(c->mine, c->mine_bytes);
         ustack_unmap(c->peer, c->peer_bytes);
@@ -200,6 +205,7 @@ bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan 
 {
         struct shm_chan *c = &u->chan[k];
 
+        assert(k < STACK_CHANS);
         ustack_remote_end(u, k);
         way_end(u, k);
         if (!map_mine(c, fds) ||
@@ -213,6 +219,7 @@ void ustack_iface_mapped(struct ustack *u, uint32_t k)
 {
         struct ni_xdp *x = &u->xdp[k]->ni;
 
+        assert(k < STACK_CHANS);
         stack_chan_mapped(&u->s, k, &x->base, x->tx_mem.base, ni_xdp_rx_frames(x));
 }
 
@@ -234,6 +241,7 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
         struct stack_state *st = u->s.st;
         struct shm_chan *c = &u->chan[k];
 
+        assert(k < STACK_CHANS);
         if (unetd_chan_is_xdp(fds)) {
                 bool mapped = ustack_map_iface_fds(u, k, fds);
                 if (mapped)
@@ -266,6 +274,7 @@ bool ustack_chan_fetch(struct stack *s, uint32_t k)
         struct unetd_chan fds;
         int err;
 
+        assert(k < STACK_CHANS);
         if (client == NULL)
                 return false; /* the holder waits for our lock, or will be done soon: next turn */
         err = unetd_chan_get(client, u->id, k, &fds);
@@ -282,6 +291,7 @@ bool ustack_chan_fetch(struct stack *s, uint32_t k)
 /* A channel of a peer that is gone, and that nothing refers to any more. */
 void ustack_chan_over(struct stack *s, uint32_t k)
 {
+        assert(k < STACK_CHANS);
         chan_empty(s->owner, k);
 }
 
@@ -301,6 +311,7 @@ int ustack_chan_to(struct ustack *u, uint32_t peer)
         uint32_t chan, peer_chan;
         int k = chan_find(u, peer), err;
 
+        assert(!ustack_locked(u));
         if (k >= 0)
                 return k;
         err = unetd_chan_open(ustack_client(), u->id, peer, &chan, &peer_chan);

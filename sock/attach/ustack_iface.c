@@ -36,6 +36,8 @@ int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, i
         struct dir_iface f;
         int chan;
 
+        assert(!ustack_locked(u));
+        assert(proto == IP_PROTO_TCP || proto == IP_PROTO_UDP);
         *why = "another host's address, and unetd has no interface of its own";
         if (dir != NULL && dir->nverbs != 0 && ustack_verbs_to(dir, to, &f) == 1) {
                 chan = ustack_remote(u, &f, proto, to, port, why);
@@ -249,6 +251,7 @@ void ustack_follow(struct ustack *u)
         const struct directory *d = ustack_directory();
         struct stack_state *st = u->s.st;
 
+        assert(ustack_locked(u));
         if (d == NULL || likely(st->addr_gen == directory_generation(d) + 1))
                 return;
         st->addr_gen = directory_generation(d) + 1;

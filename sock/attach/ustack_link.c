@@ -32,6 +32,7 @@ static uint32_t index_of(uint32_t iface)
 /* Asked for without the lock, too: once it is there it stays, and is whole. */
 static struct vlink *link_at(const struct ustack *u, uint32_t i)
 {
+        assert(i < DIR_IFACES);
         return __atomic_load_n(&u->link[i], __ATOMIC_ACQUIRE);
 }
 
@@ -87,6 +88,8 @@ int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
         struct vlink *v = link_at(u, i);
         int err = vlink_drive(v, as, qp);
 
+        assert(ustack_locked(u));
+        assert(i < DIR_IFACES);
         for (uint32_t k = 0; err == 0 && k < u->s.nchan; k++)
                 if (u->remote_tx[k].mapped && u->remote[k].link == v)
                         u->s.frames->region[FRAME_REGION_RX(k)].base = vlink_rx_frames(v);
@@ -98,6 +101,7 @@ int ustack_link_map(struct ustack *u, uint32_t i, int mem, int book)
         struct vlink *v;
         int err;
 
+        assert(i < DIR_IFACES);
         if (u->link[i] != NULL)
                 return 0;
         err = vlink_map(mem, book, &u->s.st->cnt, ring, u, &v);
@@ -225,6 +229,7 @@ bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan
         void *tx = ustack_map_over(t->mem, &t->bytes, fds->tx, SHM_REGION_BYTES(fds->tx_geom),
                                    PROT_READ | PROT_WRITE);
 
+        assert(k < STACK_CHANS);
         if (tx != NULL)
                 t->mem = tx;
         if (tx == NULL || ustack_link_map(u, i, fds->mem, fds->book) != 0) {
@@ -243,6 +248,7 @@ void ustack_remote_end(struct ustack *u, uint32_t k)
 {
         struct remote_tx *t = &u->remote_tx[k];
 
+        assert(k < STACK_CHANS);
         if (t->mem != NULL)
                 ustack_empty(t->mem, t->bytes);
         t->mapped = false;
@@ -272,6 +278,7 @@ static bool link_fds(const struct ustack *u, uint32_t i, int *mem, int *book)
 
 void ustack_links_back(struct ustack *u, struct unetd_client *c)
 {
+        assert(ustack_locked(u));
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
@@ -288,6 +295,7 @@ void ustack_links_back(struct ustack *u, struct unetd_client *c)
 
 void ustack_remotes_back(struct ustack *u, struct unetd_client *c)
 {
+        assert(ustack_locked(u));
         for (uint32_t k = 0; k < u->s.nchan; k++)
                 if (u->remote_tx[k].mapped && u->chan_fds[k].mem > 0 &&
                     atomic_load_explicit(&u->s.st->chan[k].state, memory_order_relaxed) ==
@@ -321,6 +329,8 @@ static bool is_process(uint32_t driver)
 
 void ustack_links_left(struct ustack *u, uint32_t slot)
 {
+        assert(ustack_locked(u));
+        assert(slot < STACK_PROCS);
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
@@ -347,6 +357,7 @@ bool ustack_links_elsewhere(const struct ustack *u)
 
 void ustack_links_doubt(struct ustack *u)
 {
+        assert(ustack_locked(u));
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
@@ -413,6 +424,7 @@ nstime ustack_links_again(const struct ustack *u, nstime now)
 
 bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
 {
+        assert(ustack_locked(u));
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
@@ -471,6 +483,7 @@ bool ustack_drives(const struct ustack *u)
 
 void ustack_links_arm(struct ustack *u)
 {
+        assert(ustack_locked(u));
         for (uint32_t i = 0; i < DIR_IFACES; i++)
                 if (unlikely(u->link[i] != NULL))
                         vlink_arm(u->link[i]);
@@ -507,6 +520,7 @@ bool ustack_links_own(const struct ustack *u, int fd)
 
 void ustack_links_yield(struct ustack *u)
 {
+        assert(ustack_locked(u));
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
                 struct vlink *v = link_at(u, i);
                 if (v != NULL && vlink_drives(v))

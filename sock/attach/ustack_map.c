@@ -60,6 +60,7 @@ void *ustack_map(int fd, size_t bytes, int prot)
 {
         long p = map_at(NULL, bytes, prot, MAP_SHARED, fd);
 
+        assert(bytes != 0);
         return failed(p) ? NULL : (void *)p;
 }
 
@@ -80,6 +81,7 @@ void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t byt
         bool fits = old != NULL && bytes <= *room;
         long p = map_at(fits ? old : NULL, bytes, prot, MAP_SHARED, fd);
 
+        assert(bytes != 0);
         if (failed(p))
                 return NULL;
         if (!fits)

@@ -31,6 +31,7 @@ static bool has_bell(const struct ustack *u, uint32_t k)
 
 nstime ustack_peers_due(const struct ustack *u)
 {
+        assert(ustack_locked(u));
         if (ustack_unetd() == u->s.st->unetd)
                 return NSTIME_NEVER;
         for (uint32_t k = 0; k < u->s.nchan; k++)
@@ -41,6 +42,8 @@ nstime ustack_peers_due(const struct ustack *u)
 
 static void end(struct ustack *u, uint32_t k, nstime now)
 {
+        assert(ustack_locked(u));
+        assert(k < STACK_CHANS);
         stack_chan_down(&u->s, k, now);
         if (stack_chan_free(&u->s, k))
                 stack_sync(&u->s);

@@ -90,6 +90,7 @@ static void link_handle(struct usock *s)
 
 static void unlink_handle(struct usock *s)
 {
+        assert(*s->link == s);
         *s->link = s->next;
         if (s->next != NULL)
                 s->next->link = s->link;
@@ -185,6 +186,8 @@ int usock_open(int kind, int family, int kfd, struct usock **out)
         struct ustack *u = ustack_mine(&err);
         uint32_t idx;
 
+        assert(kind == USOCK_TCP || kind == USOCK_UDP);
+        assert(family == AF_INET || family == AF_INET6);
         if (u == NULL)
                 return err;
         ustack_lock(u);
@@ -197,6 +200,7 @@ int usock_open(int kind, int family, int kfd, struct usock **out)
 
 struct usock *usock_dup(struct usock *s)
 {
+        assert(atomic_load_explicit(&s->refs, memory_order_relaxed) != 0);
         atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
         return s;
 }
@@ -210,6 +214,7 @@ static void let_the_peer_go_on(struct usock *s)
         struct stack *st = &s->u->s;
         struct tcp_conn *tc = usock_conn(s);
 
+        assert(ustack_locked(s->u));
         if (tc->rcv_nxt - tc->last_ack_sent < A_FLIGHT)
                 return;
         tcp_flush_ack(&st->tcp, tc);
@@ -223,6 +228,7 @@ static void hear_before_the_end(struct usock *s)
 {
         const struct sock_rec *rec = usock_rec(s);
 
+        assert(ustack_locked(s->u));
         if (rec->role != SOCK_ROLE_CONN && rec->role != SOCK_ROLE_LISTENER)
                 return;
         if (rec->role == SOCK_ROLE_CONN)
@@ -234,6 +240,7 @@ static void hear_before_the_end(struct usock *s)
 /* Before unetd is spoken to: meanwhile no channel can be mapped that a peer has just got. */
 static void hear_of_listener(struct usock *s)
 {
+        assert(!ustack_locked(s->u));
         ustack_lock(s->u);
         hear_before_the_end(s);
         ustack_unlock(s->u);
@@ -246,6 +253,8 @@ void usock_close(struct usock *s)
         struct sock_entry e = {.last = false};
         bool entry;
 
+        assert(atomic_load_explicit(&s->refs, memory_order_relaxed) != 0);
+        assert(!ustack_locked(u));
         if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
                 return;
         /* If it gets one yet, others hold it, too. */
@@ -515,6 +524,7 @@ static bool wait_a_little(struct ustack *u, nstime *until)
         const struct timespec ms = {.tv_nsec = NS_PER_MS};
         nstime now = ustack_now();
 
+        assert(ustack_locked(u));
         if (*until == 0)
                 *until = now + FETCH_WAIT;
         if (now >= *until || sandbox_forbidden != 0)
@@ -537,6 +547,7 @@ static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
 {
         nstime until = 0;
 
+        assert(ustack_locked(u));
         for (int i = 0; rec->role == SOCK_ROLE_LISTENER && tcp_acceptable(&u->s.tcp, rec->conn);
              i++) {
                 uint32_t k =
@@ -566,6 +577,7 @@ static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
 /* Takes in what may make it so. Under the lock. */
 static bool look_for_one(struct ustack *u, const struct sock_rec *rec)
 {
+        assert(ustack_locked(u));
         if (!tcp_acceptable(&u->s.tcp, rec->conn) && stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
         return tcp_acceptable(&u->s.tcp, rec->conn);
@@ -591,6 +603,8 @@ int usock_accept(struct usock *s, struct usock **out)
         uint32_t conn, idx;
         int err;
 
+        assert(s->kind == USOCK_TCP);
+        assert(!ustack_locked(u));
         if (sock_role(rec) != SOCK_ROLE_LISTENER)
                 return -EINVAL;
         ustack_lock(u);
@@ -626,6 +640,8 @@ static void stop_listening(struct usock *s)
         struct sock_rec *rec = usock_rec(s);
         struct sock_entry e = {.last = false};
 
+        assert(s->kind == USOCK_TCP);
+        assert(!ustack_locked(u));
         hear_of_listener(s);
         ustack_client();
         ustack_lock(u);

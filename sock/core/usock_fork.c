@@ -47,6 +47,8 @@ static void copy_refs(struct ustack *u, uint32_t from, uint32_t to)
 {
         struct pool *p = &u->s.st->socks;
 
+        assert(ustack_locked(u));
+        assert(from != to && to < STACK_PROCS);
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
                 if (sock_held_by(u->s.st, rec, from))
@@ -134,6 +136,7 @@ static void come_to(struct ustack *u, uint32_t slot)
         uint32_t none = STACK_FORKING;
         int err;
 
+        assert(slot < STACK_PROCS);
         u->slot = slot;
         for (int i = 0;
              (err = unetd_proc_add(ustack_client(), u->id, slot, 0)) == -EBUSY && i < TRIES; i++) {

@@ -15,6 +15,8 @@ void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now)
 {
         struct stack *s = &u->s;
 
+        assert(ustack_locked(u));
+        assert(rec->role <= SOCK_ROLE_UDP);
         switch (rec->role) {
         case SOCK_ROLE_CONN:
                 stack_begin(s->st, rec->conn);
@@ -40,6 +42,8 @@ static bool let_go(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
 {
         struct sock_rec *rec = stack_sock(&u->s, sock);
 
+        assert(ustack_locked(u));
+        assert(slot < STACK_PROCS);
         sock_let_go(u->s.st, rec, slot);
         if (unlikely(atomic_load_explicit(&rec->relay, memory_order_relaxed) == slot + 1))
                 atomic_store(&rec->relay, 0);
@@ -59,6 +63,8 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
 
 void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
 {
+        assert(ustack_locked(u));
+        assert(rec->writer == 0 || rec->reader == 0);
         if (likely(!atomic_load_explicit(&rec->awaited, memory_order_relaxed)))
                 return;
         atomic_store_explicit(&rec->awaited, 0, memory_order_relaxed);
@@ -68,6 +74,7 @@ void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
 /* Under the lock. */
 static void end_flight(struct ustack *u, struct sock_rec *rec, nstime now)
 {
+        assert(ustack_locked(u));
         if (rec->flights != 0 && --rec->flights == 0)
                 ustack_unref(u, pool_index(&u->s.st->socks, rec), SOCK_REF_FLIGHT, now);
 }
@@ -78,6 +85,7 @@ void usock_fly(struct usock *s)
         struct sock_rec *rec = usock_rec(s);
         int err;
 
+        assert(!ustack_locked(u));
         ustack_lock(u);
         sock_hold(u->s.st, rec, SOCK_REF_FLIGHT);
         rec->flights++;
@@ -153,6 +161,8 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
         uint32_t closed = 0;
         bool any = false;
 
+        assert(ustack_locked(u));
+        assert(slot < STACK_PROCS && slot != SOCK_REF_FLIGHT);
         now = stack_time(&u->s, now);
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
@@ -192,6 +202,7 @@ void ustack_nobody_left(struct ustack *u, nstime now)
 {
         struct pool *p = &u->s.st->socks;
 
+        assert(ustack_locked(u));
         for (uint32_t i = 1; i < p->fresh; i++) {
                 const struct sock_rec *rec = pool_at(p, i);
                 for (uint32_t slot = sock_next_holder(u->s.st, rec, 0); slot < STACK_PROCS;

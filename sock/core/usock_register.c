@@ -17,6 +17,7 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint32_t d
 {
         struct pool *p = &u->s.st->socks;
 
+        assert(dying <= STACK_PROCS);
         if (ustack_entry_sock(rec) != 0)
                 return false;
         for (uint32_t i = 1; i < p->fresh; i++) {
@@ -41,6 +42,9 @@ static struct sock_entry entry_of(const struct sock_rec *rec)
 static bool begin(struct ustack *u, struct sock_rec *rec, enum sock_registered as,
                   struct sock_entry *e)
 {
+        assert(ustack_locked(u));
+        assert(as == SOCK_TAKES || as == SOCK_SENDS);
+        assert(rec->registered == SOCK_UNREGISTERED);
         rec->reg_addr = rec->laddr; /* as the kernel's socket has it, which unetd looks at */
         WRITE_ONCE(rec->registered, as);
         *e = entry_of(rec);
@@ -79,6 +83,7 @@ struct sock_entry ustack_entry_end(struct ustack *u, struct sock_rec *rec)
 {
         struct sock_entry e = entry_of(rec);
 
+        assert(ustack_locked(u));
         e.last = rec->registered != SOCK_UNREGISTERED && !ustack_shares_port(u, rec, STACK_PROCS);
         WRITE_ONCE(rec->registered, SOCK_UNREGISTERED);
         return e;
@@ -86,6 +91,7 @@ struct sock_entry ustack_entry_end(struct ustack *u, struct sock_rec *rec)
 
 void ustack_entry_del(struct ustack *u, const struct sock_entry *e)
 {
+        assert(!ustack_locked(u));
         if (e->last)
                 unetd_listen_del(ustack_client_held(), u->id, e->proto, e->addr, e->port, e->sock);
 }
@@ -96,6 +102,7 @@ static void unregister(struct usock *s, enum sock_registered as)
         struct sock_rec *rec = usock_rec(s);
         struct sock_entry e = {.last = false};
 
+        assert(!ustack_locked(u));
         if (READ_ONCE(rec->registered) != as)
                 return;
         ustack_client();

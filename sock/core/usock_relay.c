@@ -34,6 +34,7 @@ void usock_relay_ask(struct usock *s)
         uint32_t relay = atomic_load(&rec->relay), asked;
         nstime until = ustack_now() + PATIENCE;
 
+        assert(!ustack_locked(s->u));
         if (relay == 0 || relay == s->u->slot + 1 || is_relay || sandbox_forbidden != 0)
                 return;
         asked = atomic_fetch_add(&rec->relay_asked, 1) + 1;

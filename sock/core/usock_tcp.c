@@ -32,6 +32,8 @@ void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint3
 {
         struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, conn);
 
+        assert(ustack_locked(u));
+        assert(conn != 0 && sock != 0);
         WRITE_ONCE(rec->conn, conn);
         rec->laddr = tc->tuple.laddr;
         WRITE_ONCE(rec->lport, tc->tuple.lport);
@@ -50,6 +52,7 @@ static int lease_ports(struct ustack *u)
         uint16_t first = 0, n;
         int err;
 
+        assert(!ustack_locked(u));
         if (READ_ONCE(st->nblocks) == STACK_PORT_BLOCKS)
                 return -ENOSPC;
         err = unetd_port_lease(ustack_client(), u->id, &first, &n);
@@ -81,6 +84,7 @@ static uint16_t client_port(const struct stack_state *st, uint32_t k)
 {
         uint32_t b = k % st->nblocks;
 
+        assert(st->nblocks != 0 && st->nblocks <= STACK_PORT_BLOCKS);
         return (uint16_t)(st->block[b].first + k / st->nblocks % st->block[b].count);
 }
 
@@ -99,6 +103,8 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
         struct tcp_link link = stack_tcp_link(&u->s, t->chan);
         uint32_t n = client_ports(st), offset;
 
+        assert(ustack_locked(u));
+        assert(rec->role == SOCK_ROLE_NONE);
         if (rec->lport != 0) {
                 t->lport = rec->lport;
                 return tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
@@ -128,6 +134,8 @@ static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t tries)
         bool waits = false;
         int conn;
 
+        assert(s->kind == USOCK_TCP);
+        assert(t->chan < STACK_CHANS);
         ustack_lock(u);
         u->short_of_numbers = false;
         if (stack_chan_get(&u->s, t->chan) == NULL) {
@@ -258,6 +266,8 @@ static void abort_conn(struct usock *s)
         struct ustack *u = s->u;
         nstime now = stack_time(&u->s, ustack_now());
 
+        assert(ustack_locked(s->u));
+        assert(usock_rec(s)->role == SOCK_ROLE_CONN);
         stack_begin(u->s.st, usock_rec(s)->conn);
         tcp_abort(&u->s.tcp, usock_conn(s), now);
         stack_end(u->s.st);
@@ -324,6 +334,7 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         /* It could be reached by the kernel as well, which then says what is wrong. */
         bool kernels_too;
 
+        assert(s->kind == USOCK_TCP);
         for (int tries = 0;
              unlikely(err == -EAGAIN) && tries < CHAN_TRIES && sandbox_forbidden == 0; tries++) {
                 sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);
@@ -393,6 +404,8 @@ int usock_listen(struct usock *s, int backlog)
         ip_addr addr = ustack_listen_addr(rec);
         int l = 0, err;
 
+        assert(s->kind == USOCK_TCP);
+        assert(!ustack_locked(u));
         usock_fastopen_listen(s, depth);
         ustack_lock(u);
         if (rec->role == SOCK_ROLE_LISTENER) {
@@ -441,6 +454,7 @@ void usock_tcp_hear(struct usock *s)
         const struct sock_rec *rec = usock_rec(s);
         const struct stack_chan *c;
 
+        assert(ustack_locked(s->u));
         if (rec->role != SOCK_ROLE_CONN)
                 return;
         c = &u->s.chan[tcp_conn_at(&u->s.tcp, rec->conn)->tuple.chan];
@@ -584,6 +598,8 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
         bool good = true;
         int got;
 
+        assert(ustack_locked(u));
+        assert(rec->writer == 0);
         stack_begin(u->s.st, rec->conn);
         got = reserve(u, tc, want, span, now);
         stack_end(u->s.st);
@@ -637,6 +653,7 @@ static void begin_opening(struct ustack *u, struct tcp_conn *tc)
 {
         nstime now = stack_time(&u->s, ustack_now());
 
+        assert(ustack_locked(u));
         stack_begin(u->s.st, tc->self);
         tcp_fastopen_go(&u->s.tcp, tc, now);
         stack_end(u->s.st);
@@ -723,6 +740,8 @@ static void take_ahead(struct usock *s, struct sock_rec *rec, const struct tcp_c
         const uint8_t *p;
         uint32_t left;
 
+        assert(ustack_locked(s->u));
+        assert(s->ahead.left == 0);
         if (!usock_alone(s) || rec->peeks_on)
                 return;
         left = tcp_recv_ahead(&s->u->s.tcp, tc, &p);
@@ -780,6 +799,8 @@ static ssize_t give_back(struct usock *s, const uint8_t *p, size_t n, uint32_t s
         struct sock_rec *rec = usock_rec(s);
         nstime now = ustack_now();
 
+        assert(!ustack_locked(u));
+        assert(n <= STAGE_BYTES);
         ustack_lock(u);
         usock_tcp_settle(s);
         if (rec->role == SOCK_ROLE_CONN) {
@@ -859,6 +880,8 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
         int got = peek(u, tc, skip, want, span);
         bool good = true;
 
+        assert(ustack_locked(u));
+        assert(rec->reader == 0);
         if (got <= 0)
                 return got;
         if (unlikely(came != NULL))

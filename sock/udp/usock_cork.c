@@ -52,6 +52,7 @@ void usock_udp_cork_end(struct ustack *u, struct sock_rec *rec)
 {
         uint32_t id[2] = {rec->corked[0], rec->corked[1]};
 
+        assert(ustack_locked(u));
         set_flag(rec, SOCK_CORK_OURS, false);
         if (id[0] == 0)
                 return;
@@ -139,6 +140,7 @@ void usock_udp_cork_moved(struct usock *s)
         struct corked *p = corked_of(s);
         struct udp_out out;
 
+        assert(ustack_locked(s->u));
         if (likely(p == NULL) ||
             udp_output_prepare(&s->u->s.udp, rec->conn, NULL, 0, false, 0, &out) != 0)
                 return;
@@ -202,6 +204,7 @@ static int let_go(struct usock *s)
         struct corked *p = corked_of(s);
         int err = p != NULL ? post_all(s, p) : 0;
 
+        assert(ustack_locked(s->u));
         if (err != -EAGAIN)
                 usock_udp_cork_end(s->u, usock_rec(s));
         return err;

@@ -101,5 +101,6 @@ void usock_udp_too_long(struct usock *s, const struct udp_tuple *to, uint32_t mt
                                     .dport = usock_rec(s)->rport,
                                     .at = ustack_now()};
 
+        assert(ustack_locked(s->u));
         udp_error_add(&s->u->s.udp, usock_rec(s)->conn, &e);
 }

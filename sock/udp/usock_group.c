@@ -438,6 +438,7 @@ int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent
         uint32_t chan = netif != NULL ? READ_ONCE(netif->chan) : 0;
         struct dir_iface f;
 
+        assert(!ustack_locked(s->u));
         if (sent != NULL && (sent->ifindex != 0 || (sent->src != 0 && out == SOCK_GROUP_ANY)))
                 return route_said(s, sent, src);
         *why = "accelerated";
@@ -491,6 +492,8 @@ int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, bool ttl
         const struct sock_rec *rec = usock_rec(s);
         bool group = ip_v4_multicast(ip_addr_get_v4(o->tuple.raddr));
 
+        assert(ustack_locked(s->u));
+        assert(chan < STACK_CHANS);
         if (group && !ttl_set)
                 o->ttl = rec->group_ttl;
         return stack_send_many(&s->u->s, chan, o, p, !group || !rec->no_loop);

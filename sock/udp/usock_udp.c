@@ -111,6 +111,8 @@ int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         uint8_t many;
         int chan = route(s, addr, port, NULL, &laddr, &many, why), err;
 
+        assert(s->kind == USOCK_UDP);
+        assert(!ustack_locked(s->u));
         if (chan < 0)
                 return chan;
         ustack_lock(s->u);
@@ -137,6 +139,7 @@ int usock_udp_hear(struct usock *s, const struct sockaddr *sa, socklen_t len)
         uint16_t port;
         int err = usock_addr_in(sa, len, &addr, &port);
 
+        assert(s->kind == USOCK_UDP);
         if (err == 0 && (dir == NULL || ustack_is_local(dir, addr) != 1))
                 err = -ENOENT;
         if (err != 0)
@@ -156,6 +159,7 @@ void usock_udp_disconnect(struct usock *s, const ip_addr *bound)
 {
         struct sock_rec *rec = usock_rec(s);
 
+        assert(s->kind == USOCK_UDP);
         ustack_lock(s->u);
         udp_disconnect(&s->u->s.udp, rec->conn);
         WRITE_ONCE(rec->rport, 0);
@@ -171,6 +175,7 @@ void usock_udp_unbind(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
 
+        assert(s->kind == USOCK_UDP);
         usock_withdraw(s);
         ustack_lock(s->u);
         udp_unbind(&s->u->s.udp, rec->conn);
@@ -189,6 +194,7 @@ int usock_udp_register(struct usock *s)
         bool many;
         int err;
 
+        assert(s->kind == USOCK_UDP);
         if (READ_ONCE(rec->registered) != SOCK_UNREGISTERED)
                 return 0;
         addr = ustack_listen_addr(rec);
@@ -329,6 +335,8 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
         struct udp_out out;
         int err;
 
+        assert(ustack_locked(s->u));
+        assert(d->chan < STACK_CHANS);
         if (d->to.rport == 0 && unlikely(rec->chan != d->chan + 1))
                 return -EAGAIN; /* another thread has connected it elsewhere: once more */
         ustack_hear_own(u, d->chan);
@@ -359,6 +367,7 @@ static ssize_t send_staged(struct usock *s, const struct udp_dest *d, const uint
         struct stack_payload pay = {.inl = p, .len = (uint32_t)n};
         int err;
 
+        assert(n <= UDP_STAGED_MAX);
         ustack_lock(s->u);
         err = stack_chan_get(&s->u->s, d->chan) != NULL ? usock_udp_post(s, d, &pay) : -ENOENT;
         ustack_leave(s->u);
@@ -380,6 +389,8 @@ uint32_t usock_udp_frame(struct usock *s, uint32_t chan, size_t n)
         enum frame_class c = n <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE;
         uint32_t id = frame_alloc(u->s.frames, FRAME_REGION_TX(chan), c, 0);
 
+        assert(ustack_locked(s->u));
+        assert(chan < STACK_CHANS);
         if (id == 0 && stack_pending(&u->s, 0)) {
                 stack_run(&u->s, ustack_now());
                 id = frame_alloc(u->s.frames, FRAME_REGION_TX(chan), c, 0);
@@ -485,6 +496,7 @@ static ssize_t send_segments(struct usock *s, struct udp_dest *d, struct cursor 
         size_t done = 0, n;
         ssize_t r;
 
+        assert(segment != 0 && total > segment);
         while (done < total) {
                 int err = 0;
                 d->many = many;
@@ -537,6 +549,7 @@ int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *s
 {
         int err = usock_cmsg_read(m, sent);
 
+        assert(!ustack_locked(s->u));
         if (err != 0)
                 return err;
         take_options(s, sent);

@@ -24,6 +24,7 @@ static int find_offset(struct usock *s, struct udp_msg *msg, size_t *off, uint64
         struct udp_sight first;
         int got;
 
+        assert(ustack_locked(s->u));
         if (stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
         *off = usock_peek_from(rec, MSG_PEEK);

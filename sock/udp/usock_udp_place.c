@@ -33,6 +33,7 @@ static bool is_plain(const struct udp_dest *d)
 /* Under the lock, as all below: the channel, if datagrams of n bytes can be put together there. */
 static struct unet_chan *place_of(struct ustack *u, const struct udp_dest *d, size_t n)
 {
+        assert(ustack_locked(u));
         if (unlikely(stack_chan_get(&u->s, d->chan) == NULL || n > longest(u, d) ||
                      u->s.chan[d->chan].ch->ops->place == NULL))
                 return NULL;
@@ -135,6 +136,7 @@ ssize_t usock_udp_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, 
         size_t most;
         int err;
 
+        assert(s->kind == USOCK_UDP);
         if ((flags & ~STRAIGHT) != 0 || READ_ONCE(rec->cork) || READ_ONCE(rec->segment) != 0 ||
             READ_ONCE(rec->ip_opts) || !usock_udp_connected_to(s, &d))
                 return 0;

@@ -259,6 +259,7 @@ ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flag
 {
         ssize_t n;
 
+        assert(s->kind == USOCK_UDP);
         if (unlikely(flags & MSG_ERRQUEUE))
                 return usock_udp_recv_error(s, m, total);
         n = read_first(s, m->msg_iov, total, flags, m);

@@ -118,6 +118,7 @@ ssize_t usock_udp_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int f
         struct reading r;
         uint32_t i;
 
+        assert(s->kind == USOCK_UDP);
         if (!may_go_straight(s, flags))
                 return 0;
         for (i = 0; i < MIN(n, BATCH) && prepare(&v[i], &r.at[i]); i++)

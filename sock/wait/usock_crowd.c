@@ -49,6 +49,7 @@ bool crowd_want(struct stack_state *st, uint32_t slot, uint32_t sock, bool exclu
         struct crowd_waiter *cw = waiter_at(st, slot - STACK_WAITERS);
         uint32_t i = pool_alloc(&st->wants), *head = head_of(st, sock);
 
+        assert(slot >= STACK_WAITERS);
         if (i == 0)
                 return false;
         *want_at(st, i) = (struct crowd_want){
@@ -86,6 +87,7 @@ void crowd_leave(struct stack_state *st, uint32_t slot)
 {
         struct crowd_waiter *cw = waiter_at(st, slot - STACK_WAITERS);
 
+        assert(slot >= STACK_WAITERS);
         while (cw->wants != 0) {
                 uint32_t i = cw->wants;
                 cw->wants = want_at(st, i)->of;
@@ -98,6 +100,7 @@ void crowd_leave(struct stack_state *st, uint32_t slot)
 
 void crowd_end(struct stack_state *st, uint32_t proc)
 {
+        assert(proc != 0);
         for (uint32_t i = 1; i < st->sleepers.fresh; i++) {
                 if (waiter_at(st, i)->slot.proc != proc)
                         continue;

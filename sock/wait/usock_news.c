@@ -10,6 +10,7 @@ static bool read_news(struct ustack *u, uint32_t *at,
         uint32_t end = atomic_load_explicit(&st->news_count, memory_order_acquire);
         bool whole;
 
+        assert(fn != NULL);
         for (uint32_t i = *at; i != end && end - *at < STACK_NEWS; i++)
                 fn(arg, u, atomic_load_explicit(&st->news[i % STACK_NEWS], memory_order_relaxed));
         atomic_thread_fence(memory_order_acquire);

@@ -77,6 +77,7 @@ static void send_signal(const struct sock_rec *rec, int sig)
 
 void usock_signal_owner(struct ustack *u, const struct sock_rec *rec, uint32_t events)
 {
+        assert(ustack_locked(u));
         if (sandbox_forbids(SANDBOX_KILL) || (rec->owner > 0 && !is_of_stack(u->s.st, rec->owner)))
                 return;
         if (rec->owner_ns == 0 || own_ns() != rec->owner_ns)

@@ -156,6 +156,7 @@ static bool lock_unless_heard(struct wait *w, struct ustack *u)
 
 void wait_turn(struct wait *w, struct ustack *u, nstime now)
 {
+        assert(ustack_locked(u));
         stack_run(&u->s, now);
         if (unlikely(now >= u->peers_at)) {
                 ustack_peers_look(u, now);
@@ -341,6 +342,7 @@ static int wait_loop(struct wait *w, nstime timeout)
 
 int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
 {
+        assert(n >= 0);
         return usock_wait_news(NULL, v, n, timeout, mask);
 }
 

@@ -77,6 +77,7 @@ void usock_place_put(struct usock_place *p, bool rung)
 {
         char junk[16];
 
+        assert(p != NULL);
         if (rung) /* once, as a rule; who was woken twice is woken in vain the next time */
                 sys3(SYS_read, p->fd, junk, sizeof junk);
         pthread_mutex_lock(&places_lock);
@@ -218,6 +219,7 @@ uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool 
         uint32_t slot = free_place(st);
         struct waiter_slot *ws;
 
+        assert(ustack_locked(u));
         if (slot == 0)
                 return 0;
         ws = stack_waiter(st, slot - 1);
@@ -275,6 +277,7 @@ static void ask_keeper(struct ustack *u, uint32_t slot)
 /* Its name is not heard from here. Under the lock. */
 static void wake_otherwise(struct ustack *u, uint32_t slot)
 {
+        assert(ustack_locked(u));
         if (u->s.st->leader == slot + 1)
                 bell_ring(u->fds.ring_leader);
         else
@@ -288,6 +291,7 @@ static void wake_otherwise(struct ustack *u, uint32_t slot)
  */
 void usock_wake(struct ustack *u, uint32_t slot)
 {
+        assert(ustack_locked(u));
         if (sandbox_forbids(SANDBOX_WAKE)) {
                 ask_keeper(u, slot);
                 return;
@@ -307,6 +311,7 @@ void ustack_unlock_and_wake(struct ustack *u)
         struct shm_late bells = u->bells;
         uint32_t slot[USTACK_WAKES], n = u->nwakes, unheard = 0;
 
+        assert(ustack_locked(u));
         for (uint32_t i = 0; i < n; i++) {
                 slot[i] = u->wakes[i];
                 who[i] = *stack_waiter(st, slot[i]);
@@ -357,6 +362,7 @@ void ustack_wake_asked(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
 
+        assert(ustack_locked(u));
         if (likely(st->wake_asked == 0))
                 return;
         if (st->wake_asked & WAITERS_CROWD)
@@ -374,6 +380,7 @@ void usock_wake_armed(struct ustack *u, uint64_t who)
 {
         struct stack_state *st = u->s.st;
 
+        assert(ustack_locked(u));
         for (who &= WAITERS_CROWD - 1; who != 0; who &= who - 1) {
                 uint32_t i = (uint32_t)__builtin_ctzll(who);
                 if (st->waiter[i].proc != 0 &&
@@ -410,6 +417,7 @@ bool usock_wake_process(struct ustack *u, uint32_t proc)
         struct stack_state *st = u->s.st;
         uint64_t who = 0;
 
+        assert(ustack_locked(u));
         for (uint32_t i = 0; i < STACK_WAITERS; i++)
                 if (st->waiter[i].proc == proc &&
                     atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
@@ -422,6 +430,7 @@ void usock_wake_one(struct ustack *u)
 {
         uint64_t who = usock_one_of(u->s.st, UINT64_MAX);
 
+        assert(ustack_locked(u));
         if (who != 0)
                 usock_wake_armed(u, who);
         else
@@ -492,6 +501,7 @@ static void news_add(struct stack_state *st, uint32_t sock)
 
 void ustack_news(struct ustack *u, uint32_t sock)
 {
+        assert(ustack_locked(u));
         news_add(u->s.st, sock);
 }
 
@@ -502,6 +512,7 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
         struct sock_rec *rec;
         uint64_t who;
 
+        assert(ustack_locked(s->owner));
         if (sock == 0) {
                 news_add(s->st, sock);
                 trace(s->trace, s->now, TRACE_WAKE, 0, UINT64_MAX);
@@ -524,6 +535,7 @@ void ustack_look_again(struct ustack *u)
         struct stack_state *st = u->s.st;
         struct pool *p = &st->socks;
 
+        assert(ustack_locked(u));
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
                 if (!sock_held(rec))
@@ -539,6 +551,7 @@ void ustack_wake_all(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
 
+        assert(ustack_locked(u));
         for (uint32_t i = 0; i < STACK_WAITERS; i++) {
                 atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
                 if (st->waiter[i].proc != 0)
