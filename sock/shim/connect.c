@@ -29,6 +29,7 @@ static int connect_result(struct file *f)
         int err = 0;
         socklen_t len = sizeof(err);
 
+        assert(f->us != NULL);
         usock_progress();
         if (!(usock_poll(f->us) & (USOCK_POLL_MADE | POLLERR | POLLHUP)))
                 return -EALREADY;
@@ -46,6 +47,7 @@ static int connect_wait(struct file *f)
         struct until u = until_timeo(f->sndtimeo);
         int r = -EALREADY;
 
+        assert(f->us != NULL);
         while (r == -EALREADY) {
                 r = file_wait(f, USOCK_POLL_MADE, &u);
                 if (r == -EAGAIN)
@@ -64,6 +66,7 @@ static int disconnect_tcp(struct file *f)
         static const ip_addr any;
         int r = file_materialise(f);
 
+        assert(f->us != NULL);
         if (r < 0)
                 return r;
         pthread_mutex_lock(&shim.lock);

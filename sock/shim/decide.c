@@ -65,6 +65,7 @@ void sock_decide(struct file *f, enum file_mode mode, const char *why)
 {
         struct usock *gone = NULL;
 
+        assert(mode <= MODE_UDP);
         f->why = why;
         if (mode != MODE_NEW && mode != MODE_TCP)
                 spare_used(f);

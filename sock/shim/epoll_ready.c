@@ -85,6 +85,8 @@ static bool put_event(struct harvest *h, uint32_t events, uint64_t data)
 
 static bool report(struct harvest *h, struct epoll_item *it, uint32_t revents)
 {
+        assert(h->n <= h->max);
+        assert(it->round != it->set->round || it->slot < h->n);
         if (it->round == it->set->round) {
                 h->ev[it->slot].events |= revents;
                 return true;

@@ -51,6 +51,7 @@ static struct epoll_item *item_alloc(void)
 
 static void item_free(struct epoll_item *it)
 {
+        assert(!it->queued && it->us == NULL);
         it->set = NULL;
         it->next = items_free;
         items_free = it;
@@ -112,6 +113,7 @@ int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events)
 
 void epoll_queue_item(struct epoll_set *set, struct epoll_item *it)
 {
+        assert(it->set == set);
         if (it->queued)
                 return;
         it->queued = true;
@@ -127,6 +129,7 @@ void epoll_queue_item(struct epoll_set *set, struct epoll_item *it)
 
 static void queue_drop(struct epoll_set *set, struct epoll_item *it)
 {
+        assert(it->queued && set->queued != 0);
         *(it->before ? &it->before->after : &set->head) = it->after;
         *(it->after ? &it->after->before : &set->tail) = it->before;
         it->queued = false;
@@ -346,6 +349,7 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
         struct epoll_item *it;
         int r = 0;
 
+        assert(fd >= 0 && ev != NULL);
         if (epoll_item_find(set, f, fd))
                 return -EEXIST;
         it = item_alloc();
@@ -437,6 +441,7 @@ void epoll_item_remove(struct epoll_item *it, bool in_kernel_too)
         struct epoll_set *set = it->set;
         struct epoll_item **p = &it->f->items;
 
+        assert(it->set != NULL);
         while (*p != it)
                 p = &(*p)->same_file;
         *p = it->same_file;

@@ -126,6 +126,8 @@ static struct file *file_alloc(void)
 
 static void file_free(struct file *f)
 {
+        assert(atomic_load(&f->refs) == 0);
+        assert(f->us == NULL);
         pthread_mutex_lock(&shim.lock);
         f->free_next = files_free;
         files_free = f;
@@ -145,6 +147,7 @@ static void file_end(struct file *f)
 
 void file_unref(struct file *f)
 {
+        assert(atomic_load_explicit(&f->refs, memory_order_relaxed) != 0);
         if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) == 1)
                 file_end(f);
 }
@@ -171,6 +174,7 @@ static void set_entry(int fd, struct file *f)
 {
         unsigned top = atomic_load(&shim.top);
 
+        assert((unsigned)fd < shim.size);
         while (top <= (unsigned)fd &&
                !atomic_compare_exchange_weak(&shim.top, &top, (unsigned)fd + 1))
                 ;
@@ -181,6 +185,7 @@ static void set_entry(int fd, struct file *f)
 /* The fields that outlive a life (refs is looked at by stale pointers) are set one by one. */
 static void file_init(struct file *f, int fd, enum file_mode mode)
 {
+        assert(mode <= MODE_UDP);
         f->mode = (uint8_t)mode;
         f->kind = 0;
         f->family = 0;
@@ -223,6 +228,7 @@ struct file *file_new(int fd, enum file_mode mode)
 
 void file_number(struct file *f, int fd)
 {
+        assert(atomic_load_explicit(&f->refs, memory_order_relaxed) != 0);
         if ((unsigned)fd >= shim.size)
                 return;
         if (shim.tab[fd])
@@ -249,6 +255,7 @@ void file_left_to_spawned(struct file *f)
 
 static void file_lost_number(struct file *f, int fd)
 {
+        assert(atomic_load_explicit(&f->nfds, memory_order_relaxed) > 0);
         if (atomic_fetch_sub(&f->nfds, 1) == 1) {
                 file_left_to_spawned(f);
                 spare_used(f);
@@ -299,6 +306,7 @@ static struct file *number_pin(int fd)
 
 static void number_unpin(struct file *f)
 {
+        assert(atomic_load_explicit(&f->pins, memory_order_relaxed) > 0);
         atomic_fetch_sub(&f->pins, 1);
 }
 

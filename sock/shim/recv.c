@@ -53,6 +53,7 @@ static ssize_t recv_now(struct file *f, void *p, size_t n, int flags)
 
 ssize_t file_moved(struct file *f, size_t done, ssize_t r)
 {
+        assert(done <= SSIZE_MAX);
         if (done == 0)
                 return r;
         if (r < 0)
@@ -94,6 +95,7 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
 {
         struct until u = until_timeo(f->rcvtimeo);
 
+        assert(f->us != NULL);
         return recv_until(f, p, n, flags, &u);
 }
 
@@ -117,6 +119,7 @@ static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags, bool ker
 {
         struct until u = until_timeo(f->rcvtimeo);
 
+        assert(f->us != NULL);
         for (;; kernel = kernel_turn(&f->pace)) {
                 ssize_t r = udp_once(f, m, flags, kernel);
 
@@ -176,6 +179,7 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
         struct until u = until_timeo(f->rcvtimeo);
 
+        assert(f->us != NULL);
         if (flags & MSG_ERRQUEUE)
                 return usock_recvmsg(f->us, m, flags);
         if ((flags & MSG_WAITALL) && io_may_wait(f, flags) && !(flags & (MSG_PEEK | MSG_OOB)) &&
@@ -243,6 +247,7 @@ static inline ssize_t udp_recv(struct file *f, void *p, size_t n, int flags)
 
 ssize_t file_recv_datagram(struct file *f, void *p, size_t n, int flags)
 {
+        assert(f->us != NULL);
         return udp_recv(f, p, n, flags);
 }
 

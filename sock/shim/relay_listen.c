@@ -59,6 +59,7 @@ int relay_hand_on(struct usock *listener, struct usock **s)
         struct name from = {.len = sizeof(from.sa)}, to = {.len = sizeof(to.sa)};
         int r = usock_acceptable(listener) ? usock_accept(listener, s) : -EAGAIN, on = 1;
 
+        assert(listener != NULL);
         if (r < 0)
                 return r;
         usock_accepted_from(*s, (void *)&from.sa, &from.len);

@@ -12,6 +12,7 @@ ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
         size_t done = 0;
         struct until u = until_timeo(f->sndtimeo);
 
+        assert(f->us != NULL);
         for (;;) {
                 ssize_t r = usock_send(f->us, (const char *)p + done, n - done, flags);
 
@@ -73,6 +74,7 @@ static ssize_t tcp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         struct msghdr plain = {.msg_iov = m->msg_iov, .msg_iovlen = m->msg_iovlen};
         ssize_t r = usock_sendmsg(f->us, &plain, flags);
 
+        assert(f->us != NULL);
         if (r == -EAGAIN)
                 r = 0;
         else if (r < 0 || (size_t)r == bytes_of(m))
@@ -120,6 +122,7 @@ static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         struct until u = until_timeo(f->sndtimeo);
         ssize_t r = -ENOENT;
 
+        assert(f->us != NULL);
         while (fabric) {
                 r = usock_sendmsg(f->us, m, flags);
                 if (r != -EAGAIN || !io_may_wait(f, flags))
@@ -170,6 +173,7 @@ static ssize_t file_sendto(struct file *f, const void *p, size_t n, int flags,
 
 ssize_t file_send_datagram(struct file *f, const void *p, size_t n, int flags)
 {
+        assert(f->us != NULL);
         return file_sendto(f, p, n, flags, NULL, 0);
 }
 
@@ -391,6 +395,7 @@ static ssize_t file_sendmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
         unsigned i = 0;
         ssize_t r = 0;
 
+        assert(f->us != NULL);
         usock_batch_begin();
         while (i < n) {
                 r = f->mode == MODE_UDP ? usock_send_straight(f->us, &v[i], n - i, flags) : 0;

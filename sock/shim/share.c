@@ -35,6 +35,7 @@ void file_say(struct file *f)
  * connection any more needs a real one. */
 static void become(struct file *f, uint8_t mode)
 {
+        assert(mode <= MODE_UDP);
         if (mode != MODE_TCP && f->placeholder)
                 file_materialise(f);
         f->mode = mode;

@@ -165,6 +165,7 @@ static int accepted(const struct file *l, struct usock *s, int fd, int flags)
 {
         struct file *f = file_new(fd, MODE_KERNEL);
 
+        assert(s != NULL && fd >= 0);
         if (!f) {
                 usock_close(s);
                 return -ENFILE;
@@ -190,6 +191,7 @@ static int accept_ours(const struct file *l, struct sockaddr *sa, socklen_t *len
         struct usock *s;
         int fd, r;
 
+        assert(l->us != NULL);
         if (!usock_acceptable(l->us))
                 return -EAGAIN;
         fd = placeholder_number(flags);

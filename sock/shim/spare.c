@@ -40,6 +40,7 @@ static struct {
 
 static void end(unsigned i)
 {
+        assert(i < SPARES && spares.v[i].fd >= 0);
         sys1(SYS_close, spares.v[i].fd);
         spares.v[i].fd = -1;
         spares.v[i].lent = false;
@@ -71,6 +72,7 @@ static int lend(unsigned i, int type, uint8_t *spare)
         int fd = (int)sys3(SYS_fcntl, spares.v[i].fd,
                            type & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
 
+        assert(i < SPARES && !spares.v[i].lent);
         if (fd < 0)
                 return fd;
         if (type & SOCK_NONBLOCK)
@@ -111,12 +113,14 @@ int spare_take(int type, uint8_t *spare)
 
 void spare_made(struct file *f, uint8_t spare)
 {
+        assert(spare <= SPARES);
         f->spare = spare;
         f->fresh = READ_ONCE(spares.age);
 }
 
 void spare_lost(uint8_t spare)
 {
+        assert(spare <= SPARES);
         if (spare == 0)
                 return;
         pthread_mutex_lock(&spares.lock);

@@ -57,6 +57,7 @@ static int wait_both_sides(struct file *f, short events, nstime left, enum calle
                                 .exclusive = usock_is_taken_by_one(f->us, events)};
         int n = usock_wait(&it, 1, left, NULL);
 
+        assert(f->us != NULL);
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
 }
 
@@ -66,6 +67,7 @@ static int wait_for(struct file *f, short events, struct until *u, enum caller w
         struct sleeper *sl;
         int r;
 
+        assert(f->us != NULL);
         shim_tls.handled = false;
         sl = sleeper_enter();
         if (sleeper_was_cancelled())

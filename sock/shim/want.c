@@ -17,6 +17,7 @@
 
 short file_poll_ours(struct file *f)
 {
+        assert(f->mode == MODE_EPOLL || f->us != NULL);
         if (f->mode == MODE_EPOLL)
                 return f->set && epoll_set_ready(f->set, NULL) ? POLLIN | POLLRDNORM : 0;
         return usock_poll(f->us);

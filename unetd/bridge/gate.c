@@ -84,6 +84,7 @@ int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev,
         struct gate *g = calloc(1, sizeof *g);
         int r;
 
+        assert(dev != NULL && rules != NULL);
         if (!g) {
                 pkt_dev_close(dev);
                 return -ENOMEM;
@@ -226,6 +227,7 @@ void gate_leave(struct gate_port *p)
 {
         struct gate *g = p->gate;
 
+        assert(p->num < GATE_PORTS && p->gate->port[p->num] == p);
         gate_drain(p, g->loop->now);
         gate_flows_forget(g->flows, p->sender.stack);
         gate_groups_forget(&g->groups, p->sender.stack);

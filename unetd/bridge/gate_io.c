@@ -93,6 +93,7 @@ static void to_port(struct gate_port *p, const uint8_t *frame, uint32_t len)
         struct unet_tx tx = {.inl = frame, .inl_len = (uint16_t)MIN(len, SHM_INLINE_MAX)};
         uint32_t ip_len = len - ETHER_HDR, id = 0;
 
+        assert(len >= ETHER_HDR);
         if (ch->ops->room(ch) == 0) {
                 count_drop(&p->cnt, DROP_NI_QUEUE_FULL);
                 return;

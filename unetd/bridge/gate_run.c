@@ -140,6 +140,7 @@ void gate_out_finish(struct gate_out *o, uint32_t i)
         uint32_t tcp_bytes = f->hdr_len - AT_TCP + f->payload;
         be16 sum;
 
+        assert(i < o->n);
         if (f->segs == 1)
                 return;
         f->how = (struct virtio_net_hdr){.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,

@@ -27,6 +27,7 @@
 
 static struct end *other_end(const struct end *e)
 {
+        assert(e == &e->chan->end[0] || e == &e->chan->end[1]);
         return e == &e->chan->end[0] ? &e->chan->end[1] : &e->chan->end[0];
 }
 
@@ -133,6 +134,8 @@ static void chan_free_if_unused(struct chan *ch)
                         close(ch->end[i].tx);
         close_all(ch->bells, 2);
         LIST_REMOVE(ch, link);
+        assert(unetd.nchans != 0);
+        assert(LIST_EMPTY(&ch->waiters));
         unetd.nchans--;
         free(ch);
 }
@@ -142,6 +145,8 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
 {
         int r;
 
+        assert(e->state == END_FREE && e->stack == NULL);
+        assert(slot <= UNETD_CHANS_MAX);
         if (payer->used.chans >= unetd.cfg.per_uid.chans || !share_may_hold(payer, 1))
                 return -EDQUOT;
         e->slot = slot;
@@ -161,6 +166,7 @@ static void end_free(struct end *e)
         if (e->state == END_FREE)
                 return;
         e->stack->slots[e->slot / 64] &= ~((uint64_t)1 << (e->slot % 64));
+        assert(e->payer->used.chans != 0);
         e->payer->used.chans--;
         LIST_REMOVE(e, link);
         e->state = END_FREE;
@@ -175,6 +181,7 @@ static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS_MAX])
 {
         const struct end *o = other_end(e);
 
+        assert(o->stack != NULL && e->tx >= 0 && o->tx >= 0);
         fds[UNETD_FD_TX] = e->tx;
         fds[UNETD_FD_RX] = fd_reopen(o->tx, O_RDONLY);
         fds[UNETD_FD_PEER_BELL] = fd_reopen(o->stack->fds[UNETD_FD_BELL], O_RDONLY);
@@ -207,6 +214,7 @@ static struct unetd_chan_info end_info(const struct end *e)
 static int iface_info(const struct end *e, struct unetd_chan_info *info,
                       int fds[UNETD_CHAN_FDS_MAX])
 {
+        assert(e->chan->iface != NULL && e == &e->chan->end[0]);
         *info = (struct unetd_chan_info){
                 .stack = e->stack->id, .chan = e->slot, .tx_geom = e->geom};
         info->iface.serial = e->chan->serial;
@@ -220,6 +228,7 @@ static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *i
         struct unetd_msg msg = {.type = type, .chan = *info};
         struct ask *a = ask_send(e->stack->user, &msg, fds, n);
 
+        assert(e->stack != NULL && n <= UNETD_FDS_MAX);
         if (!a)
                 return -ENOMEM;
         a->chan = e->chan;
@@ -304,6 +313,7 @@ int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
         struct waiter *w;
         int r = waiter_new(cl, request, &w);
 
+        assert(e->state != END_FREE);
         if (r < 0)
                 return r;
         w->chan = e->chan;

@@ -230,6 +230,7 @@ int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter
         bool may = cl->waiting < unetd.cfg.queue_max && cl->user->waiting < WAITING_MAX;
         struct waiter *w = may ? calloc(1, sizeof *w) : NULL;
 
+        assert(cl->user != NULL);
         if (!w)
                 return -ENOBUFS;
         w->client = cl;
@@ -261,6 +262,7 @@ static void waiter_free(struct waiter *w)
         if (w->telling)
                 telling_forget(w->telling);
         TAILQ_REMOVE(&unetd.waiters, w, link);
+        assert(w->client->waiting != 0 && w->client->user->waiting != 0);
         w->client->waiting--;
         w->client->user->waiting--;
         free(w);
@@ -331,6 +333,8 @@ void clients_bury(void)
                 if (cl->hands_over)
                         stacks_replay(cl->user, true);
                 LIST_REMOVE(cl, link);
+                assert(cl->waiting == 0);
+                assert(cl->user->used.clients != 0 && unetd.nclients != 0);
                 cl->user->used.clients--;
                 unetd.nclients--;
                 free(cl);

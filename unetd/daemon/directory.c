@@ -144,6 +144,7 @@ static void remove_at(struct directory *d, uint32_t hole)
                 }
         }
         d->slot[hole] = (struct dir_entry){.stack = 0};
+        assert(d->used != 0);
         d->used--;
 }
 

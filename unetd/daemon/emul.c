@@ -74,6 +74,7 @@ static void call_end(struct emul_call *call, int err)
 
         call->client->call = NULL;
         TAILQ_REMOVE(&call->name->calls, call, link);
+        assert(call->name->ncalls != 0);
         call->name->ncalls--;
         conn_reply(&call->client->conn, reply, err);
         free(call);
@@ -110,8 +111,10 @@ static void port_left(void *arg, uint32_t port)
         struct emul_port *p = &emul.port[port];
 
         calls_end_of_port(port);
+        assert(p->user != NULL && p->user->used.emul_endpoints != 0);
         p->user->used.emul_endpoints--;
         p->user = NULL;
+        assert(emul.nports != 0);
         emul.nports--;
 }
 
@@ -285,6 +288,8 @@ static void name_end(struct emul_name *n)
         while ((call = TAILQ_FIRST(&n->calls)))
                 call_end(call, -ECONNREFUSED);
         LIST_REMOVE(n, link);
+        assert(n->client->user->used.emul_names != 0);
+        assert(TAILQ_EMPTY(&n->calls) && n->ncalls == 0);
         n->client->user->used.emul_names--;
         n->client->name = NULL;
         free(n);

@@ -542,6 +542,7 @@ int iface_enter(struct iface *f, uint32_t stack)
         int r = f->users == 0 && !f->gate_only ? enter_alone(f, stack) : -ENOTSUP;
         char name[IF_NAMESIZE];
 
+        assert(stack != 0);
         if (f->gate)
                 r = 0;
         else if (r < 0 && (f->users != 0 || f->cfg->provider != IFACE_XDP))
@@ -557,6 +558,7 @@ void iface_leave(struct iface *f, struct gate_port *port)
 {
         if (port)
                 gate_leave(port);
+        assert(f->users != 0);
         if (--f->users == 0) {
                 give_back(f);
                 end_last_words(f);
@@ -592,6 +594,7 @@ int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
                                  .leader = e->stack->fds[UNETD_FD_LEADER],
                                  .keeper = e->stack->fds[UNETD_FD_KEEPER]};
 
+        assert(f->gate != NULL);
         return may_take_place(f->gate, e->stack->user) ? gate_join(f->gate, &peer, port) : -EDQUOT;
 }
 

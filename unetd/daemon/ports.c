@@ -138,6 +138,7 @@ void listen_end(struct stack *st, struct listener *l)
 
         directory_del(&unetd.dir, l->proto, l->addr, l->port, st->id);
         claim(l, -1);
+        assert(st->user->used.listeners != 0 && unetd.nlisteners != 0);
         st->user->used.listeners--;
         unetd.nlisteners--;
         listener_free(st->user, l);
@@ -497,6 +498,7 @@ static void hold_free(struct stack *st, struct listener *hold)
 
         directory_del(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id);
         claim(hold, -1);
+        assert(st->user->used.holds != 0);
         st->user->used.holds--;
         listener_free(st->user, hold);
         l = unetd.cfg.shared ? find_in(LIST_FIRST(&st->listeners), &at) : NULL;
@@ -661,6 +663,7 @@ static void lease_free(struct stack *st, struct lease *l)
 {
         directory_lease(&unetd.dir, l->block, 0);
         links_ports(NULL, NULL, st, block_range(l->block), false);
+        assert(st->user->used.leases != 0);
         st->user->used.leases--;
         LIST_REMOVE(l, link);
         free(l);

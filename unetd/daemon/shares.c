@@ -9,6 +9,7 @@ bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
 {
         uint32_t others = taken - have;
 
+        assert(have <= taken);
         return !unetd.cfg.shared || (taken < total && have + 1 <= (total - others + 1) / 2);
 }
 
@@ -59,6 +60,7 @@ bool share_may_hold(const struct user *u, uint32_t more)
         struct rlimit rl;
         uint32_t total;
 
+        assert(more != 0);
         if (!unetd.cfg.shared || getrlimit(RLIMIT_NOFILE, &rl) < 0)
                 return true;
         total = rl.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)rl.rlim_cur;

@@ -114,6 +114,7 @@ static int proc_new(struct stack *st, uint32_t slot, int32_t pid, int pidfd)
 {
         struct proc *p = NULL;
 
+        assert(pidfd >= 0);
         if (st->user->used.procs < unetd.cfg.per_uid.procs && share_may_hold(st->user, 1))
                 p = calloc(1, sizeof *p);
         if (!p) {
@@ -128,7 +129,9 @@ static int proc_new(struct stack *st, uint32_t slot, int32_t pid, int pidfd)
 
 static void proc_free(struct stack *st, struct proc *p)
 {
+        assert(p->pidfd >= 0);
         LIST_REMOVE(p, link);
+        assert(st->user->used.procs != 0);
         st->user->used.procs--;
         close(p->pidfd);
         free(p);
@@ -280,6 +283,7 @@ static struct stack *stack_alloc(struct user *u, uint32_t id, int32_t pid, struc
 {
         struct stack *st = calloc(1, sizeof *st);
 
+        assert(id != 0);
         if (!st)
                 return NULL;
         st->id = id;
@@ -304,6 +308,9 @@ void stack_free(struct stack *st)
                 proc_free(st, p);
         discard(st->user, st->fds, UNETD_STACK_FDS, false);
         LIST_REMOVE(st, link);
+        assert(st->user->used.stacks != 0 && unetd.nstacks != 0);
+        assert(LIST_EMPTY(&st->ends) && LIST_EMPTY(&st->links));
+        assert(LIST_EMPTY(&st->listeners) && LIST_EMPTY(&st->holds) && LIST_EMPTY(&st->leases));
         st->user->used.stacks--;
         unetd.nstacks--;
         free(st);

@@ -192,6 +192,7 @@ struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsi
 {
         struct ask *a = calloc(1, sizeof *a);
 
+        assert(n <= UNETD_FDS_MAX);
         if (!a)
                 return NULL;
         if (++unetd.next_ask == 0)

@@ -64,6 +64,7 @@ struct kchan *kchan_find(struct kstack *st, uint32_t slot)
 
 void kstack_due(struct kstack *st)
 {
+        assert(st->view != NULL);
         st->deadline = keeper.loop.now;
 }
 

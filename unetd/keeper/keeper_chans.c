@@ -74,6 +74,7 @@ static void chan_attach(struct kstack *st, struct kchan *ch)
         struct unetd_chan view = unetd_chan_of(&ch->info, ch->fds);
         int r = keeper.ops->chan_attach(st->view, ch->info.chan, &view);
 
+        assert(ch->state == CHAN_ATTACHING && ch->stack == st);
         if (r == -EAGAIN)
                 return;
         ch->state = CHAN_UP;

@@ -62,6 +62,7 @@ static void client_ended(struct conn *c)
 
         LIST_REMOVE(cl, link);
         LIST_INSERT_HEAD(&keeper.dead, cl, link);
+        assert(keeper.nclients != 0);
         keeper.nclients--;
 }
 

@@ -130,6 +130,7 @@ static void flights_look(const char *text)
                 if (st)
                         kstack_due(st);
                 LIST_REMOVE(f, link);
+                assert(keeper.nflights != 0);
                 keeper.nflights--;
                 free(f);
         }

@@ -25,6 +25,7 @@ static void proc_died(struct loop_source *s, uint32_t events)
 {
         struct kproc *p = (struct kproc *)s;
 
+        assert(p->state == PROC_LIVE);
         kproc_release(p);
         p->state = PROC_DYING;
         kstack_due(p->stack);
@@ -35,6 +36,7 @@ int kproc_add(struct kstack *st, uint32_t slot, int32_t pid, int pidfd)
         struct kproc *p = kproc_find(st, slot);
         int r;
 
+        assert(pidfd >= 0);
         if (p) {
                 close(pidfd);
                 return p->pid == pid && p->state == PROC_LIVE ? 0 : -EBUSY;

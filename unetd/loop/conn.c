@@ -30,6 +30,7 @@ static void discard(struct conn *c, const int *fds, unsigned n, bool unwanted)
 static void out_free(struct conn *c, struct conn_out *o)
 {
         discard(c, o->fds, o->n, false);
+        assert(c->queued != 0 && c->queued_fds >= o->n);
         c->queued_fds -= o->n;
         TAILQ_REMOVE(&c->out, o, link);
         c->queued--;
@@ -112,6 +113,8 @@ static void conn_ready(struct loop_source *s, uint32_t events)
 
 int conn_init(struct conn *c, struct loop *l, int fd, uint32_t queue_max)
 {
+        assert(queue_max != 0);
+        assert(c->message != NULL && c->ended != NULL);
         *c = (struct conn){.src = {.fd = -1, .ready = conn_ready},
                            .loop = l,
                            .queue_max = queue_max,
@@ -126,6 +129,7 @@ int conn_attach(struct conn *c, int fd)
 {
         int r;
 
+        assert(fd >= 0 && c->src.fd < 0);
         fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
         c->src.fd = fd;
         r = loop_add(c->loop, &c->src, EPOLLIN | (c->queued ? EPOLLOUT : 0));
@@ -140,6 +144,7 @@ static bool enqueue(struct conn *c, const struct unetd_msg *msg, const int *fds,
 {
         struct conn_out *o = c->queued < c->queue_max ? calloc(1, sizeof *o) : NULL;
 
+        assert(n <= UNETD_FDS_MAX);
         if (!o)
                 return false;
         o->msg = *msg;

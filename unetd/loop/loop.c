@@ -28,6 +28,7 @@ int loop_add(struct loop *l, struct loop_source *s, uint32_t events)
 {
         struct epoll_event ev = {.events = events, .data.ptr = s};
 
+        assert(s->fd >= 0 && s->ready != NULL);
         return epoll_ctl(l->epoll, EPOLL_CTL_ADD, s->fd, &ev) < 0 ? -errno : 0;
 }
 
@@ -60,6 +61,7 @@ void loop_run(struct loop *l)
         struct epoll_event ev[BATCH];
         nstime deadline = l->after(l);
 
+        assert(l->epoll >= 0 && l->after != NULL);
         while (!l->stop) {
                 int n = epoll_wait(l->epoll, ev, BATCH, wait_ms(loop_clock(), deadline));
 

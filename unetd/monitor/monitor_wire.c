@@ -101,6 +101,7 @@ int mon_recv(int sock, void *msg, size_t len, int fds[MON_FDS], unsigned *n)
         bool fit;
         int r;
 
+        assert(len != 0);
         *n = 0;
         do
                 got = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
