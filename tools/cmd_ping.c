@@ -12,6 +12,7 @@
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_directory.h"
+#include "sock/usock_ready.h"
 #include "tools/address.h"
 #include "tools/command.h"
 #include "tools/show.h"

@@ -1,6 +1,6 @@
 /*
  * A process's handle of a socket, and what the files of sock/ ask of one another about it: core/
- * (usock.c, usock_refs.c, usock_register.c, usock_tcp.c, usock_relay.c) and udp/.
+ * (usock.c, usock_refs.c, usock_register.c, usock_tcp.c, usock_connect.c, usock_relay.c) and udp/.
  */
 #ifndef SOCK_HANDLE_H
 #define SOCK_HANDLE_H

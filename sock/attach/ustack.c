@@ -15,6 +15,7 @@
 #include "sock/attach/ustack_directory.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
+#include "sock/usock_process.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -7,6 +7,7 @@
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_directory.h"
 #include "sock/attach/ustack_link.h"
+#include "sock/usock_ifaces.h"
 
 #include <errno.h>
 #include <netinet/in.h>

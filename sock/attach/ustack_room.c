@@ -10,6 +10,7 @@
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/usock_process.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

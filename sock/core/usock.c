@@ -17,6 +17,7 @@
 #include "sock/wait/usock_crowd.h"
 #include "sock/wait/usock_turns.h"
 #include "sock/udp/usock_udp.h"
+#include "sock/usock_process.h"
 
 __thread struct usock_tls usock_tls;
 void (*usock_run_deferred)(void);

@@ -16,6 +16,7 @@
 
 #include "base/sys.h"
 #include "sock/udp/usock_udp.h"
+#include "sock/usock_process.h"
 
 #define PATIENCE_MS 1000 /* a parent waits no longer for its child to begin */
 #define TRIES       100  /* 1 ms apart: slots of dead processes come back that soon */

@@ -4,6 +4,7 @@
 #include "sock/attach/ustack.h"
 
 #include "sock/udp/usock_udp.h"
+#include "sock/usock_ready.h"
 
 static_assert(((USOCK_POLL_SOME | USOCK_POLL_MADE | USOCK_POLL_KEPT) &
                (POLLIN | POLLPRI | POLLOUT | POLLERR | POLLHUP | POLLNVAL | POLLRDNORM |

@@ -10,6 +10,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/usock_process.h"
 
 #include <errno.h>
 

@@ -11,6 +11,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/usock_process.h"
 
 #include <signal.h>
 

@@ -2,6 +2,8 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_directory.h"
 #include "sock/native/native.h"
+#include "sock/usock_ready.h"
+#include "sock/usock_process.h"
 
 #include <netinet/in.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* The native API: connecting, listening, accepting, shutting down. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
+#include "sock/usock_ready.h"
 
 #include <netinet/in.h>
 

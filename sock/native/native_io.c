@@ -7,6 +7,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
+#include "sock/usock_ready.h"
 
 #include <limits.h>
 

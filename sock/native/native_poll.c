@@ -1,5 +1,6 @@
 /* The native API: poll, over sockets of ours and kernel descriptors. */
 #include "sock/native/native.h"
+#include "sock/usock_ready.h"
 
 #include <limits.h>
 #include <stdlib.h>

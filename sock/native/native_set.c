@@ -24,6 +24,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
+#include "sock/usock_ready.h"
 #include "unet/flow.h"
 
 #include <fcntl.h>

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 
 #include "sock/attach/ustack.h"
+#include "sock/usock_ready.h"
 
 #define LOOK NS_PER_MS /* nothing wakes a close that waits for acknowledgements */
 

@@ -6,6 +6,7 @@
  */
 #include "sock/shim/addrs.h"
 #include "sock/shim/shim.h"
+#include "sock/usock_ifaces.h"
 
 #include <net/if.h>
 #include <netinet/in.h>

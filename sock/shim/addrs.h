@@ -4,6 +4,7 @@
 #define SHIM_ADDRS_H
 
 #include "sock/shim/shim.h"
+#include "sock/usock_ifaces.h"
 
 /* usock_ifaces(), for a call that may be the program's first. */
 unsigned shim_ifaces(struct usock_iface v[USOCK_IFACES]);

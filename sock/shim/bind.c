@@ -9,6 +9,7 @@
 #include "sock/shim/opts.h"
 #include "sock/shim/shim.h"
 #include "sock/shim/spare.h"
+#include "sock/usock_ifaces.h"
 
 #include <netinet/in.h>
 

@@ -5,6 +5,7 @@
  */
 #include "sock/shim/addrs.h"
 #include "sock/shim/shim.h"
+#include "sock/usock_ifaces.h"
 
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>

@@ -13,6 +13,7 @@
 #include "sock/shim/relay.h"
 #include "sock/shim/signals.h"
 #include "sock/shim/spare.h"
+#include "sock/usock_ifaces.h"
 
 #include <linux/sock_diag.h>
 #include <linux/sockios.h>

@@ -4,6 +4,7 @@
  */
 #include "sock/shim/addrs.h"
 #include "sock/shim/shim.h"
+#include "sock/usock_ifaces.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

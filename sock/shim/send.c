@@ -5,6 +5,7 @@
 #include "sock/shim/io.h"
 #include "sock/shim/transfer.h"
 #include "sock/shim/wait.h"
+#include "sock/usock_ifaces.h"
 
 /* All of it, unless the socket may not wait. */
 ssize_t file_send(struct file *f, const void *p, size_t n, int flags)

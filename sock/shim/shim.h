@@ -50,6 +50,8 @@
 #include "base/sys.h"
 #include "sock/attach/user.h"
 #include "sock/usock.h"
+#include "sock/usock_process.h"
+#include "sock/usock_ready.h"
 
 struct epoll_set;
 struct epoll_item;

@@ -17,6 +17,7 @@
 #include "sock/attach/cursor.h"
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
+#include "sock/usock_ready.h"
 
 struct corked { /* the first frame */
         struct udp_tuple to;

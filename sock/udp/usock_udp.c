@@ -18,6 +18,8 @@
 #include "sock/attach/ustack_wake.h"
 #include "sock/udp/usock_cmsg.h"
 #include "sock/udp/usock_udp.h"
+#include "sock/usock_ready.h"
+#include "sock/usock_process.h"
 
 /* What a socket waits for (sock_rec.blocked): a place in the channel's queue, or a frame of one of
  * the classes, a bit each. */

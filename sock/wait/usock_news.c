@@ -1,5 +1,6 @@
 /* News: which sockets had events since somebody looked last, for poll sets of any size. */
 #include "sock/attach/ustack.h"
+#include "sock/usock_ready.h"
 
 static_assert(ARRAY_LEN(((struct usock_news *)0)->count) == USTACKS_MAX, "a position in each");
 

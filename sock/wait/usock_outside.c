@@ -16,6 +16,7 @@
 
 #include "base/sys.h"
 #include "sock/wait/usock_wake.h"
+#include "sock/usock_ready.h"
 
 struct usock_outside {
         struct usock_place *place;

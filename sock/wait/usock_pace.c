@@ -1,6 +1,7 @@
 /* See usock_pace.h. */
 #include "sock/attach/ustack_link.h"
 #include "sock/wait/usock_pace.h"
+#include "sock/usock_process.h"
 
 #include <errno.h>
 #include <time.h>

@@ -10,6 +10,8 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 #include "sock/wait/usock_wake.h"
+#include "sock/usock_ready.h"
+#include "sock/usock_process.h"
 #include "unet/bell_fd.h"
 
 /* Between a follower's looks at a leader of another process. */

@@ -10,6 +10,8 @@
 #include "sock/wait/usock_nap.h"
 #include "sock/wait/usock_pace.h"
 #include "sock/wait/usock_turns.h"
+#include "sock/usock_ready.h"
+#include "sock/usock_process.h"
 
 #define SPIN_MAX (50 * NS_PER_US) /* longest spin before sleeping */
 /* ... with an interface of our own: runs of segments come some 50 us apart. */

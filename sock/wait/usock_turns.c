@@ -3,6 +3,7 @@
 
 #include "base/sandbox.h"
 #include "sock/attach/ustack.h"
+#include "sock/usock_process.h"
 
 #define RUN_MIN 4u    /* spins in a row that one offer ended, until turns are taken; ... */
 #define RUN_MAX 1024u /* ... where messages follow one another without answers, most */

@@ -34,6 +34,8 @@
 #include "base/sandbox.h"
 #include "sock/wait/usock_pace.h"
 #include "sock/wait/usock_wake.h"
+#include "sock/usock_ready.h"
+#include "sock/usock_process.h"
 
 #define STACK_ITEMS 64
 /* At a lock that is taken, and at what its holder brings, before it is waited for. */

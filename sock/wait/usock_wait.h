@@ -4,6 +4,7 @@
 
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_link.h"
+#include "sock/usock_ready.h"
 
 #define WAIT_FDS (1 + NETIF_MAX + USTACK_LINK_FDS) /* of one stack, asleep */
 

@@ -16,6 +16,8 @@
 #include "base/sys.h"
 #include "sock/wait/usock_crowd.h"
 #include "sock/wait/usock_owner.h"
+#include "sock/usock_ready.h"
+#include "sock/usock_process.h"
 #include "unet/bell_fd.h"
 #include "unetd/client/wire.h"
 

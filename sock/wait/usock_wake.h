@@ -4,6 +4,7 @@
 #define SOCK_USOCK_WAKE_H
 
 #include "sock/attach/ustack.h"
+#include "sock/usock_ready.h"
 
 /* A datagram socket that a follower sleeps on; its abstract name stands in the follower's slot. */
 struct usock_place {

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "sock/attach/ustack.h"
+#include "sock/usock_ready.h"
 
 #define FRIENDS  4  /* connections of the friend */
 #define LISTENED 64 /* connections of the victim */

@@ -19,6 +19,7 @@
 
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/usock_process.h"
 #include "unet/bell_fd.h"
 
 static struct ustack *mine(void)

@@ -8,6 +8,7 @@
 
 #include "sock/wait/usock_turns.h"
 #include "sock/attach/ustack.h"
+#include "sock/usock_process.h"
 
 #define LONG   (2 * USOCK_LENT_SHARED)
 #define SHORT  (USOCK_LENT_SHARED / 2)

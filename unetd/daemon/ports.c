@@ -643,7 +643,7 @@ static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
 
 /* Round and round, so that a block that came back rests before it is used again. One in which
  * somebody has a port is taken only when there is no other: its lessee does not use that port
- * (port_owner() in ifaces.c, open_conn() in sock/core/usock_tcp.c). */
+ * (port_owner() in ifaces.c, open_conn() in sock/core/usock_connect.c). */
 static int block_take(struct stack *st, uint32_t *block)
 {
         for (uint32_t i = 0; i < 2 * unetd.lease_blocks; i++) {
