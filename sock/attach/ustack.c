@@ -384,7 +384,6 @@ void ustack_lock(struct ustack *u)
 
 void ustack_unlock(struct ustack *u)
 {
-        assert(ustack_locked(u));
         if (unlikely(u->nwakes != 0 || u->bells.n != 0))
                 ustack_unlock_and_wake(u);
         else

@@ -129,8 +129,8 @@ void ustack_leave(struct ustack *u);
 /* For calls that tell what has come: takes it, and what only waited for an ACK that we owe. Under
  * the lock. */
 void ustack_catch_up(struct ustack *u);
-/* Returns true if this thread has the lock. Who is "under the lock" begins by asserting it: it
- * costs a load of a line that is here. */
+/* Returns true if this thread has the lock. Who is "under the lock" begins by asserting it, but for
+ * what is called several times a message. */
 static inline bool ustack_locked(const struct ustack *u)
 {
         return rlock_mine(&u->s.st->lock);

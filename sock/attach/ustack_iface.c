@@ -252,7 +252,6 @@ void ustack_follow(struct ustack *u)
         const struct directory *d = ustack_directory();
         struct stack_state *st = u->s.st;
 
-        assert(ustack_locked(u));
         if (d == NULL || likely(st->addr_gen == directory_generation(d) + 1))
                 return;
         st->addr_gen = directory_generation(d) + 1;

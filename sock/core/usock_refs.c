@@ -63,8 +63,6 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
 
 void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
 {
-        assert(ustack_locked(u));
-        assert(rec->writer == 0 || rec->reader == 0);
         if (likely(!atomic_load_explicit(&rec->awaited, memory_order_relaxed)))
                 return;
         atomic_store_explicit(&rec->awaited, 0, memory_order_relaxed);

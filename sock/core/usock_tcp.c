@@ -42,7 +42,6 @@ void usock_tcp_hear(struct usock *s)
         const struct sock_rec *rec = usock_rec(s);
         const struct stack_chan *c;
 
-        assert(ustack_locked(s->u));
         if (rec->role != SOCK_ROLE_CONN)
                 return;
         c = &u->s.chan[tcp_conn_at(&u->s.tcp, rec->conn)->tuple.chan];

@@ -313,7 +313,6 @@ void ustack_unlock_and_wake(struct ustack *u)
         struct shm_late bells = u->bells;
         uint32_t slot[USTACK_WAKES], n = u->nwakes, unheard = 0;
 
-        assert(ustack_locked(u));
         for (uint32_t i = 0; i < n; i++) {
                 slot[i] = u->wakes[i];
                 who[i] = *stack_waiter(st, slot[i]);
