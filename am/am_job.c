@@ -3,6 +3,7 @@
 #include "am/am_job.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -44,6 +45,7 @@ static int number(const char *name, unsigned long most, uint32_t *out)
         return 0;
 }
 
+/* Programs that the rank runs do not get them: who waits for its end would wait for theirs. */
 static int read_sockets(const char *text, struct place *p)
 {
         for (uint32_t i = 0; i < p->ranks; i++) {
@@ -53,6 +55,8 @@ static int read_sockets(const char *text, struct place *p)
                         return -EINVAL;
                 text = end + 1;
                 p->remote += p->sock[i] < 0 && i != p->rank;
+                if (p->sock[i] >= 0)
+                        fcntl(p->sock[i], F_SETFD, FD_CLOEXEC);
         }
         return 0;
 }

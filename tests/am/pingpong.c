@@ -23,8 +23,9 @@
 
 #include <unet/am.h>
 
-#define PLACES   256u        /* for messages that have come */
-#define PATIENCE 10000000000 /* ns, to join */
+#define PLACES 256u /* for messages that have come */
+/* ns, to join: the clock of a machine that counts leaps while it waits for a file. */
+#define PATIENCE 10000000000000
 
 static struct unet_ep *ep[2];
 static uint32_t chan[2], mtu;

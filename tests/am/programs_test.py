@@ -3,6 +3,7 @@
 
 import glob
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -130,6 +131,38 @@ class Jobs(unittest.TestCase):
         for args in ((), ("walk",), ("run",), ("run", "-n", "0", "true"), ("run", "-n", "129", "true"), ("run", "--odd", "true")):
             self.assertEqual(subprocess.run([UNET, "am", *args], capture_output=True, check=False).returncode, 2, args)
         self.assertEqual(job(2, "/no/such/program").returncode, 1)
+
+
+class Odd(unittest.TestCase):
+    """What processes do beside computing."""
+
+    def job(self, what, ranks=3, options=()):
+        return job(ranks, os.path.join(BUILD, "tests", "am", "am_odd"), what, options=options)
+
+    def test_signals(self):
+        for options in ([], ["--unetd"]):
+            r = self.job("signals", options=options)
+            self.assertEqual((r.returncode, r.stdout), (0, 3 * "right, interrupted\n"), r.stderr)
+
+    def test_children(self):
+        for options in ([], ["--unetd"]):
+            r = self.job("forks", options=options)
+            self.assertEqual((r.returncode, r.stdout), (0, 3 * "right\n"), r.stderr)
+
+    def test_a_rank_that_exits_in_a_handler(self):
+        for options in ([], ["--unetd"]):
+            r = self.job("exits", ranks=2, options=options)
+            self.assertEqual(r.returncode, 1, r.stdout + r.stderr)
+            self.assertIn("rank 1 ended with status 7", r.stderr)
+
+    def test_a_rank_that_goes_without_a_word(self):
+        for options in ([], ["--unetd"]):
+            r = self.job("goes", ranks=2, options=options)
+            left = re.search(r"^(\d+) is left$", r.stdout, re.M)
+            self.assertTrue(left, r.stdout + r.stderr)
+            os.kill(int(left[1]), signal.SIGKILL)       # it held nothing of the rank's that the other one waits for
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertIn("right, a rank is lost\n", r.stdout)
 
 
 class Hostile(unittest.TestCase):
