@@ -89,7 +89,8 @@ struct am_peer {
         struct am_peer *next_owing, *next_timed;
         /* RFC 6298 */
         nstime srtt, rttvar, rto, deadline, heard_at;
-        nstime rtt_at;              /* when the request rtt_seq was sent; 0: none is measured */
+        nstime rtt_at; /* when rtt_seq of rtt_of was sent; 0: none is measured */
+        enum am_seq rtt_of;
         uint16_t rtt_seq, rtt_skip; /* one in AM_RTT_EVERY is measured */
 };
 #define AM_RTT_EVERY 16u
@@ -240,7 +241,7 @@ void am_serve_get(struct uam_token *t, const uam_arg *arg, int nargs, void *data
 void am_fail_gets(struct am_peer *p, int err);
 
 /* am_timer.c */
-void am_start_timer(struct am_peer *p);
+void am_start_timer(struct am_peer *p, enum am_seq s);
 /* An acknowledgement that moves on: a sample for the RTT, and the timer starts afresh. */
 void am_progress(struct am_peer *p, enum am_seq s, uint16_t ack);
 void am_tick(struct uam *am);

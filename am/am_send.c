@@ -228,7 +228,8 @@ void am_repeat(struct am_peer *p, enum am_seq s, uint16_t from, uint16_t to, uin
                 if (is_held(x, from))
                         continue;
                 k->m.bytes[offsetof(struct am_hdr, flags)] |= flags;
-                p->rtt_at = 0; /* Karn's rule: RFC 6298 §3 */
+                if (s == p->rtt_of && from == p->rtt_seq)
+                        p->rtt_at = 0; /* Karn's rule: RFC 6298 §3 */
                 am_count(p->am, UAM_STAT_REPEATED);
                 if (!transmit_slot(p, k))
                         return;
@@ -371,7 +372,7 @@ int am_send(struct am_peer *p, const struct am_msg *m)
                 err = send_kept(p, x, m, fits);
         }
         if (err == 0 && !p->lossless)
-                am_start_timer(p);
+                am_start_timer(p, (enum am_seq)m->kind);
         return err;
 }
 

@@ -49,9 +49,9 @@ static void sample(struct am_peer *p, nstime rtt)
         p->srtt = MAX(p->srtt + diff / 8, 1);
 }
 
-void am_start_timer(struct am_peer *p)
+void am_start_timer(struct am_peer *p, enum am_seq s)
 {
-        const struct am_tx *x = &p->tx[AM_SEQ_REQ];
+        const struct am_tx *x = &p->tx[s];
 
         if (!p->timed) {
                 p->timed = true;
@@ -60,6 +60,7 @@ void am_start_timer(struct am_peer *p)
         }
         if (p->rtt_at == 0 && x->sent == x->nxt && x->una != x->nxt &&
             p->rtt_skip++ % AM_RTT_EVERY == 0) {
+                p->rtt_of = s;
                 p->rtt_seq = (uint16_t)(x->nxt - 1);
                 p->rtt_at = now_of(p->am);
         }
@@ -67,11 +68,11 @@ void am_start_timer(struct am_peer *p)
 
 void am_progress(struct am_peer *p, enum am_seq s, uint16_t ack)
 {
-        if (s == AM_SEQ_REQ && p->rtt_at != 0 && (int16_t)(ack - p->rtt_seq) > 0) {
+        if (s == p->rtt_of && p->rtt_at != 0 && (int16_t)(ack - p->rtt_seq) > 0) {
                 sample(p, now_of(p->am) - p->rtt_at);
+                set_rto(p); /* until then it stays backed off (RFC 6298 §5.7, Karn) */
                 p->rtt_at = 0;
         }
-        set_rto(p);
         p->deadline = 0;
 }
 
@@ -91,6 +92,8 @@ static void expire(struct am_peer *p, nstime now)
         }
         am_link_flush(p->link);
         p->rto = MIN(p->rto * 2, RTO_MAX); /* RFC 6298 §5.5 */
+        p->rtt_at = 0;
+        p->rtt_skip = 0; /* the next new message is measured */
         p->deadline = now + p->rto;
 }
 

@@ -358,6 +358,45 @@ static void a_rank_that_dies_is_told_to_who_waits_for_it(void **state)
         assert_int_equal(w.lost, 2);
         assert_int_equal(w.lost_err, -ETIMEDOUT);
         assert_true(job_time() >= 30 * NS_PER_S && job_time() < 60 * NS_PER_S);
+
+        o.am.dead = 5 * NS_PER_S; /* the program's choice */
+        memset(&w, 0, sizeof w);
+        assert_true(job_run(&o, dies, &w));
+        assert_int_equal(w.wrong, 0);
+        assert_int_equal(w.lost, 2);
+        assert_true(job_time() >= 5 * NS_PER_S && job_time() < 20 * NS_PER_S);
+}
+
+/* ---- the timeout ---- */
+
+#define FAR (60 * NS_PER_MS) /* a round trip, three times the first timeout */
+
+static void asks_often(struct job *j, struct uam *am, void *arg)
+{
+        struct world *w = arg;
+
+        set_up(w, am);
+        if (uam_rank(am) != 0)
+                return;
+        for (int i = 0; i < 200; i++) {
+                w->wrong += uam_put(am, 1, 0, "x", 1, NULL) != 0;
+                w->wrong += uam_flush(am, 1, UNET_FOREVER) != 0;
+        }
+        w->wrong += am->peer[1]->srtt < FAR || am->peer[1]->srtt > FAR + FAR / 10;
+        w->wrong += am->peer[1]->rto < FAR || am->peer[1]->rto > 2 * FAR;
+}
+
+/* RFC 6298: some are too early until a round trip is measured, then none. */
+static void the_timeout_is_measured(void **state)
+{
+        static struct world w;
+        struct job_opts o = {.net = {.nodes = 2, .seed = 1, .delay = FAR / 2},
+                             .am.buffer_bytes = 2048};
+
+        memset(&w, 0, sizeof w);
+        assert_true(job_run(&o, asks_often, &w));
+        assert_int_equal(w.wrong, 0);
+        assert_in_range(job_stat(UAM_STAT_TIMEOUTS), 1, 40);
 }
 
 int main(int argc, char **argv)
@@ -369,6 +408,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(every_fate_of_the_first_messages_window_2),
                 cmocka_unit_test(a_rank_that_stops_for_ten_seconds_loses_nothing),
                 cmocka_unit_test(a_rank_that_dies_is_told_to_who_waits_for_it),
+                cmocka_unit_test(the_timeout_is_measured),
         };
 
         for (int i = 1; i + 1 < argc; i += 2) {
