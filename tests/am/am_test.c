@@ -534,6 +534,19 @@ static void a_peer_without_places_is_refused(void **state)
         close_side(&c);
 }
 
+/* §5.1: a channel that loses messages has a place for every one that its peer may have sent. */
+static void a_lossy_peer_without_places_is_refused(void **state)
+{
+        for (uint32_t places = 2 * 16 + 1; places <= 2 * 16 + 2; places++) {
+                teardown(state);
+                open_side(&a, 0, &(struct uam_opts){.window = 16, .places = places});
+                open_side(&b, 1, &(struct uam_opts){.window = 16});
+                assert_int_equal(unet_chan_pair(a.ep, b.ep, &a.chan, &b.chan), 0);
+                assert_int_equal(unet_chan_fault(a.ep, a.chan, "loss=0.1,seed=1"), 0);
+                assert_int_equal(uam_connect(a.am, 1, a.chan), places < 34 ? -ENOBUFS : 0);
+        }
+}
+
 /* ---- ends ---- */
 
 static void an_unknown_handler_ends_the_connection(void **state)
@@ -701,6 +714,7 @@ int main(void)
                 T(immediate_waits_neither_for_buffers_nor_for_the_window),
                 T(a_window_of_requests_is_all_that_waits),
                 T(a_peer_without_places_is_refused),
+                T(a_lossy_peer_without_places_is_refused),
                 T(an_unknown_handler_ends_the_connection),
                 T(a_handler_takes_its_kinds_only),
                 T(a_write_outside_the_segment_ends_the_connection),
