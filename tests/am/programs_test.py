@@ -80,6 +80,13 @@ class Programs(unittest.TestCase):
                 r = job(ranks, os.path.join(BUILD, "tests", "am", "am_splitc_prog"), options=options)
                 self.assertEqual((r.returncode, r.stdout), (0, f"processors {ranks}: right\n"), r.stderr)
 
+    def test_first_programs(self):
+        for ranks in (1, 2, 4):
+            for name, said in (("counter", f"{ranks}000 numbers taken, the highest is {ranks}000\n"), ("pi_gam", "pi is about 3.141593\n"),
+                               ("heat_splitc", "heat 2473.605575\n")):
+                r = job(ranks, os.path.join(BUILD, "examples", "am", "am_" + name))
+                self.assertEqual((r.returncode, r.stdout), (0, said), r.stderr)
+
     def test_by_hand_it_is_one_processor(self):
         r = subprocess.run([program("rsort"), "--size", "1000"], capture_output=True, text=True, check=False)
         self.assertIn("processors 1 ", r.stdout)
