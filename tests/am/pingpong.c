@@ -251,6 +251,7 @@ static void go(const char *what, uint32_t size, uint32_t times)
 {
         uint32_t n = UAM_WINDOW / (size / (mtu / 2) + 1); /* of a burst */
 
+        n = n != 0 ? n : 1;
         if (strcmp(what, "stream") == 0 || strcmp(what, "store") == 0)
                 for (uint32_t i = 0; i < times; i += n)
                         (what[2] == 'r' ? raw_burst : store_burst)(size,

@@ -63,6 +63,15 @@ def programs(ranks, runs=RUNS):
         right(ranks, run)
 
 
+def every_call(ranks):
+    """GAM's, Split-C's, and with a timer that interrupts them."""
+    for command, said in (("am_gam_prog",), ranks), (("am_splitc_prog",), 1), (("am_odd", "signals"), ranks):
+        child = job(ranks, os.path.join(BUILD, "tests", "am", command[0]), *command[1:])
+        out, err = finish(child)
+        assert child.returncode == 0 and len(re.findall("right", out)) == said, f"{command}: {out}{err}"
+        print(f"{ranks} processors, {' '.join(command)}: right", flush=True)
+
+
 # ---- ranks that talk until they are told to end ----
 
 ENOUGH = "/tmp/enough"                          # rank 0 sees it: it is of machine a
@@ -125,19 +134,26 @@ LOSING = ("loses", "loses bursts", "spoils", "all")
 ROUNDS = 30                                     # of some hundred messages
 
 
-def wires_a():
+def over_wire(name, rounds, runs):
     """Each machine treats what it sends. One machine's ranks have one device, and no wire between them."""
     sh("modprobe", "sch_netem")
-    for name, how in WIRES.items():
-        sh("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "limit", "10000", *how)
-        barrier(f"wire {name}")
-        if HOST == "a":
-            print(f"a wire that {name}:", flush=True)
-            again = ends_right(talk(2, ROUNDS)[0])
-            assert again > 0 or name not in LOSING, "nothing was lost"
-            if name == "all":
-                programs(2, RUNS[::2])
-        barrier(f"wire {name} done")
+    sh("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "limit", "10000", *WIRES[name])
+    barrier(f"wire {name}")
+    if HOST == "a":
+        print(f"a wire that {name}:", flush=True)
+        again = ends_right(talk(2, rounds)[0])
+        assert again > 0 or name not in LOSING, "nothing was lost"
+        programs(2, runs)
+    barrier(f"wire {name} done")
+
+
+def wire_a():
+    over_wire("all", ROUNDS // 3, RUNS[1:2])
+
+
+def wires_a():
+    for name in WIRES:
+        over_wire(name, ROUNDS, RUNS[::2] if name == "all" else ())
 
 
 # ---- one machine ----
@@ -145,6 +161,8 @@ def wires_a():
 def one_a():
     for ranks in (1, 2, 4, 8):
         programs(ranks)
+    every_call(2)
+    every_call(3)
 
 
 # ---- two ----
@@ -185,8 +203,8 @@ def nothing():
 
 
 two_b = killed_b = stopped_b = nothing
-wires_b = wires_a
-SCENES = ("two", "killed", "stopped", "wires") if TWO else ("one", "killed", "stopped")
+wire_b, wires_b = wire_a, wires_a
+SCENES = ("two", "killed", "stopped", "wire", "wires") if TWO else ("one", "killed", "stopped")
 
 if __name__ == "__main__":
     set_up()
