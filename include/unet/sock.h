@@ -4,8 +4,9 @@
  *
  * TCP and UDP for programs that link libunet. A connection runs between two processes of this host
  * over shared memory; neither side makes a system call to send or receive while the other one keeps
- * up. The program's stack is made at its first socket, and `unetd` is started when there is none:
- * nothing to configure, no privilege.
+ * up. Other hosts are reached by the interfaces that unetd has (unet.conf(5)). The program's stack
+ * is made at its first socket, and `unetd` is started when there is none: nothing to configure, no
+ * privilege.
  *
  *      int s = unet_socket(AF_INET, SOCK_STREAM, 0);
  *      if (unet_connect(s, (struct sockaddr *)&to, sizeof to) == 0)
@@ -20,8 +21,8 @@
  *   take kernel descriptors too.
  * - There is no way around the fabric. Connecting, or sending a datagram, to an address of this
  *   host where nobody on the fabric has the port is ECONNREFUSED, also when an ordinary program
- *   listens there; to any other host it is ENETUNREACH. accept returns connections of the fabric
- *   only. A program that wants both uses the shim, `unet run`.
+ *   listens there; to a host that no interface of unetd's leads to it is ENETUNREACH. accept
+ *   returns connections of the fabric only. A program that wants both uses the shim, `unet run`.
  * - An explicit bind() is held in the kernel's port space too, by unetd, so that ordinary programs
  *   and this one do not take one another's ports: EADDRINUSE, EADDRNOTAVAIL, EACCES as bind(2). The
  *   port is free again when the last process has closed the socket. A client's port comes from a

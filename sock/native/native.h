@@ -106,6 +106,10 @@ static inline bool native_nowait(const struct native_slot *n, int flags)
 
 /* A connected UDP socket whose peer nobody was: looks again. 0, or as native_nobody(). */
 int native_reconnect(struct native_slot *n);
+/* A message with MSG_FASTOPEN: connects a TCP socket first, and with a cookie of the peer's the
+ * message goes in the SYN. */
+int native_connect_to_send(struct native_slot *n, const struct sockaddr *sa, socklen_t len,
+                           int flags);
 
 /*
  * Structs of the application's that begin with their size, as they are in its version of the

@@ -32,36 +32,37 @@ static int outcome(struct native_slot *n)
         return err != 0 ? -err : -ECONNABORTED;
 }
 
-/* Under setup, which is left meanwhile. */
-static int await(struct native_slot *n, int still)
+/* Under setup, which is left meanwhile. `flags`: of the message that connects; 0: none does. */
+static int await(struct native_slot *n, int still, int flags)
 {
         nstime until = native_deadline(READ_ONCE(usock_rec(n->us)->sndtimeo));
         int err;
 
         pthread_mutex_unlock(&n->setup);
-        err = usock_nonblock(n->us) ? usock_wait1(n->us, USOCK_POLL_MADE, 0)
-                                    : native_wait(n, USOCK_POLL_MADE, until);
+        err = native_nowait(n, flags) ? usock_wait1(n->us, USOCK_POLL_MADE, 0)
+                                      : native_wait(n, USOCK_POLL_MADE, until);
         pthread_mutex_lock(&n->setup);
 
         return err == -EAGAIN ? still : err != 0 ? err : outcome(n);
 }
 
-static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen_t len)
+static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen_t len, int flags)
 {
         int err;
 
         if (n->connecting)
-                return await(n, -EALREADY);
+                return await(n, -EALREADY, flags);
         if (sock_role(usock_rec(n->us)) != SOCK_ROLE_NONE)
                 return -EISCONN;
-        usock_fastopen_connect(n->us, false);
-        err = usock_connect(n->us, sa, len, NULL);
+        err = usock_fastopen_connect(n->us, flags & MSG_FASTOPEN);
+        if (err == 0)
+                err = usock_connect(n->us, sa, len, NULL);
         if (err == -ENOENT)
                 return native_nobody(sa, len);
         if (err != -EINPROGRESS)
                 return err;
         n->connecting = true;
-        return usock_nonblock(n->us) ? err : await(n, -EINPROGRESS);
+        return native_nowait(n, flags) ? err : await(n, -EINPROGRESS, flags);
 }
 
 /* Nobody has the port yet: the peer's name is kept, and looked for at each send. */
@@ -121,7 +122,7 @@ int native_reconnect(struct native_slot *n)
         return err == -ENOENT ? native_nobody((struct sockaddr *)&to, len) : err;
 }
 
-static int do_connect(struct native_slot *n, const struct sockaddr *sa, socklen_t len)
+static int do_connect(struct native_slot *n, const struct sockaddr *sa, socklen_t len, int flags)
 {
         uint16_t port;
         ip_addr addr;
@@ -136,7 +137,7 @@ static int do_connect(struct native_slot *n, const struct sockaddr *sa, socklen_
                 return err == -EADDRNOTAVAIL ? -ENETUNREACH : err;
         if (sa->sa_family != n->us->family)
                 return -EAFNOSUPPORT;
-        return n->us->kind == USOCK_UDP ? connect_udp(n, sa, len) : connect_tcp(n, sa, len);
+        return n->us->kind == USOCK_UDP ? connect_udp(n, sa, len) : connect_tcp(n, sa, len, flags);
 }
 
 int unet_connect(int sock, const struct sockaddr *addr, socklen_t len)
@@ -147,10 +148,26 @@ int unet_connect(int sock, const struct sockaddr *addr, socklen_t len)
         if (n == NULL)
                 return (int)native_result(-EBADF);
         pthread_mutex_lock(&n->setup);
-        err = do_connect(n, addr, len);
+        err = do_connect(n, addr, len, 0);
         pthread_mutex_unlock(&n->setup);
         native_put(n);
         return (int)native_result(err);
+}
+
+/* As Linux: a connection that waits for what is sent first is connected so already; AF_UNSPEC ends
+ * none in this way. */
+int native_connect_to_send(struct native_slot *n, const struct sockaddr *sa, socklen_t len,
+                           int flags)
+{
+        int err = 0;
+
+        if (len >= sizeof sa->sa_family && sa->sa_family == AF_UNSPEC)
+                return -EOPNOTSUPP;
+        pthread_mutex_lock(&n->setup);
+        if (!usock_fastopen_waits(n->us))
+                err = do_connect(n, sa, len, flags);
+        pthread_mutex_unlock(&n->setup);
+        return err;
 }
 
 /* ---- listen, accept ---- */

@@ -284,6 +284,9 @@ static ssize_t do_send(struct native_slot *n, const struct msghdr *m, int flags)
 {
         int err = msg_error(m, true);
 
+        if (unlikely(flags & MSG_FASTOPEN) && err == 0 && n->us->kind == USOCK_TCP &&
+            m->msg_name != NULL)
+                err = native_connect_to_send(n, m->msg_name, m->msg_namelen, flags);
         if (unlikely(err != 0))
                 return err;
         return n->us->kind == USOCK_UDP ? send_udp(n, m, flags) : send_tcp(n, m, flags);

@@ -413,6 +413,60 @@ static void what_has_arrived_is_told(void **state)
         assert_int_equal(play_alone(news, 0), 0);
 }
 
+/* ---- MSG_FASTOPEN ---- */
+
+static bool system_forbids_fastopen(void)
+{
+        FILE *f = fopen("/proc/sys/net/ipv4/tcp_fastopen", "re");
+        int says = 1;
+
+        if (f != NULL && fscanf(f, "%i", &says) != 1)
+                says = 1;
+        if (f != NULL)
+                fclose(f);
+        return !(says & 1);
+}
+
+static void opens_by_sending(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s)), none = {.sin_family = AF_UNSPEC};
+        int c = unet_socket(AF_INET, SOCK_STREAM, 0);
+        char buf[8];
+
+        CHECK_ERR(unet_sendto(c, "one", 3, MSG_FASTOPEN, (void *)&none, sizeof none), EOPNOTSUPP);
+        if (system_forbids_fastopen()) {
+                CHECK_ERR(unet_sendto(c, "one", 3, MSG_FASTOPEN, (void *)&to, sizeof to),
+                          EOPNOTSUPP);
+                CHECK(unet_connect(c, (void *)&to, sizeof to) == 0 &&
+                      unet_send(c, "one", 3, 0) == 3);
+        } else {
+                CHECK(unet_sendto(c, "one", 3, MSG_FASTOPEN, (void *)&to, sizeof to) == 3);
+        }
+        CHECK(unet_recv(c, buf, 3, MSG_WAITALL) == 3 && memcmp(buf, "two", 3) == 0);
+        if (!system_forbids_fastopen())
+                CHECK_ERR(unet_sendto(c, "x", 1, MSG_FASTOPEN, (void *)&to, sizeof to), EISCONN);
+        CHECK(unet_close(c) == 0);
+}
+
+static void is_opened(struct side *s)
+{
+        int l = tcp_listen_any(), c;
+        char buf[8];
+
+        tell(s, port_of(l));
+        c = unet_accept(l, NULL, NULL);
+        CHECK(c >= 0 && unet_recv(c, buf, 3, MSG_WAITALL) == 3 && memcmp(buf, "one", 3) == 0);
+        CHECK(unet_send(c, "two", 3, 0) == 3);
+        CHECK(unet_recv(c, buf, 1, 0) == 0);
+        CHECK(unet_close(c) == 0 && unet_close(l) == 0);
+}
+
+static void a_message_opens_a_connection(void **state)
+{
+        (void)state;
+        play_both(opens_by_sending, is_opened, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -421,6 +475,7 @@ int main(void)
                 cmocka_unit_test(options_of_live_connections),
                 cmocka_unit_test(datagrams_that_wait_and_are_dropped),
                 cmocka_unit_test(what_has_arrived_is_told),
+                cmocka_unit_test(a_message_opens_a_connection),
         };
 
         return run_sides(tests);
