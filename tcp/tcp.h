@@ -590,6 +590,9 @@ struct tcp_report {
                 uint16_t pacing_gain, cwnd_gain; /* hundredths */
                 uint8_t app_limited;
         } model;
+        uint32_t send_limit;    /* of opts.send_window; 0: none */
+        struct tcp_marks watch; /* all 0: nobody watches, or for what happens only */
+        bool watched;
         struct {               /* cc is TCP_CC_PLAN */
                 uint32_t cwnd; /* where the window goes to */
                 nstime until;

@@ -85,9 +85,15 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .last_received = tc->last_received,
                 .sock = tc->sock,
                 .delivery_rate = delivery_rate(tc),
+                .send_limit = tc->opts.send_window,
+                .watched = tc->watch.holds & TCP_WATCH_ON,
                 .pacing_rate = tc->pace.rate,
         };
         if (tc->flags & TCF_RATES && cc_of(tc)->report != NULL)
                 cc_of(tc)->report(tc, r);
+        if (r->watched)
+                r->watch =
+                        (struct tcp_marks){tc->watch.acked, tc->watch.rtt, tc->watch.unsent_below,
+                                           tc->watch.unread_above, tc->watch.limits};
         report_limits(tc, r, now);
 }

@@ -26,6 +26,29 @@ static json_t *limited_json(const struct tcp_report *r)
         return o;
 }
 
+/* A mark that is 0 is none. */
+static json_t *watch_json(const struct tcp_marks *m)
+{
+        return json_pack("{sI sI sI so si}", "acked", (json_int_t)m->acked, "unsent_below",
+                         (json_int_t)m->unsent_below, "unread_above", (json_int_t)m->unread_above,
+                         "rtt", time_json(m->rtt), "limits", (int)m->limits);
+}
+
+/* What the application controls, where it does (<unet/flow.h>). */
+static void add_controls(json_t *row, const struct tcp_report *r, nstime now)
+{
+        if (r->credit)
+                json_object_set_new(row, "granted", json_integer(r->rcv_wnd));
+        if (r->send_limit != 0)
+                json_object_set_new(row, "send_window_limit", json_integer(r->send_limit));
+        if (r->watched)
+                json_object_set_new(row, "watch", watch_json(&r->watch));
+        if (r->plan.until != 0)
+                json_object_set_new(row, "plan",
+                                    json_pack("{sI sI}", "window", (json_int_t)r->plan.cwnd,
+                                              "good_for", (json_int_t)MAX(r->plan.until - now, 0)));
+}
+
 static json_t *tcp_row(const struct seen_stack *s, uint32_t conn, const struct tcp_report *r)
 {
         json_t *row = json_pack("{ss si si ss so so so}", "protocol", "tcp", "stack", s->id,
@@ -54,8 +77,7 @@ static json_t *tcp_row(const struct seen_stack *s, uint32_t conn, const struct t
                 (json_int_t)r->rcv_wnd, "mss", (json_int_t)r->mss, "reordering",
                 (json_int_t)r->reordering, "dsack_duplicates", (json_int_t)r->dsack_dups);
 
-        if (r->credit)
-                json_object_set_new(row, "granted", json_integer(r->rcv_wnd));
+        add_controls(row, r, s->now);
         json_object_update_new(row, sender);
         json_object_update_new(row, totals);
         return row;

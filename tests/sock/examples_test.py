@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The examples over <unet/sock.h> and <unet/flow.h> do what they say."""
 
+import json
 import os
 import re
 import subprocess
@@ -86,6 +87,29 @@ class Examples(unittest.TestCase):
             planned, others = map(int, re.match(r"(\d+) bytes by plan, (\d+) by", told).groups())
             self.assertEqual(planned + others, 30000000)
             self.assertGreater(planned, 0)
+
+    def shown(self, name, serve, ask, has):
+        """Runs both sides until `unet ss` has a row of which has() is true."""
+        port = next(p for p in ports.candidates() if ports.claimed(p))
+        sides = [example(name, "-s", "-p", port, *serve)]
+        try:
+            until = time.monotonic() + PATIENCE
+            while True:
+                self.assertLess(time.monotonic(), until)
+                if sides[-1].poll() is not None or len(sides) == 1:
+                    sides.append(example(name, "-p", port, *ask))
+                done = subprocess.run([os.path.join(BUILD, "tools", "unet"), "ss", "--json"], capture_output=True, check=False)
+                if any(has(row) for row in json.loads(done.stdout or "[]")):
+                    return
+        finally:
+            for side in sides:
+                side.kill()
+                side.communicate()
+
+    def test_ss_shows_what_an_application_controls(self):
+        self.shown("plan_sock", [], ["-n", 1 << 40], lambda row: row.get("plan", {}).get("window", 0) > 0 and row["congestion"] == "plan")
+        self.shown("video_sock", ["-r", 100], ["-f", 500, "-n", 100000], lambda row: row.get("watch", {}).get("unsent_below") == 1)
+        self.shown("meter_sock", ["-r", 1000], ["-n", 100000], lambda row: "granted" in row)
 
 
 if __name__ == "__main__":
