@@ -356,6 +356,21 @@ static void prepare_acks(struct view *v)
 }
 
 /* The next `n` messages to a side are lost; then the rest is received. */
+static void watches(struct view *v);
+static void plans(struct view *v);
+
+static void prepare_watched_acks(struct view *v)
+{
+        watches(v);
+        prepare_acks(v);
+}
+
+static void prepare_planned_acks(struct view *v)
+{
+        plans(v);
+        prepare_acks(v);
+}
+
 static void lose(struct view *v, int side, int n)
 {
         struct unet_chan *ch = &v->chan[side].base;
@@ -436,6 +451,37 @@ static void grants(struct view *v)
         s->now = v->w->now;
         stack_begin(s->st, v->w->conn[0][0]);
         assert_int_equal(tcp_window_grant(&s->tcp, conn(v, 0, 0), 65536, v->w->now), 0);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+/* Marks that are reached and some that are not. */
+static void watches(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_marks m = {.acked = 1, .rtt = 1, .unsent_below = 500, .limits = ~0u};
+
+        s->now = v->w->now;
+        stack_begin(s->st, v->w->conn[0][0]);
+        tcp_watch_set(&s->tcp, conn(v, 0, 0), &m);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+/* After a plan another one, whose window is smaller. */
+static void plans(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_conn *tc = conn(v, 0, 0);
+        struct tcp_plan plan = {.rate = 1 << 30, .good_for = 60 * NS_PER_S};
+        struct tcp_plan_report r;
+
+        s->now = v->w->now;
+        stack_begin(s->st, v->w->conn[0][0]);
+        assert_int_equal(tcp_plan_take(tc, &r, v->w->now), 0);
+        plan.serial = r.serial;
+        plan.cwnd = r.serial == 0 ? 2 * r.cwnd : r.cwnd / 2;
+        assert_int_equal(tcp_plan_set(&s->tcp, tc, &plan, v->w->now), 0);
         stack_end(s->st);
         stack_flush(s, v->w->now);
 }
@@ -542,12 +588,24 @@ static void finish(struct view *v, int n)
         fail_msg("connection %d did not go on", n);
 }
 
+/* Whoever watches is told what is so. */
+static void tells_the_truth(const struct tcp_conn *tc)
+{
+        uint32_t marks = tcp_watch_marks(tc);
+
+        if (!(tc->watch.holds & TCP_WATCH_ON) || tc->watch.acked == 0)
+                return; /* none, or hardly begun */
+        assert_int_equal(!!(marks & TCP_WATCH_ACKED), tcp_stream_acked(tc) >= tc->watch.acked);
+        assert_int_equal(!!(marks & TCP_WATCH_UNSENT), tcp_unsent(tc) < tc->watch.unsent_below);
+}
+
 static void goes_on(struct view *v, int n)
 {
         assert_int_equal(conn(v, 0, n)->state, TCPS_ESTABLISHED);
         write_bytes(v, 0, n, 2000);
         write_bytes(v, 1, n, 2000);
         finish(v, n);
+        tells_the_truth(conn(v, 0, n));
         tcp_conn_check(&v->s[0].tcp, conn(v, 0, n));
 }
 
@@ -773,6 +831,28 @@ static void a_grant_may_end_anywhere(void **state)
         dies_everywhere(changes_window, grants, GOES_ON);
 }
 
+static void setting_a_watch_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, watches, GOES_ON);
+        dies_everywhere(watches, watches, GOES_ON);
+}
+
+static void a_turn_with_acks_that_are_watched_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_watched_acks, runs_with_input, GOES_ON);
+}
+
+static void a_plan_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, plans, GOES_ON);
+        dies_everywhere(plans, plans, GOES_ON);
+}
+
+static void a_turn_with_acks_by_plan_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_planned_acks, runs_with_input, GOES_ON);
+}
+
 static void a_shutdown_may_end_anywhere(void **state)
 {
         dies_everywhere(prepare_close, shuts_down, CLOSES);
@@ -910,6 +990,10 @@ int main(void)
                 cmocka_unit_test(cutting_segments_may_end_anywhere),
                 cmocka_unit_test(changing_the_window_may_end_anywhere),
                 cmocka_unit_test(a_grant_may_end_anywhere),
+                cmocka_unit_test(setting_a_watch_may_end_anywhere),
+                cmocka_unit_test(a_turn_with_acks_that_are_watched_may_end_anywhere),
+                cmocka_unit_test(a_plan_may_end_anywhere),
+                cmocka_unit_test(a_turn_with_acks_by_plan_may_end_anywhere),
                 cmocka_unit_test(a_shutdown_may_end_anywhere),
                 cmocka_unit_test(a_close_may_end_anywhere),
                 cmocka_unit_test(a_close_with_data_unread_may_end_anywhere),
