@@ -110,6 +110,7 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         struct tcp_seg seg;
         struct tcp_tuple tuple;
         struct tcp_link link;
+        struct tcp_syn syn;
         enum csum_check how;
         uint64_t old;
         bool took;
@@ -145,7 +146,12 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         link = stack_tcp_link(s, k);
         stack_begin(s->st, 0); /* tcp_rx() says which one, when it has found it */
         old = cnt->drop[DROP_TCP_OLD_DUPLICATE];
+        if (unlikely(seg.flags & TCP_SYN)) {
+                syn = (struct tcp_syn){pkt->hdr, pkt->inl, pkt->hdr_len, (uint8_t)thl};
+                s->tcp.syn = &syn;
+        }
         took = tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
+        s->tcp.syn = NULL;
         if (unlikely(pkt->hdr_len != IP_MIN_HDR) && seg.flags & TCP_SYN)
                 stack_opts_answer_syn(s, k, pkt, &seg);
         if (unlikely(s->chan[k].netif.nif != NULL) && s->st->busy != 0 && seg.flags & TCP_ACK)

@@ -157,6 +157,7 @@ struct tcp_opts {                /* of one connection; a listener's are inherite
                                    * Not inherited: a connection that was opened from outside has
                                    * what answers its SYN's */
         uint8_t credit; /* the window is what was granted (tcp_window_grant()), whatever is read */
+        uint8_t save_syn; /* TCP_SAVE_SYN: 1; 2: with the link's header */
         int32_t linger_s; /* -1 off; 0 reset on close; else seconds (the socket layer waits) */
         uint32_t keepidle_s, keepintvl_s;
         uint32_t user_timeout_ms; /* 0: R2 of RFC 1122 §4.2.3.5 */
@@ -186,6 +187,13 @@ struct tcp_opts {                /* of one connection; a listener's are inherite
         uint8_t fastopen_keys;
         uint8_t fastopen_key[TCP_FASTOPEN_KEYS][16]; /* the first makes cookies, each is good */
 };
+
+/* A SYN's headers as they came. */
+struct tcp_syn {
+        const uint8_t *ip, *tcp;
+        uint8_t ip_len, tcp_len;
+};
+#define TCP_SAVED_SYN_MOST 134u /* Ethernet's header, IP's and TCP's */
 
 struct tcp_shared; /* tcp_conn.h */
 struct tcp_conn;
@@ -234,6 +242,8 @@ struct tcp {
          * believes, or a size that its own probes showed. Both may be NULL. */
         uint32_t (*path_mtu)(void *arg, const struct tcp_tuple *to);
         void (*path_learnt)(void *arg, const struct tcp_tuple *to, uint32_t mtu);
+        /* While tcp_rx() is given a SYN, and has its headers: for TCP_SAVE_SYN. Else NULL. */
+        const struct tcp_syn *syn;
         const struct tcp_answers *answers; /* NULL: nobody does */
         void *arg;
         struct trace *trace; /* of changes of state, at *clock; may be NULL */
@@ -451,6 +461,10 @@ void tcp_opts_default(struct tcp_opts *o);
  * push data out). */
 void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, nstime now);
 void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o);
+/* tcp_saved_syn.c: headers of the SYN that opened it, TCP_SAVED_SYN_MOST bytes at most, and how
+ * many; 0: none are kept. They are kept no longer. */
+uint32_t tcp_saved_syn(const struct tcp *t, const struct tcp_conn *tc, uint8_t *out);
+void tcp_saved_syn_forget(struct tcp *t, struct tcp_conn *tc);
 /* With opts.credit: the peer may send so many bytes more, and is told. -EINVAL: without;
  * -EOVERFLOW: more than opts.window_most in advance. */
 int tcp_window_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes, nstime now);

@@ -316,6 +316,7 @@ bool conn_reap(struct tcp *t, struct tcp_conn *tc)
                 return false;
         rcvbuf_purge(t, tc);
         sndbuf_drop_fill(t, tc);
+        saved_syn_drop(t, tc);
         if (t->gone)
                 t->gone(t->arg, tc->self);
         live_set(&tc->live, 0);

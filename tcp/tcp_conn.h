@@ -334,6 +334,7 @@ struct tcp_conn {
         } pace;
         nstime syn_sent;            /* with FO_OPEN: when the SYN-ACK left; */
         uint32_t fastopen_listener; /* ... and whose count it is in; 0: that listener is closed */
+        uint32_t saved_syn;         /* frame of the SYN's headers; 0: none */
 
         struct {                    /* tcp_path.c; sizes are payload with TCP's options and IP's */
                 uint16_t mss;       /* what it carries, 0: what the link does */

@@ -35,6 +35,10 @@ void watch_report(struct tcp_conn *tc);
 /* Bytes that a new connection may have unread, when it is not by credit. */
 uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 
+/* tcp_saved_syn.c */
+void saved_syn_keep(struct tcp *t, struct tcp_conn *tc);
+void saved_syn_drop(struct tcp *t, struct tcp_conn *tc);
+
 /* tcp_demux.c */
 #define CONN_BUCKETS_FIRST 1024u /* a page */
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple);

@@ -82,7 +82,8 @@ static bool is_plain(const struct tcp_conn *tc, const struct tcp_listener *l)
 {
         return !tc->link.lossless && tc->ts_ok && tc->sack_ok &&
                (tc->flags & (TCF_WSCALE | TCF_ECN | TCF_COOKIE)) == TCF_WSCALE &&
-               tc->opts.min_ttl == 0 && tc->opts.ip_opts.len == 0 && l->sharing == 1;
+               tc->opts.min_ttl == 0 && tc->opts.ip_opts.len == 0 && l->sharing == 1 &&
+               l->opts.save_syn == 0;
 }
 
 /* Connections that there is a place for in the queue, if those that are being opened get theirs. */
@@ -326,6 +327,8 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                    now);
         if (tc == NULL)
                 return false;
+        if (unlikely(tc->opts.save_syn != 0))
+                saved_syn_keep(t, tc);
         tc->owed |= OWE_SYN;
         touch(t, tc);
         return unlikely(fastopen_serves(l)) && fastopen_accepts(t, tc, seg, now) &&

@@ -80,6 +80,7 @@ static void rebuild_conns(struct tcp *t)
                         demux_add(t, tc);
                 hold(t, tc->snd_fill);
                 hold(t, tc->rcv_fill);
+                hold(t, tc->saved_syn);
         }
         pool_rebuild(&t->sh->conns, live);
 }

@@ -230,6 +230,8 @@ int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t 
 
         if (usock_is_group_opt(level, name))
                 return (int)n < 0 ? -EINVAL : usock_group_getsockopt(s, name, val, len);
+        if (level == IPPROTO_TCP && name == TCP_SAVED_SYN && s->kind == USOCK_TCP)
+                return usock_saved_syn(s, val, len);
         if (find_int(s, level, name) == NULL && find_blob(s, level, name) == NULL)
                 return -ENOPROTOOPT;
         if ((int)n < 0)

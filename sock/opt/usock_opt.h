@@ -68,6 +68,9 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 #define OPT_FORM(n, k, m, s, g) {.name = n, .kinds = k, .min = m, .set = s, .get = g}
 // clang-format on
 
+/* getsockopt() of TCP_SAVED_SYN, which changes what there is to get. */
+int usock_saved_syn(struct usock *s, void *val, socklen_t *len);
+
 /* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
 static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)
 {

@@ -1,4 +1,5 @@
 /* Options of IPPROTO_TCP: tcp(7). */
+#include "sock/attach/user.h"
 #include "sock/opt/usock_opt.h"
 
 #include <assert.h>
@@ -415,6 +416,33 @@ static socklen_t get_fastopen_key(const struct opt_call *c, void *val, socklen_t
         return (socklen_t)(c->tcp.fastopen_keys * sizeof c->tcp.fastopen_key[0]);
 }
 
+/* ---- TCP_SAVED_SYN ---- */
+
+/* As Linux: told once; with too little room how much there is, and again. */
+int usock_saved_syn(struct usock *s, void *val, socklen_t *len)
+{
+        uint8_t syn[TCP_SAVED_SYN_MOST];
+        socklen_t room = *len, n = 0;
+        struct tcp_conn *tc;
+
+        if ((int)room < 0)
+                return -EINVAL;
+        ustack_lock(s->u);
+        usock_tcp_settle(s);
+        if (usock_rec(s)->role == SOCK_ROLE_CONN) {
+                tc = usock_conn(s);
+                n = tcp_saved_syn(&s->u->s.tcp, tc, syn);
+                stack_begin(s->u->s.st, usock_rec(s)->conn);
+                if (n <= room)
+                        tcp_saved_syn_forget(&s->u->s.tcp, tc);
+                stack_end(s->u->s.st);
+        }
+        ustack_leave(s->u);
+        if (!user_put32(len, n) || (n <= room && !user_copy(val, syn, n)))
+                return -EFAULT;
+        return n <= room ? 0 : -EINVAL;
+}
+
 /* ---- the tables ---- */
 
 static const struct opt_int ints[] = {
@@ -430,6 +458,7 @@ static const struct opt_int ints[] = {
         OPT_CALLS(TCP_MAXSEG, OPT_TCP, set_maxseg, get_maxseg),
         OPT_CALLS(TCP_LINGER2, OPT_TCP, set_linger2, get_linger2),
         OPT_CALLS(TCP_DEFER_ACCEPT, OPT_TCP, set_defer_accept, get_defer_accept),
+        OPT_RANGE(TCP_SAVE_SYN, save_syn, 0, 2),
         OPT_CALLS(TCP_INQ, OPT_TCP, set_inq, get_inq),
         OPT_CALLS(TCP_FASTOPEN, OPT_TCP, set_fastopen, get_fastopen),
         OPT_CALLS(TCP_FASTOPEN_CONNECT, OPT_TCP, set_fastopen_connect, get_fastopen_connect),

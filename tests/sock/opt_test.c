@@ -467,6 +467,56 @@ static void a_message_opens_a_connection(void **state)
         play_both(opens_by_sending, is_opened, 0);
 }
 
+/* ---- TCP_SAVED_SYN ---- */
+
+static void has_its_syn_told(struct side *s)
+{
+        uint8_t syn[200] = {0};
+        socklen_t len = sizeof syn, room = 10;
+        int l = unet_socket(AF_INET, SOCK_STREAM, 0), c;
+        struct sockaddr_in a = loopback(0), peer;
+        socklen_t peer_len = sizeof peer;
+        uint16_t sport;
+
+        CHECK_ERR(unet_setsockopt(l, IPPROTO_TCP, TCP_SAVE_SYN, &(int){3}, sizeof(int)), EINVAL);
+        CHECK(unet_setsockopt(l, IPPROTO_TCP, TCP_SAVE_SYN, &(int){(int)s->arg}, sizeof(int)) == 0);
+        CHECK(get_int(l, IPPROTO_TCP, TCP_SAVE_SYN) == (int)s->arg);
+        CHECK(unet_bind(l, (void *)&a, sizeof a) == 0 && unet_listen(l, 5) == 0);
+        tell(s, port_of(l));
+        c = unet_accept(l, (void *)&peer, &peer_len);
+        CHECK(c >= 0);
+        if (s->arg != 0) {
+                const uint8_t *ip = syn + (s->arg == 2 ? 14 : 0);
+                CHECK_ERR(unet_getsockopt(c, IPPROTO_TCP, TCP_SAVED_SYN, syn, &room), EINVAL);
+                CHECK(room >= 40);
+                CHECK(unet_getsockopt(c, IPPROTO_TCP, TCP_SAVED_SYN, syn, &len) == 0 &&
+                      len == room);
+                memcpy(&sport, ip + 20, 2);
+                CHECK(ip[0] == 0x45 && ip[9] == IPPROTO_TCP && sport == peer.sin_port);
+                CHECK((ip[33] & 0x12) == 2 && len == (ip - syn) + 20u + (ip[32] >> 4) * 4u);
+                CHECK(s->arg != 2 || (syn[12] == 8 && syn[13] == 0));
+                len = sizeof syn;
+        }
+        CHECK(unet_getsockopt(c, IPPROTO_TCP, TCP_SAVED_SYN, syn, &len) == 0 && len == 0);
+        tell(s, 0);
+        CHECK(unet_close(c) == 0 && unet_close(l) == 0);
+}
+
+static void connects(struct side *s)
+{
+        int c = tcp_connect_to((uint16_t)hear(s));
+
+        hear(s);
+        CHECK(unet_close(c) == 0);
+}
+
+static void the_syn_is_told_once(void **state)
+{
+        (void)state;
+        for (uint64_t how = 0; how <= 2; how++)
+                play_both(connects, has_its_syn_told, how);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -476,6 +526,7 @@ int main(void)
                 cmocka_unit_test(datagrams_that_wait_and_are_dropped),
                 cmocka_unit_test(what_has_arrived_is_told),
                 cmocka_unit_test(a_message_opens_a_connection),
+                cmocka_unit_test(the_syn_is_told_once),
         };
 
         return run_sides(tests);
