@@ -181,5 +181,45 @@ class House(unittest.TestCase):
         self.assertEqual(found["pages"]["README.md"], {"sentences": 2, "mean": 3.5, "longest": 4})
 
 
+class Results(unittest.TestCase):
+    """scripts/results: the page that it makes of runs of bench/compare."""
+
+    RUN = {"machine": {"cpu": "A CPU", "cpus": 2, "virtual": True, "kernel": "6.1"}, "runs_asked": 5, "seconds": 1, "seed": 7,
+           "failures": [], "rows": [
+               {"title": "one stream", "unit": "Gb/s", "reference": 50, "ours": 125, "ratio": 2.5, "at_least": 2,
+                "absolute": False, "verdict": "ok"},
+               {"title": "idle", "unit": "ms", "reference": None, "ours": 0.5, "ratio": 0.5, "at_least": 1,
+                "absolute": True, "verdict": "ok"}]}
+
+    def results(self, *args):
+        return subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "results"), *args], capture_output=True, text=True,
+                              timeout=300, check=False)
+
+    def test_the_page_is_what_the_runs_make_of_it(self):
+        with tempfile.TemporaryDirectory() as d:
+            os.mkdir(os.path.join(d, "docs"))
+            os.mkdir(os.path.join(d, "results"))
+            for date, ours in (("2026-11-28", 100), ("2026-11-29", 125)):
+                run = json.loads(json.dumps(self.RUN))
+                run["rows"][0].update(ours=ours, ratio=ours / 50)
+                with open(os.path.join(d, "results", f"{date}-here.json"), "w", encoding="utf-8") as f:
+                    json.dump(run, f)
+            self.assertEqual(self.results(d).returncode, 0)
+            self.assertEqual(self.results("--check", d).returncode, 0)
+            with open(os.path.join(d, "docs", "results.md"), encoding="utf-8") as f:
+                text = f.read()
+            self.assertIn("## The last run: 2026-11-29, here", text)
+            self.assertIn("| one stream | 50 | 125 | Gb/s | 2.5x | 2 | ok |", text)
+            self.assertIn("| one stream | 2x | 2.5x |", text)
+            self.assertIn("| idle | 0.5 ms | 0.5 ms |", text)
+            with open(os.path.join(d, "results", "2026-11-30-here.json"), "w", encoding="utf-8") as f:
+                f.write("[]")
+            self.assertEqual(self.results("--check", d).returncode, 1)
+
+    def test_the_page_of_this_tree_is_up_to_date(self):
+        done = self.results("--check")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
