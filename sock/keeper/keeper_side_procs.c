@@ -75,7 +75,7 @@ int keeper_proc_died(void *view, uint32_t slot)
         struct ustack *u = &v->u;
         struct proc_slot *p = u->s.st->proc;
 
-        if (slot >= STACK_PROCS)
+        if (slot >= STACK_PROCS || slot == SOCK_REF_FLIGHT)
                 return 0;
         if (!ustack_trylock(u))
                 return -EAGAIN;
@@ -100,7 +100,7 @@ int keeper_proc_execed(void *view, uint32_t slot)
         struct ustack *u = &v->u;
         bool holds;
 
-        if (slot >= STACK_PROCS)
+        if (slot >= STACK_PROCS || slot == SOCK_REF_FLIGHT)
                 return 0;
         if (!ustack_trylock(u))
                 return -EAGAIN;
