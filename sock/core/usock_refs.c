@@ -16,7 +16,6 @@ void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now)
         struct stack *s = &u->s;
 
         assert(ustack_locked(u));
-        assert(rec->role <= SOCK_ROLE_UDP);
         switch (rec->role) {
         case SOCK_ROLE_CONN:
                 stack_begin(s->st, rec->conn);

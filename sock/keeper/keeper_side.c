@@ -117,6 +117,8 @@ static bool rest(struct keeper_view *v)
 
 void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uint32_t slot)
 {
+        assert(ustack_locked(&v->u));
+        assert(v->ngone <= ARRAY_LEN(v->gone));
         if (!sock_held_only_by(v->u.s.st, rec, slot) || !rec->registered ||
             v->ngone == ARRAY_LEN(v->gone) || ustack_shares_port(&v->u, rec, slot))
                 return;
@@ -131,6 +133,7 @@ void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uin
 /* Descriptors of the socket are in no message any more. Under the lock. */
 static void end_flights(struct keeper_view *v, struct sock_rec *rec)
 {
+        assert(ustack_locked(&v->u));
         keeper_note_listener(v, rec, SOCK_REF_FLIGHT);
         rec->flights = 0;
         ustack_unref(&v->u, pool_index(&v->u.s.st->socks, rec), SOCK_REF_FLIGHT, ustack_now());

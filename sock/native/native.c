@@ -39,6 +39,7 @@ struct native_slot *native_get(int sock)
 
 static void slot_free(struct native_slot *n)
 {
+        assert(n->us == NULL && n->number >= 0);
         pthread_mutex_lock(&table_lock);
         next_free = MIN(next_free, (uint32_t)n->number);
         atomic_fetch_and_explicit(&n->use, ~SLOT_ENDING, memory_order_release);
@@ -69,6 +70,7 @@ static void slot_end(struct native_slot *n)
         uint8_t proto = proto_of(us);
         uint16_t port = READ_ONCE(usock_rec(us)->lport);
 
+        assert(n->us != NULL);
         if (n->members != NULL)
                 native_set_forget(n);
         release = n->held && last_holder(us);
@@ -127,6 +129,7 @@ int native_install(struct usock *us, bool nonblock)
 {
         struct native_slot *n;
 
+        assert(us != NULL);
         pthread_mutex_lock(&table_lock);
         n = slot_alloc();
         if (n != NULL) {
@@ -461,6 +464,7 @@ int native_take_struct(void *ours, size_t size, size_t first, const void *theirs
 {
         uint32_t n;
 
+        assert(first >= sizeof n && first <= size);
         if (theirs == NULL)
                 return -EFAULT;
         memcpy(&n, theirs, sizeof n);
@@ -476,6 +480,7 @@ void native_give_struct(const void *ours, size_t size, void *theirs)
 {
         uint32_t n;
 
+        assert(size >= sizeof n);
         memcpy(&n, theirs, sizeof n);
         memcpy((char *)theirs + sizeof n, (const char *)ours + sizeof n, MIN(n, size) - sizeof n);
 }

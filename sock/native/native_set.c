@@ -101,6 +101,7 @@ static void grow(struct unet_pollset *set)
         uint32_t n = set->nbuckets;
         struct native_member *m;
 
+        assert(n != 0 && (n & (n - 1)) == 0);
         if (wider == NULL)
                 return;
         set->buckets = wider;
@@ -124,6 +125,7 @@ static struct native_member *member_of(const struct native_slot *n, const struct
 
 static void enqueue(struct native_member *m)
 {
+        assert(m->set != NULL);
         if (m->queued || m->off)
                 return;
         m->queued = true;
@@ -142,6 +144,7 @@ static void unlink_member(struct native_member *m)
 {
         struct native_member **p = &m->slot->members;
 
+        assert(m->set->count != 0);
         while (*p != m)
                 p = &(*p)->of_slot;
         *p = m->of_slot;

@@ -28,6 +28,7 @@ union value { /* the application's copy, on our side */
 
 static void load(struct opt_call *c)
 {
+        assert(ustack_locked(c->s->u));
         c->tcp = c->rec->opts;
         if (opt_conn(c) != NULL)
                 tcp_get_opts(opt_conn(c), &c->tcp);
@@ -40,6 +41,7 @@ static void store(struct opt_call *c)
         struct stack *s = &c->s->u->s;
         nstime now = ustack_now();
 
+        assert(ustack_locked(c->s->u));
         c->rec->opts = c->tcp;
         if (opt_conn(c) != NULL) {
                 now = stack_time(s, now);
@@ -61,6 +63,8 @@ static void put_field(struct tcp_opts *t, const struct opt_int *o, int v)
         uint32_t wide = (uint32_t)v;
         uint8_t narrow = (uint8_t)v;
 
+        assert(o->size == 1 || o->size == sizeof wide);
+        assert(o->off + o->size <= sizeof *t);
         memcpy((char *)t + o->off, o->size == 1 ? (void *)&narrow : (void *)&wide, o->size);
 }
 
@@ -68,6 +72,7 @@ static int get_field(const struct tcp_opts *t, const struct opt_int *o)
 {
         uint32_t wide;
 
+        assert(o->size == 1 || o->size == sizeof wide);
         if (o->size == 1)
                 return *((const uint8_t *)t + o->off);
         memcpy(&wide, (const char *)t + o->off, sizeof wide);
@@ -165,6 +170,7 @@ static int set_one(struct opt_call *c, int level, int name, const void *val, soc
         const struct opt_blob *b = find_blob(c->s, level, name);
         int v, err;
 
+        assert(len <= SET_ROOM);
         if (o != NULL) {
                 err = int_arg(level, o, val, len, &v);
                 return err != 0 ? err : set_int(c, o, v);
@@ -206,6 +212,7 @@ static int get_one(const struct opt_call *c, int level, int name, union value *v
         const struct opt_int *o = find_int(c->s, level, name);
         const struct opt_blob *b = find_blob(c->s, level, name);
 
+        assert(o != NULL || (b != NULL && b->get != NULL));
         if (o != NULL)
                 return get_int(c, level, o, v, len);
         if (b->may_get != NULL && b->may_get(c, *len) != 0)

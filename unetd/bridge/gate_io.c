@@ -138,6 +138,7 @@ static void complete(struct unet_rx *rx, const uint8_t **rest)
 /* Where frame i of a batch is put: its IP header at the beginning of a cache line. */
 static uint8_t *rx_room(const struct gate *g, uint32_t i)
 {
+        assert(i < GATE_BATCH);
         return g->rx + (size_t)i * GATE_ROOM + CACHE_LINE - ETHER_HDR;
 }
 

@@ -107,6 +107,7 @@ bool gate_out_add(struct gate_out *o, const uint8_t *head, uint32_t head_len, co
         uint32_t hdr_len = joinable(head, head_len, head_len + rest_len);
         struct gate_out_frame *f = o->n != 0 ? &o->frame[o->n - 1] : NULL;
 
+        assert(head_len <= sizeof o->frame[0].head && o->n <= GATE_OUT_FRAMES);
         /* What is joined is borrowed whole, so it must lie in memory that is: the caller's head
          * is not. */
         if (hdr_len != 0 && head_len == hdr_len && f != NULL &&
@@ -164,6 +165,7 @@ uint32_t gate_out_send(struct gate_out *o, int sock)
 {
         uint32_t at = 0, lost = 0;
 
+        assert(o->n <= GATE_OUT_FRAMES);
         for (uint32_t i = 0; i < o->n; i++) {
                 gate_out_finish(o, i);
                 o->msg[i] = (struct mmsghdr){

@@ -85,6 +85,7 @@ uint32_t gate_split_next(struct gate_split *s, uint8_t *out)
 {
         uint32_t n = MIN(s->size, s->end - s->at);
 
+        assert(s->at <= s->end && s->hdr_len != 0);
         if (n == 0)
                 return 0;
         memcpy(out, s->frame, s->hdr_len);

@@ -111,6 +111,7 @@ int client_exchange_until(struct unetd_client *c, struct unetd_conn *conn, struc
 {
         int r;
 
+        assert(n <= UNETD_FDS_MAX && conn->fd >= 0);
         if (conn->silent && sys_poll1(conn->fd, 0, 0) == 0 && process_is_stopped(conn->pid))
                 return -ETIMEDOUT;
         msg->seq = ++c->seq;
