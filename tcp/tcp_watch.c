@@ -42,16 +42,6 @@ static void turns(struct tcp_conn *tc, uint32_t what, bool now, uint32_t *count)
         holds_set(w, w->holds ^ what);
 }
 
-/* A mark is reached `now`, or not. */
-static void reaches(struct tcp_conn *tc, uint32_t mark, bool now, uint32_t *count)
-{
-        struct tcp_watch *w = &tc->watch;
-
-        if (now && !(w->holds & mark))
-                count_one(tc, count);
-        holds_set(w, now ? w->holds | mark : w->holds & ~mark);
-}
-
 /* Of the stream: the FIN is none of it. */
 uint64_t tcp_stream_acked(const struct tcp_conn *tc)
 {
@@ -65,18 +55,44 @@ uint32_t tcp_unsent(const struct tcp_conn *tc)
         return unsent > 0 ? (uint32_t)unsent : 0;
 }
 
+#define LOOKED_AT (TCP_WATCH_ACKED | TCP_WATCH_UNSENT | TCP_WATCH_SHUT | TCP_WATCH_RTT)
+
+/* Of that, what is so now. Bytes that were acknowledged stay so. */
+static uint32_t is_so(const struct tcp_conn *tc, const struct tcp_watch *w)
+{
+        uint32_t so = w->holds & (TCP_WATCH_ACKED | TCP_WATCH_RTT);
+
+        if (!(so & TCP_WATCH_ACKED) && w->acked != 0 && tcp_stream_acked(tc) >= w->acked)
+                so |= TCP_WATCH_ACKED;
+        if (w->rtt != 0 && (tc->srtt > w->rtt) == !(so & TCP_WATCH_RTT))
+                so ^= TCP_WATCH_RTT;
+        if (tcp_unsent(tc) < w->unsent_below)
+                so |= TCP_WATCH_UNSENT;
+        if (tc->snd_wnd == 0)
+                so |= TCP_WATCH_SHUT;
+        return so;
+}
+
 void tcp_watch_look(struct tcp_conn *tc)
 {
         struct tcp_watch *w = &tc->watch;
+        uint32_t so, changed;
 
         if (tc->state < TCPS_ESTABLISHED)
                 return;
-        reaches(tc, TCP_WATCH_ACKED, w->acked != 0 && tcp_stream_acked(tc) >= w->acked,
-                &w->counts.acked);
-        reaches(tc, TCP_WATCH_UNSENT, tcp_unsent(tc) < w->unsent_below, &w->counts.unsent);
-        turns(tc, TCP_WATCH_SHUT, tc->snd_wnd == 0, &w->counts.shut);
-        if (w->rtt != 0)
-                turns(tc, TCP_WATCH_RTT, tc->srtt > w->rtt, &w->counts.rtt);
+        so = is_so(tc, w);
+        changed = (w->holds ^ so) & LOOKED_AT;
+        if (likely(changed == 0))
+                return;
+        if (changed & so & TCP_WATCH_ACKED)
+                count_one(tc, &w->counts.acked);
+        if (changed & so & TCP_WATCH_UNSENT)
+                count_one(tc, &w->counts.unsent);
+        if (changed & TCP_WATCH_SHUT)
+                count_one(tc, &w->counts.shut);
+        if (changed & TCP_WATCH_RTT)
+                count_one(tc, &w->counts.rtt);
+        holds_set(w, w->holds ^ changed);
 }
 
 void watch_limit(struct tcp_conn *tc, enum tcp_limit limit)
