@@ -550,6 +550,17 @@ static void prepare_syn(struct view *v)
         open_from(v, 1, 41001);
 }
 
+/* And its headers are kept. */
+static void prepare_saved_syn(struct view *v)
+{
+        struct tcp_opts o;
+
+        tcp_opts_default(&o);
+        o.save_syn = 1;
+        tcp_listen_opts(&v->s[0].tcp, v->w->listener[0], &o);
+        prepare_syn(v);
+}
+
 static void prepare_timers(struct view *v)
 {
         write_bytes(v, 0, 0, 1000);
@@ -881,6 +892,7 @@ static void a_connect_may_end_anywhere(void **state)
 static void a_turn_with_a_syn_may_end_anywhere(void **state)
 {
         dies_everywhere(prepare_syn, runs_with_input, GOES_ON);
+        dies_everywhere(prepare_saved_syn, runs_with_input, GOES_ON);
 }
 
 static void a_turn_of_timers_may_end_anywhere(void **state)
