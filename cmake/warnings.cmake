@@ -10,6 +10,7 @@ endforeach()
 if(UNET_SANITIZE)
   add_compile_options(-fsanitize=${UNET_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${UNET_SANITIZE})
+  add_compile_definitions(UNET_IS_INSTRUMENTED)         # <unet/tsan.h>
   if(UNET_SANITIZE MATCHES thread AND CMAKE_C_COMPILER_ID STREQUAL GNU)
     add_compile_options(-Wno-tsan)      # gcc warns of fences, which TSan does not follow
   endif()

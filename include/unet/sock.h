@@ -255,4 +255,6 @@ UNET_API int unet_get_buffers(int sock, uint32_t *sndbuf, uint32_t *rcvbuf);
 }
 #endif
 
+#include <unet/tsan.h>
+
 #endif
