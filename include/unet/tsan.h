@@ -10,6 +10,9 @@
 #ifndef UNET_TSAN_H
 #define UNET_TSAN_H
 
+#include <stdint.h>
+#include <sys/types.h>
+
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define UNET_TSAN 1
@@ -19,9 +22,6 @@
 #endif
 
 #if defined(UNET_TSAN) && !defined(UNET_IS_INSTRUMENTED)
-
-#include <stdint.h>
-#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
