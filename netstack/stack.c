@@ -476,6 +476,8 @@ static bool chan_in_use(struct stack *s, uint32_t k)
 {
         struct pool *conns = &s->tcp.sh->conns;
 
+        if (tcp_chan_lent(&s->tcp, k))
+                return true;
         for (uint32_t i = 1; i < conns->fresh; i++) {
                 const struct tcp_conn *tc = pool_at(conns, i);
                 if (tc->live && tc->tuple.chan == k)

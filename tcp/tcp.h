@@ -407,6 +407,26 @@ int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, 
  * to 1,024 ns, and after 73 minutes too late. */
 nstime tcp_recv_stamp(const struct tcp *t, const struct tcp_conn *tc, uint32_t offset, nstime now);
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now);
+/*
+ * Receiving by loan (tcp_lend.c): what is unread, in order, where it lies. At most n pieces, which
+ * are process `proc`'s (a slot + 1) until it returns them, in any order. They are read, but for the
+ * window, which opens when they are returned. `ours`: in memory of the stack's own, copied there if
+ * need be. The number of pieces; else as of peek, -ENOBUFS: no record or memory for one;
+ * -EOPNOTSUPP: urgent data is ahead.
+ */
+struct tcp_lent {
+        const uint8_t *ptr;
+        uint32_t len;
+        uint64_t token;
+};
+int tcp_recv_lend(struct tcp *t, struct tcp_conn *tc, uint32_t proc, bool ours, struct tcp_lent *v,
+                  int n, nstime now);
+/* -EINVAL: that process has no such loan of this connection. */
+int tcp_recv_return(struct tcp *t, struct tcp_conn *tc, uint32_t proc, uint64_t token, nstime now);
+/* All of a process's, of one connection or (NULL) of any, end. */
+void tcp_loans_end(struct tcp *t, const struct tcp_conn *tc, uint32_t proc, nstime now);
+/* Something that came by the channel is lent. */
+bool tcp_chan_lent(const struct tcp *t, uint32_t chan);
 /* The n bytes consumed last are unread again, from a copy at `p`; `seq`: what copied_seq() was when
  * they had been. False: more has been consumed since, or there is no memory. */
 bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n,

@@ -25,9 +25,15 @@ static uint32_t power_of_two(uint32_t n)
         return p;
 }
 
+/* Loans at once, of all connections. */
+static uint32_t loans_of(const struct tcp_limits *l)
+{
+        return MAX(l->rxsegs / 8, 8u);
+}
+
 /* Where each table begins; the layout follows from the limits alone. */
 struct layout {
-        size_t conn_hash, listen_hash, scratch, conns, listeners, txsegs, rxsegs, end;
+        size_t conn_hash, listen_hash, scratch, conns, listeners, txsegs, rxsegs, loans, end;
 };
 
 static size_t align_line(size_t n)
@@ -37,7 +43,8 @@ static size_t align_line(size_t n)
 
 static struct layout layout_of(const struct tcp_limits *l)
 {
-        uint32_t most = MAX(MAX(l->conns, l->listeners), MAX(l->txsegs, l->rxsegs)) + 1;
+        uint32_t most =
+                MAX(MAX(l->conns, l->listeners), MAX(MAX(l->txsegs, l->rxsegs), loans_of(l))) + 1;
         struct layout at;
 
         at.conn_hash = align_line(sizeof(struct tcp_shared));
@@ -48,7 +55,8 @@ static struct layout layout_of(const struct tcp_limits *l)
         at.txsegs = align_line(at.listeners +
                                pool_bytes(sizeof(struct tcp_listener), l->listeners + 1));
         at.rxsegs = align_line(at.txsegs + pool_bytes(sizeof(struct tcp_txseg), l->txsegs + 1));
-        at.end = align_line(at.rxsegs + pool_bytes(sizeof(struct tcp_rxseg), l->rxsegs + 1));
+        at.loans = align_line(at.rxsegs + pool_bytes(sizeof(struct tcp_rxseg), l->rxsegs + 1));
+        at.end = align_line(at.loans + pool_bytes(sizeof(struct tcp_loan), loans_of(l) + 1));
         return at;
 }
 
@@ -76,6 +84,7 @@ void tcp_shared_init(struct tcp_shared *sh, const struct tcp_limits *l, const ui
                   l->listeners + 1);
         pool_init(&sh->txsegs, base + at.txsegs, sizeof(struct tcp_txseg), l->txsegs + 1);
         pool_init(&sh->rxsegs, base + at.rxsegs, sizeof(struct tcp_rxseg), l->rxsegs + 1);
+        pool_init(&sh->loans, base + at.loans, sizeof(struct tcp_loan), loans_of(l) + 1);
 }
 
 bool tcp_shared_is(const struct tcp_shared *sh, const struct tcp_limits *l)
@@ -92,7 +101,8 @@ bool tcp_shared_is(const struct tcp_shared *sh, const struct tcp_limits *l)
                pool_is(&sh->listeners, base + at.listeners, sizeof(struct tcp_listener),
                        l->listeners + 1) &&
                pool_is(&sh->txsegs, base + at.txsegs, sizeof(struct tcp_txseg), l->txsegs + 1) &&
-               pool_is(&sh->rxsegs, base + at.rxsegs, sizeof(struct tcp_rxseg), l->rxsegs + 1);
+               pool_is(&sh->rxsegs, base + at.rxsegs, sizeof(struct tcp_rxseg), l->rxsegs + 1) &&
+               pool_is(&sh->loans, base + at.loans, sizeof(struct tcp_loan), loans_of(l) + 1);
 }
 
 struct tcp_conn *tcp_conn_at(const struct tcp *t, uint32_t conn)
@@ -126,7 +136,7 @@ static void size_buffers(struct tcp_conn *tc)
         WRITE_ONCE(tc->snd_limit, o->sndbuf           ? MAX(o->sndbuf, SND_LIMIT_LEAST)
                                   : tc->link.lossless ? SND_LIMIT_LOSSLESS
                                                       : SND_LIMIT_FIRST);
-        WRITE_ONCE(tc->rcv_limit, o->credit ? 0 : conn_rcv_limit(o, &tc->link));
+        rcvbuf_size(tc, o->credit ? 0 : conn_rcv_limit(o, &tc->link));
 }
 
 void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)

@@ -221,7 +221,7 @@ struct tcp_conn {
         uint32_t rcv_head, rcv_tail;     /* rxsegs in order */
         uint32_t rcv_unread;             /* bytes in them */
         uint32_t rcv_fill, rcv_fill_off; /* private frame that small data is copied into */
-        uint32_t rcv_limit;              /* receive buffer now */
+        uint32_t rcv_limit;              /* receive buffer now, less what is lent: rcvbuf_size() */
         uint32_t rcv_full; /* largest payload received: what a full-sized segment is */
         uint32_t ts_recent;
         uint8_t rcv_wscale, snd_wscale, ts_ok, sack_ok;
@@ -287,6 +287,7 @@ struct tcp_conn {
         uint32_t dsack_dups;
         uint32_t retrans;
         struct tcp_sack_block dsack; /* RFC 2883, when TCF_DSACK */
+        uint32_t rcv_lent;           /* bytes on loan, derived: tcp_lend.c */
         uint64_t bytes_retrans;
         struct {                         /* with TCF_UNDO: tcp_undo.c */
                 uint32_t cwnd, ssthresh; /* what they were before the last reduction */
@@ -320,9 +321,10 @@ struct tcp_conn {
         uint16_t mss_clamp;            /* the peer's MSS option */
         /* What our SYN says, however SO_RCVBUF changes after it; or TCP_NO_WSCALE. */
         uint8_t syn_wscale;
-        uint8_t fastopen; /* FO_* */
-        uint32_t ecn_end; /* with TCF_ECN_CUT: snd_nxt when it was cut */
-        uint32_t fin_end; /* with TCF_FIN_RCVD: one past the FIN */
+        uint8_t fastopen;  /* FO_* */
+        uint32_t ecn_end;  /* with TCF_ECN_CUT: snd_nxt when it was cut */
+        uint32_t fin_end;  /* with TCF_FIN_RCVD: one past the FIN */
+        uint32_t rcv_size; /* receive buffer; see rcv_limit */
         nstime limit_since;
         nstime limited[TCP_LIMITS];
         nstime busy; /* time with something in flight, until stalled_at */
@@ -436,6 +438,17 @@ struct tcp_listener {
         struct tcp_opts opts;
 };
 
+/* What a process has been lent: tcp_lend.c. */
+struct tcp_loan {
+        uint32_t link;   /* free list */
+        uint32_t proc;   /* process slot + 1; 0: none. Written last when made, first when ended */
+        uint32_t owner;  /* frame_owner() of the connection */
+        uint32_t serial; /* of this record: a token is good once */
+        struct buf data;
+        uint32_t seq;
+};
+static_assert(sizeof(struct tcp_loan) == 32, "two in a cache line");
+
 /* Connections remembered by channel, so that a run of segments skips the hash. */
 #define TCP_CACHE 64u
 
@@ -468,7 +481,7 @@ struct tcp_shared {
         /* derived: frames of peers that stand in our queues, by channel. */
         uint32_t lent[TCP_CACHE][FRAME_CLASSES];
         struct fastopen_peer fastopen[FASTOPEN_SETS][FASTOPEN_WAYS];
-        struct pool conns, listeners, txsegs, rxsegs;
+        struct pool conns, listeners, txsegs, rxsegs, loans;
 };
 
 /* Records of a pool by index, as pool_at(), with the size known when compiling: these are on

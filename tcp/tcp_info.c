@@ -80,7 +80,7 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .credit = tc->opts.credit,
                 .memory = tc->snd_mem + tc->rcv_mem,
                 .sndbuf = tc->snd_limit,
-                .rcvbuf = tc->rcv_limit,
+                .rcvbuf = tc->rcv_size,
                 .last_sent = tc->last_sent,
                 .last_received = tc->last_received,
                 .sock = tc->sock,

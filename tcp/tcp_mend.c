@@ -192,6 +192,7 @@ static bool mend_rcv(struct tcp *t, struct tcp_conn *tc)
         tc->rcv_fill = 0;
         if (fin)
                 WRITE_ONCE(tc->rcv_nxt, tc->fin_end);
+        lend_mend(t, tc);
         if (tc->rcv_head != 0 && tc->rcv_head < t->sh->rxsegs.fresh)
                 mend_rcv_head(t, tc);
         tc->rcv_tail = cut(t, tc, &tc->rcv_head, false);
@@ -334,9 +335,9 @@ static void finish_ended(struct tcp_conn *tc)
 void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         reass_purge(t, tc);
-        tc->rcv_mem = private_mem(t, tc);
+        tc->rcv_mem = private_mem(t, tc) + lend_private(t, tc);
         rcvbuf_drop_empty(t, tc);
-        WRITE_ONCE(tc->rcv_limit, rcvbuf_limit_by(tc, &tc->opts));
+        rcvbuf_size(tc, rcvbuf_limit_by(tc, &tc->opts));
         tc->delack_at = tc->cork_at = NSTIME_NEVER;
         if (tc->state == TCPS_CLOSED) {
                 finish_ended(tc);

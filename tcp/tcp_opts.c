@@ -35,7 +35,7 @@ static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opt
 {
         if (o->sndbuf != 0)
                 WRITE_ONCE(tc->snd_limit, snd_limit_of(tc, MAX(o->sndbuf, SND_LIMIT_LEAST)));
-        WRITE_ONCE(tc->rcv_limit, rcvbuf_limit_by(tc, o));
+        rcvbuf_size(tc, rcvbuf_limit_by(tc, o));
         if (!sndbuf_writable(t, tc))
                 conn_flag(tc, TCF_SND_FULL);
         sndbuf_freed(t, tc);

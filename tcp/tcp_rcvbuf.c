@@ -420,7 +420,7 @@ static uint32_t limit_most(const struct tcp *t, const struct tcp_conn *tc)
  * it, if that could be; the peer's data say how long it is now. */
 void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        uint32_t read = copied_seq(tc) - tc->drs_seq, limit = tc->rcv_limit;
+        uint32_t read = copied_seq(tc) - tc->drs_seq, limit = tc->rcv_size;
         uint32_t clamp = MIN(tc->opts.window_clamp != 0 ? tc->opts.window_clamp : RCV_LIMIT_MAX,
                              tc->opts.window_most != 0 ? tc->opts.window_most : RCV_LIMIT_MAX);
         nstime way = tc->srtt != 0 ? MAX(tc->srtt, (nstime)tc->train_rtt << 10) : tc->rto;
@@ -428,7 +428,7 @@ void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now)
         if (now - tc->drs_at < way || tc->opts.credit)
                 return;
         if (read >= limit / 2 && limit < MIN(limit_most(t, tc), clamp))
-                WRITE_ONCE(tc->rcv_limit, MIN(limit * 2, MIN(RCV_LIMIT_MAX, clamp)));
+                rcvbuf_size(tc, MIN(limit * 2, MIN(RCV_LIMIT_MAX, clamp)));
         tc->drs_seq = copied_seq(tc);
         tc->drs_at = now;
 }
@@ -483,9 +483,9 @@ bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat)
 
 void tcp_recv_room(struct tcp_conn *tc, uint32_t lowat)
 {
-        if (tc->opts.rcvbuf == 0 && !tc->opts.credit && tc->rcv_limit < lowat)
-                WRITE_ONCE(tc->rcv_limit,
-                           tc->opts.window_clamp != 0 ? MIN(lowat, tc->opts.window_clamp) : lowat);
+        if (tc->opts.rcvbuf == 0 && !tc->opts.credit && tc->rcv_size < lowat)
+                rcvbuf_size(tc,
+                            tc->opts.window_clamp != 0 ? MIN(lowat, tc->opts.window_clamp) : lowat);
 }
 
 uint32_t tcp_recv_inq(const struct tcp_conn *tc)

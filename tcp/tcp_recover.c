@@ -118,6 +118,8 @@ static void rebuild_segs(struct tcp *t)
                 mark_rxsegs(t, live, tc->ooo_head);
         }
         pool_rebuild(&t->sh->rxsegs, live);
+        clear(live, &t->sh->loans);
+        lend_recover(t, live);
 }
 
 /* TIME-WAIT: by the time each ends. */

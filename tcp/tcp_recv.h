@@ -43,6 +43,16 @@ static inline uint32_t rcvbuf_first_window(const struct tcp_conn *tc)
 void rcvbuf_open(struct tcp_conn *tc);
 uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o);
 
+/* tcp_lend.c */
+/* The receive buffer is of that many bytes. */
+void rcvbuf_size(struct tcp_conn *tc, uint32_t bytes);
+/* After a death: of the connection that was being changed, what was lent leaves the queue; of all,
+ * loans are found and counted (`live`: zeroed bits for them); and private frames of a connection
+ * that are lent, in bytes. */
+void lend_mend(struct tcp *t, struct tcp_conn *tc);
+void lend_recover(struct tcp *t, uint64_t *live);
+uint32_t lend_private(const struct tcp *t, const struct tcp_conn *tc);
+
 /* tcp_reass.c */
 bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq,
                   uint32_t skip, uint32_t len, bool fin, bool *took);

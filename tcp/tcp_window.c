@@ -24,7 +24,7 @@ uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o)
                 return 0;
         unclamped.window_clamp = 0;
         if (o->rcvbuf == 0)
-                unclamped.rcvbuf = MAX(tc->rcv_limit, conn_rcv_limit(&unclamped, &tc->link));
+                unclamped.rcvbuf = MAX(tc->rcv_size, conn_rcv_limit(&unclamped, &tc->link));
         return o->window_clamp != 0 ? MIN(unclamped.rcvbuf, o->window_clamp) : unclamped.rcvbuf;
 }
 

@@ -92,6 +92,42 @@ UNET_API int unet_flow_set(int sock, const struct unet_flow *f);
 UNET_API int unet_flow_get(int sock, struct unet_flow *f);
 
 /*
+ * Receiving by loan. unet_recv_lend() hands out what is unread, in order, where it lies, in at most
+ * n pieces: read only, and read as far as any other call is concerned. A piece is the calling
+ * process's until it is returned, in any order, each once; closing the socket in that process
+ * returns all of them, and so does the process's end, or exec(). What is lent counts as unread for
+ * the window, but not by credit: who returns nothing holds its peer up, and nothing else. Blocks as
+ * unet_recv() does. The number of pieces; 0: the peer has shut its side.
+ *
+ * A piece from a peer of the same user lies in memory that the peer can write; one from another
+ * user's, or that came by an interface, does not. flags: MSG_DONTWAIT. ENOBUFS: too much is lent
+ * already; EOPNOTSUPP: urgent data is ahead; EINVAL, of a return: one of them is not lent, and
+ * those before it are returned.
+ */
+struct unet_loan {
+        const void *ptr;
+        uint32_t len;
+        uint32_t zero;
+        uint64_t token;
+};
+UNET_API int unet_recv_lend(int sock, struct unet_loan *v, int n, int flags);
+UNET_API int unet_recv_return(int sock, const struct unet_loan *v, int n);
+
+/*
+ * Sending what is written where it is sent from. unet_send_reserve() hands out room for up to
+ * `bytes` more of the stream, in at most n pieces, of UNET_RESERVE_MOST; it blocks until there is
+ * some, as unet_send() does. The number of pieces, which may be of fewer bytes. unet_send_commit()
+ * sends the first `bytes` of it, as unet_send() would, and gives back the rest; 0 gives back all.
+ * One reservation a socket and process: EBUSY. Until it is committed, other calls that send on this
+ * socket wait. It ends with the process, or with the socket there. The memory is the stack's again
+ * when the peer has acknowledged it and its program has read it. flags: MSG_DONTWAIT; MSG_MORE.
+ * EINVAL: more than was reserved, or nothing was.
+ */
+#define UNET_RESERVE_MOST 32
+UNET_API int unet_send_reserve(int sock, size_t bytes, struct iovec *v, int n, int flags);
+UNET_API ssize_t unet_send_commit(int sock, size_t bytes, int flags);
+
+/*
  * Events of a connection, beside POLLIN and POLLOUT in unet_pollset_add(), unet_pollset_mod() and
  * struct unet_event. A mark is reported as long as it is reached; what happened, until
  * unet_watch_take() has taken it; with UNET_EDGE each once.

@@ -36,6 +36,40 @@ void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now)
         sock_set_role(rec, SOCK_ROLE_NONE);
 }
 
+void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
+{
+        if (likely(!atomic_load_explicit(&rec->awaited, memory_order_relaxed)))
+                return;
+        atomic_store_explicit(&rec->awaited, 0, memory_order_relaxed);
+        ustack_event(&u->s, pool_index(&u->s.st->socks, rec), TCP_EV_READABLE | TCP_EV_WRITABLE);
+}
+
+/* What was reserved and not committed was never sent. */
+static void end_writing(struct ustack *u, struct sock_rec *rec, nstime now)
+{
+        WRITE_ONCE(rec->writer, 0);
+        ustack_turn_over(u, rec);
+        if (rec->role == SOCK_ROLE_CONN)
+                tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false, false, now);
+        if (rec->tx_frame != 0)
+                frame_drop(u->s.frames, rec->tx_frame);
+        rec->tx_frame = 0;
+}
+
+/* What the process has been lent of the connection is given back. */
+static void end_loans(struct ustack *u, const struct sock_rec *rec, uint32_t slot, nstime now)
+{
+        const struct tcp_conn *tc =
+                rec->role == SOCK_ROLE_CONN ? tcp_conn_at(&u->s.tcp, rec->conn) : NULL;
+
+        if (likely(tc == NULL || tc->rcv_lent == 0))
+                return;
+        stack_begin(u->s.st, rec->conn);
+        tcp_loans_end(&u->s.tcp, tc, slot + 1, stack_time(&u->s, now));
+        stack_end(u->s.st);
+        stack_flush(&u->s, now);
+}
+
 /* True: it is closed; what is to be sent for that goes with the next flush. */
 static bool let_go(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
 {
@@ -43,6 +77,9 @@ static bool let_go(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
 
         assert(ustack_locked(u));
         assert(slot < STACK_PROCS);
+        end_loans(u, rec, slot, now);
+        if (unlikely(rec->writer == slot + 1))
+                end_writing(u, rec, now);
         sock_let_go(u->s.st, rec, slot);
         if (unlikely(atomic_load_explicit(&rec->relay, memory_order_relaxed) == slot + 1))
                 atomic_store(&rec->relay, 0);
@@ -58,14 +95,6 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
 {
         if (let_go(u, sock, slot, now))
                 stack_flush(&u->s, now);
-}
-
-void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
-{
-        if (likely(!atomic_load_explicit(&rec->awaited, memory_order_relaxed)))
-                return;
-        atomic_store_explicit(&rec->awaited, 0, memory_order_relaxed);
-        ustack_event(&u->s, pool_index(&u->s.st->socks, rec), TCP_EV_READABLE | TCP_EV_WRITABLE);
 }
 
 /* Under the lock. */
@@ -108,16 +137,8 @@ void usock_landed(struct usock *s)
  * or read. */
 static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
 {
-        if (rec->writer == slot + 1) {
-                WRITE_ONCE(rec->writer, 0);
-                ustack_turn_over(u, rec);
-                if (rec->role == SOCK_ROLE_CONN)
-                        tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false,
-                                        false, now);
-                if (rec->tx_frame != 0)
-                        frame_drop(u->s.frames, rec->tx_frame);
-                rec->tx_frame = 0;
-        }
+        if (rec->writer == slot + 1)
+                end_writing(u, rec, now);
         if (rec->reader == slot + 1) {
                 WRITE_ONCE(rec->reader, 0);
                 ustack_turn_over(u, rec);
@@ -166,11 +187,13 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
                 if (!sock_held_by(u->s.st, rec, slot))
                         continue;
                 end_copies(u, rec, slot, now);
+                end_loans(u, rec, slot, now);
                 if (keep && sock_kept_by(u->s.st, rec, slot))
                         any = true;
                 else if (let_go(u, i, slot, now) && ++closed % CLOSED_MANY == 0)
                         stack_flush(&u->s, now);
         }
+        tcp_loans_end(&u->s.tcp, NULL, slot + 1, now);
         stack_flush(&u->s, now);
         end_waiters(u->s.st, slot);
         end_wakes(u, slot);

@@ -75,6 +75,7 @@ static void slot_end(struct native_slot *n)
                 native_set_forget(n);
         release = n->held && last_holder(us);
         usock_close(us);
+        native_unreserve(n);
         if (release) {
                 unetd_port_release(ustack_client(), u->id, proto, n->held_addr, port);
                 ustack_client_done();

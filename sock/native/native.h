@@ -36,6 +36,8 @@ struct native_slot {
         bool held;                     /* the port is held in the kernel by unetd */
         ip_addr held_addr;             /* as bound; connect may choose a narrower one */
         struct native_member *members; /* under the lock of memberships */
+        /* What unet_send_reserve() handed out; under the stack's lock. */
+        struct native_reserved *reserved;
         /* What this process has taken of what happened (unet_watch_take()); WRITE_ONCE(). */
         struct tcp_watch_counts seen;
 };
@@ -134,6 +136,11 @@ uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at);
  * the result. */
 struct native_slot *native_enter(int sock, int *err);
 int native_leave(struct native_slot *n, int err);
+
+/* ---- native_lend.c ---- */
+
+/* The slot's reservation, which ends with its socket. */
+void native_unreserve(struct native_slot *n);
 
 /* ---- native_set.c ---- */
 

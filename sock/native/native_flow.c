@@ -115,7 +115,7 @@ static void get(struct usock *s, struct unet_window *w)
                                    : UNET_WINDOW_AUTO;
         w->bytes = o->credit        ? o->window_first
                    : o->rcvbuf != 0 ? o->rcvbuf
-                   : tc != NULL     ? tc->rcv_limit
+                   : tc != NULL     ? tc->rcv_size
                                     : 0;
         w->most = o->window_most;
         w->unit = 1u << scale;

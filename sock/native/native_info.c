@@ -163,7 +163,7 @@ static void buffers_now(struct usock *s, uint32_t *sndbuf, uint32_t *rcvbuf)
                 *rcvbuf = o.rcvbuf;
         } else if (rec->role == SOCK_ROLE_CONN) {
                 *sndbuf = usock_conn(s)->snd_limit;
-                *rcvbuf = usock_conn(s)->rcv_limit;
+                *rcvbuf = usock_conn(s)->rcv_size;
         } else {
                 *sndbuf = rec->opts.sndbuf;
                 *rcvbuf = rec->opts.rcvbuf;

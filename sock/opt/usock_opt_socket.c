@@ -122,7 +122,7 @@ static int get_rcvbuf(const struct opt_call *c)
         if (opt_is_udp(c))
                 return (int)c->udp.rcvbuf;
         if (opt_conn(c) != NULL)
-                return (int)opt_conn(c)->rcv_limit * 2;
+                return (int)opt_conn(c)->rcv_size * 2;
         return c->tcp.rcvbuf != 0 ? (int)c->tcp.rcvbuf * 2 : RCVBUF_DEFAULT;
 }
 

@@ -272,10 +272,10 @@ static void the_receive_buffer_does_not_grow_for_a_reader_that_is_behind(void **
         struct scene *s = *state;
 
         s->tc->srtt = s->tc->min_rtt = 50 * NS_PER_US;
-        s->tc->rcv_limit = 500000;
+        s->tc->rcv_limit = s->tc->rcv_size = 500000;
         a_way_of_four_ms(s, 40, false);
         assert_int_equal(s->tc->rcv_limit, 1000000);
-        s->tc->rcv_limit = 550000;
+        s->tc->rcv_limit = s->tc->rcv_size = 550000;
         a_way_of_four_ms(s, 40, false);
         assert_int_equal(s->tc->rcv_limit, 550000);
         a_way_of_four_ms(s, 12, true);

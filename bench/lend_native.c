@@ -1,0 +1,231 @@
+/*
+ * A stream of messages of 1 MB that its sender writes and its receiver reads, every byte, between
+ * two processes: by unet_send() and unet_recv(), from and into memory of theirs; and without
+ * copies, by unet_send_reserve() and unet_recv_lend().
+ *
+ *      lend_native [--json] [SECONDS [ROUNDS]]         of each way in each round, default 1 and 3,
+ * in turn; the best round of each counts
+ *
+ * Processor time is that of both processes.
+ */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unet/flow.h>
+
+#include "bench/native.h"
+
+#define MESSAGE (1u << 20)
+#define PIECES  32
+
+enum way { COPIED, LENT, WAYS };
+static const char *const name[WAYS] = {"copied", "lent"};
+
+struct result {
+        double seconds, cpu;
+        uint64_t messages;
+};
+
+static uint8_t message[MESSAGE] __attribute__((aligned(4096)));
+
+/* ---- what the programs do with a message ---- */
+
+static void writes(void *to, size_t n, uint64_t serial)
+{
+        memset(to, (int)(serial & 0xff), n);
+}
+
+static uint64_t reads(const void *from, size_t n)
+{
+        const uint8_t *p = from;
+        uint64_t sum[4] = {0}, v[4];
+
+        for (; n >= sizeof v; n -= sizeof v, p += sizeof v) {
+                memcpy(v, p, sizeof v);
+                for (int i = 0; i < 4; i++)
+                        sum[i] += v[i];
+        }
+        for (; n != 0; n--)
+                sum[0] += *p++;
+        return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+/* ---- a message by each way ---- */
+
+static void send_copied(int s, uint64_t serial)
+{
+        writes(message, MESSAGE, serial);
+        if (unet_send(s, message, MESSAGE, 0) != MESSAGE)
+                die("send");
+}
+
+static void send_lent(int s, uint64_t serial)
+{
+        struct iovec v[PIECES];
+
+        for (size_t left = MESSAGE, got; left != 0; left -= got) {
+                int n = unet_send_reserve(s, left, v, PIECES, 0);
+
+                if (n < 0)
+                        die("reserve");
+                got = 0;
+                for (int i = 0; i < n; got += v[i++].iov_len)
+                        writes(v[i].iov_base, v[i].iov_len, serial);
+                if (unet_send_commit(s, got, 0) != (ssize_t)got)
+                        die("commit");
+        }
+}
+
+static bool recv_copied(int s, volatile uint64_t *sum)
+{
+        if (!native_recv_all(s, message, MESSAGE))
+                return false;
+        *sum += reads(message, MESSAGE);
+        return true;
+}
+
+static bool recv_lent(int s, volatile uint64_t *sum)
+{
+        struct unet_loan v[PIECES];
+        int n = unet_recv_lend(s, v, PIECES, 0);
+
+        if (n < 0)
+                die("lend");
+        for (int i = 0; i < n; i++)
+                *sum += reads(v[i].ptr, v[i].len);
+        if (n > 0 && unet_recv_return(s, v, n) != 0)
+                die("return");
+        return n > 0;
+}
+
+/* ---- the two processes ---- */
+
+static int port_of(int s)
+{
+        struct sockaddr_in sa;
+        socklen_t len = sizeof sa;
+
+        if (unet_getsockname(s, (struct sockaddr *)&sa, &len) != 0)
+                die("getsockname");
+        return ntohs(sa.sin_port);
+}
+
+static _Noreturn void receiver(enum way way, int tell)
+{
+        volatile uint64_t sum = 0;
+        int l = native_listen(0), port = port_of(l), s;
+
+        if (write(tell, &port, sizeof port) != sizeof port)
+                die("tell");
+        s = native_accept(l);
+        while (way == COPIED ? recv_copied(s, &sum) : recv_lent(s, &sum))
+                ;
+        unet_close(s);
+        exit(0);
+}
+
+static _Noreturn void sender(enum way way, int hear, int tell, double seconds)
+{
+        double start, now;
+        struct result r = {0};
+        int port, s;
+
+        if (read(hear, &port, sizeof port) != sizeof port)
+                die("hear");
+        s = native_connect(port);
+        start = now_s();
+        do {
+                if (way == COPIED)
+                        send_copied(s, r.messages++);
+                else
+                        send_lent(s, r.messages++);
+                now = now_s();
+        } while (now - start < seconds);
+        r.seconds = now - start;
+        unet_close(s);
+        if (write(tell, &r, sizeof r) != sizeof r)
+                die("tell");
+        exit(0);
+}
+
+static double cpu_of(pid_t pid)
+{
+        struct rusage u;
+        int status;
+
+        if (wait4(pid, &status, 0, &u) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+                die("a process failed");
+        return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+               (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static struct result run(enum way way, double seconds)
+{
+        struct result r;
+        int port[2], done[2];
+        pid_t pid[2];
+
+        if (pipe(port) != 0 || pipe(done) != 0)
+                die("pipe");
+        if ((pid[0] = fork()) == 0)
+                receiver(way, port[1]);
+        if ((pid[1] = fork()) == 0)
+                sender(way, port[0], done[1], seconds);
+        close(done[1]);
+        if (pid[0] < 0 || pid[1] < 0 || read(done[0], &r, sizeof r) != sizeof r)
+                die("fork");
+        r.cpu = cpu_of(pid[0]) + cpu_of(pid[1]);
+        close(done[0]);
+        close(port[0]);
+        close(port[1]);
+        return r;
+}
+
+/* ---- what comes of it ---- */
+
+static double us_a_message(const struct result *r)
+{
+        return r->seconds * 1e6 / (double)r->messages;
+}
+
+static double cpu_a_gb(const struct result *r)
+{
+        return r->cpu * 1e9 / ((double)r->messages * MESSAGE);
+}
+
+static void say(const struct result best[WAYS], bool json)
+{
+        double faster = us_a_message(&best[COPIED]) / us_a_message(&best[LENT]),
+               cpu = cpu_a_gb(&best[LENT]) / cpu_a_gb(&best[COPIED]);
+
+        if (json)
+                printf("{");
+        for (int w = 0; w < WAYS; w++)
+                printf(json ? "\"%s\": {\"us_a_mb\": %.1f, \"gbps\": %.1f, \"cpu_s_a_gb\": %.4f}, "
+                            : "%-8s %8.1f us a message, %6.1f Gb/s, %.4f s of processor a GB\n",
+                       name[w], us_a_message(&best[w]), MESSAGE * 8e-3 / us_a_message(&best[w]),
+                       cpu_a_gb(&best[w]));
+        printf(json ? "\"faster\": %.2f, \"cpu\": %.2f}\n"
+                    : "lent: %.2f times as fast, %.2f of the processor time a GB\n",
+               faster, cpu);
+}
+
+int main(int argc, char **argv)
+{
+        bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+        struct result best[WAYS] = {{0}};
+        double seconds = argc > 1 + json ? atof(argv[1 + json]) : 1;
+        int rounds = argc > 2 + json ? atoi(argv[2 + json]) : 3;
+
+        if (seconds <= 0 || rounds <= 0 || argc > 3 + json) {
+                fprintf(stderr, "usage: lend_native [--json] [SECONDS [ROUNDS]]\n");
+                return 2;
+        }
+        for (int i = 0; i < rounds * WAYS; i++) {
+                struct result r = run(i % WAYS, seconds), *b = &best[i % WAYS];
+                if (b->messages == 0 || us_a_message(&r) < us_a_message(b))
+                        *b = r;
+        }
+        say(best, json);
+        return 0;
+}
