@@ -320,6 +320,84 @@ static void gives_back(struct view *v)
         assert_int_equal(copied_seq(tc), seq - RETURNED);
 }
 
+/* By loan, to the process that has slot 0. */
+#define LENDS 1u
+
+static void lends(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_conn *tc = conn(v, 0, 0);
+        struct tcp_lent lent[8];
+
+        s->now = v->w->now;
+        stack_begin(s->st, tc->self);
+        assert_true(tcp_recv_lend(&s->tcp, tc, LENDS, false, lent, 8, v->w->now) > 0);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+/* The same as a copy of what came in the peer's frames. */
+static void lends_copies(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_lent lent[8];
+
+        s->now = v->w->now;
+        stack_begin(s->st, v->w->conn[0][0]);
+        assert_true(tcp_recv_lend(&s->tcp, conn(v, 0, 0), LENDS, true, lent, 8, v->w->now) > 0);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+static struct tcp_loan *loan(struct view *v, uint32_t i)
+{
+        return pool_at(&v->s[0].tcp.sh->loans, i);
+}
+
+static void returns(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_conn *tc = conn(v, 0, 0);
+
+        s->now = v->w->now;
+        for (uint32_t i = s->tcp.sh->loans.fresh - 1; i != 0; i--) {
+                uint64_t token = (uint64_t)loan(v, i)->serial << 32 | i;
+                if (loan(v, i)->proc == 0)
+                        continue;
+                stack_begin(s->st, tc->self);
+                assert_int_equal(tcp_recv_return(&s->tcp, tc, LENDS, token, v->w->now), 0);
+                stack_end(s->st);
+        }
+        stack_flush(s, v->w->now);
+}
+
+/* What is lent is what was sent, and its memory comes back when its process is gone. */
+static void loans_end(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_conn *tc = conn(v, 0, 0);
+        uint32_t sum = 0;
+
+        if (s->tcp.sh->loans.fresh == 1)
+                return;
+        for (uint32_t i = 1; i < s->tcp.sh->loans.fresh; i++) {
+                const struct tcp_loan *l = loan(v, i);
+                if (l->proc == 0)
+                        continue;
+                sum += l->data.len;
+                assert_memory_equal(frame_addr(s->frames, l->data.id) + l->data.off,
+                                    &stream[1][0][l->seq - tc->irs - 1], l->data.len);
+        }
+        assert_int_equal(tc->rcv_lent, sum);
+        s->now = v->w->now;
+        stack_begin(s->st, tc->self);
+        tcp_loans_end(&s->tcp, NULL, LENDS, v->w->now);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+        assert_true(tc->rcv_lent == 0 && tc->rcv_limit == tc->rcv_size);
+        assert_int_equal(s->tcp.sh->loans.used, 0);
+}
+
 static void runs_with_input(struct view *v)
 {
         stack_run(&v->s[0], v->w->now);
@@ -691,6 +769,7 @@ static void succeed(const struct world *dead, struct world *copy, enum after aft
         for (uint32_t i = 1; i < v->s[0].tcp.sh->conns.fresh; i++)
                 if (tcp_conn_at(&v->s[0].tcp, i)->live)
                         tcp_conn_check(&v->s[0].tcp, tcp_conn_at(&v->s[0].tcp, i));
+        loans_end(v);
         if (after == GOES_ON) {
                 lost_nothing(v);
                 goes_on(v, 0);
@@ -741,7 +820,9 @@ static void dies_everywhere(void (*prepare)(struct view *), void (*act)(struct v
         w->read = copied_seq(conn(v, 0, 0));
         if (act == gives_back)
                 w->read -= RETURNED;
-        w->aimed = act == reads_all || act == reads_some ? w->rcvd : copied_seq(conn(v, 0, 0));
+        w->aimed = act == reads_all || act == reads_some || act == lends || act == lends_copies
+                           ? w->rcvd
+                           : copied_seq(conn(v, 0, 0));
         view_free(v);
         copy = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         last = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -799,6 +880,18 @@ static void giving_back_may_end_anywhere(void **state)
 {
         dies_everywhere(reads_some, gives_back, GOES_ON);
         dies_everywhere(reads_them_all, gives_back, GOES_ON);
+}
+
+static void lending_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, lends, GOES_ON);
+        dies_everywhere(NULL, lends_copies, GOES_ON);
+}
+
+static void returning_may_end_anywhere(void **state)
+{
+        dies_everywhere(lends, returns, GOES_ON);
+        dies_everywhere(lends_copies, returns, GOES_ON);
 }
 
 static void a_turn_with_input_may_end_anywhere(void **state)
@@ -994,6 +1087,8 @@ int main(void)
                 cmocka_unit_test(a_read_may_end_anywhere),
                 cmocka_unit_test(a_small_read_may_end_anywhere),
                 cmocka_unit_test(giving_back_may_end_anywhere),
+                cmocka_unit_test(lending_may_end_anywhere),
+                cmocka_unit_test(returning_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_input_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_acks_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_a_gap_may_end_anywhere),
@@ -1019,5 +1114,6 @@ int main(void)
         };
 
         make_streams();
+        cmocka_set_test_filter(getenv("UNET_TEST_FILTER"));
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,6 +317,7 @@ unsigned pair_leaks(struct pair *p)
                 n += leak(i, "connections", s->tcp.sh->conns.used);
                 n += leak(i, "send records", s->tcp.sh->txsegs.used);
                 n += leak(i, "receive records", s->tcp.sh->rxsegs.used);
+                n += leak(i, "loans to processes", s->tcp.sh->loans.used);
                 n += leak(i, "loans of the link", p->sim != NULL ? sim_loans(p->sim, i) : 0);
                 for (int c = 0; c < FRAME_CLASSES; c++) {
                         n += leak(i, "private frames",
