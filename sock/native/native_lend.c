@@ -12,6 +12,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
+#include "sock/usock_ready.h"
 #include "unet/flow.h"
 
 #define LEND_MOST   64 /* pieces a turn of the lock; */
