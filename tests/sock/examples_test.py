@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -50,6 +51,20 @@ class Examples(unittest.TestCase):
     def test_a_metered_sender_sends_no_faster_than_granted(self):
         self.metered(2000000, 600000)
         self.metered(100000, 30001)
+
+    def test_a_file_arrives_as_it_is(self):
+        with tempfile.TemporaryDirectory() as where:
+            there, here = os.path.join(where, "there"), os.path.join(where, "here")
+            for size in 0, 1, 5000001:
+                with open(there, "wb") as f:
+                    f.write(os.urandom(size))
+                port = next(p for p in ports.candidates() if ports.claimed(p))
+                server = example("file_sock", "-s", "-p", port, there)
+                self.assertIn(f"{size} bytes", self.sends(server, "file_sock", "-p", port, here))
+                _, err = server.communicate(timeout=PATIENCE)
+                self.assertEqual(server.returncode, 0, err)
+                with open(there, "rb") as a, open(here, "rb") as b:
+                    self.assertEqual(a.read(), b.read())
 
     def served(self, name, serve, *ask):
         """What a server and its client print."""
