@@ -444,8 +444,7 @@ bool stack_chan_map(struct stack *s, uint32_t k)
 
 struct stack_chan *stack_chan_get(struct stack *s, uint32_t k)
 {
-        if (k >= STACK_CHANS ||
-            atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire) != CHAN_READY)
+        if (k >= STACK_CHANS || !chan_is_open(&s->st->chan[k]))
                 return NULL;
         return stack_chan_map(s, k) ? &s->chan[k] : NULL;
 }
@@ -454,7 +453,7 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
 {
         struct chan_slot *slot = &s->st->chan[k];
 
-        if (atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_READY)
+        if (!chan_is_open(slot))
                 return;
         now = stack_time(s, now);
         stack_last_words(s, k);
@@ -471,6 +470,61 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
         atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
 }
 
+static bool has_datagrams(struct stack *s)
+{
+        for (uint32_t i = 1; i < udp_pcb_cap(&s->udp); i++) {
+                struct udp_report r;
+                if (udp_get_report(&s->udp, i, &r) && r.queued != 0)
+                        return true;
+        }
+        return false;
+}
+
+static bool has_corked(const struct stack *s)
+{
+        const struct pool *socks = &s->st->socks;
+
+        for (uint32_t i = 1; i < socks->fresh; i++)
+                if (((const struct sock_rec *)pool_at(socks, i))->corked[0] != 0)
+                        return true;
+        return false;
+}
+
+/* Frames of ours that are queued or with the peer. */
+static bool has_frames(const struct stack *s, uint32_t k)
+{
+        const struct frame_pool *p = stack_chan_pool(s->st, k);
+        uint32_t n = p->loans;
+
+        for (int c = 0; c < FRAME_CLASSES; c++)
+                n += p->used[c];
+        return n != 0;
+}
+
+void stack_chans_used(struct stack *s, uint64_t used[STACK_CHANS / 64])
+{
+        struct pool *conns = &s->tcp.sh->conns;
+
+        memset(used, has_datagrams(s) || has_corked(s) ? 0xff : 0, STACK_CHANS / 8);
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                if (chan_is_open(&s->st->chan[k]) && has_frames(s, k))
+                        used[k / 64] |= (uint64_t)1 << (k % 64);
+        for (uint32_t i = 1; i < conns->fresh; i++) {
+                const struct tcp_conn *tc = pool_at(conns, i);
+                uint32_t k = tc->tuple.chan;
+                if (tc->live && k < STACK_CHANS && (tc->state != TCPS_TIME_WAIT || tc->sock != 0))
+                        used[k / 64] |= (uint64_t)1 << (k % 64);
+        }
+}
+
+void stack_chan_yield(struct stack *s, uint32_t k, bool yields)
+{
+        uint32_t from = yields ? CHAN_READY : CHAN_YIELDS;
+
+        atomic_compare_exchange_strong(&s->st->chan[k].state, &from,
+                                       yields ? CHAN_YIELDS : CHAN_READY);
+}
+
 /* Whether a connection or queued datagram may still refer to the channel or its frames. */
 static bool chan_in_use(struct stack *s, uint32_t k)
 {
@@ -483,12 +537,19 @@ static bool chan_in_use(struct stack *s, uint32_t k)
                 if (tc->live && tc->tuple.chan == k)
                         return true;
         }
-        for (uint32_t i = 1; i < udp_pcb_cap(&s->udp); i++) {
-                struct udp_report r;
-                if (udp_get_report(&s->udp, i, &r) && r.queued != 0)
-                        return true;
+        return has_datagrams(s);
+}
+
+/* Sockets that were connected by it find their peer anew: its number may be another's soon. */
+static void forget_peers(struct stack *s, uint32_t k)
+{
+        struct pool *socks = &s->st->socks;
+
+        for (uint32_t i = 1; i < socks->fresh; i++) {
+                struct sock_rec *rec = pool_at(socks, i);
+                if (READ_ONCE(rec->chan) == k + 1)
+                        WRITE_ONCE(rec->chan, SOCK_CHAN_GONE);
         }
-        return false;
 }
 
 bool stack_chan_free(struct stack *s, uint32_t k)
@@ -499,6 +560,7 @@ bool stack_chan_free(struct stack *s, uint32_t k)
                 return true;
         if (chan_in_use(s, k))
                 return false;
+        forget_peers(s, k);
         if (slot->netif != 0) {
                 igmp_if_gone(s->igmp, slot->netif - 1);
                 WRITE_ONCE(stack_netif(s->st, slot->netif - 1)->chan, 0);

@@ -119,7 +119,8 @@ struct crowd_want {
         uint32_t exclusive;  /* of those who say so one is enough */
 };
 
-enum chan_state { CHAN_FREE, CHAN_READY, CHAN_DOWN };
+/* One that yields goes on, and nothing new begins by it: its number is wanted for another peer. */
+enum chan_state { CHAN_FREE, CHAN_READY, CHAN_DOWN, CHAN_YIELDS };
 
 struct chan_slot {
         _Atomic uint32_t state; /* written last (release) by the keeper, or by a test */
@@ -134,9 +135,19 @@ struct chan_slot {
         uint32_t stuck_head, stuck_tail; /* derived: connections that do, oldest first */
 };
 
+/* What refers to the channel may send. */
+static inline bool chan_is_open(const struct chan_slot *slot)
+{
+        uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
+
+        return state == CHAN_READY || unlikely(state == CHAN_YIELDS);
+}
+
 /* Of a UDP socket's peer: it is a group, or everybody; it has left the stack that was found when
  * they were connected. */
 enum { SOCK_MANY_PEERS = 1, SOCK_MANY_PLACES = 0x80 };
+/* Of a UDP socket's channel: that which led to its peer has gone. */
+enum { SOCK_CHAN_GONE = STACK_CHANS + 1 };
 /* As if a process slot: descriptors of it are under way in messages. */
 enum { SOCK_REF_FLIGHT = 63 };
 
@@ -472,6 +483,11 @@ void stack_chan_unmapped(struct stack *s, uint32_t k);
 /* What has come by channel k, whose peer is gone or which is to go by something else: no more than
  * the ring holds. No reader is waited for. Between stack_time() and a flush. */
 void stack_last_words(struct stack *s, uint32_t k);
+/* Sets a bit in used[k / 64] for each channel that a connection, a datagram or a frame still refers
+ * to; a connection in TIME-WAIT that no socket has does not count. Under the lock. */
+void stack_chans_used(struct stack *s, uint64_t used[STACK_CHANS / 64]);
+/* Nothing new begins by the channel, or again. Under the lock. */
+void stack_chan_yield(struct stack *s, uint32_t k, bool yields);
 /* The peer is gone: its connections are reset, loans end. */
 void stack_chan_down(struct stack *s, uint32_t k, nstime now);
 

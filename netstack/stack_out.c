@@ -267,8 +267,7 @@ bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
                 return true;
         c = stack_chan_get(s, tc->tuple.chan);
         if (c == NULL)
-                return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state,
-                                            memory_order_relaxed) != CHAN_READY;
+                return !chan_is_open(&s->st->chan[tc->tuple.chan]);
         if (unlikely(tc->opts.ip_opts.len != 0))
                 return stack_opts_output(s, c, tc);
         if (unlikely(c->netif.nif != NULL) && netif_cuts(s, c, tc))

@@ -556,9 +556,7 @@ static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
                 bool none;
 
                 u->short_of_numbers = false;
-                if (atomic_load_explicit(&u->s.st->chan[k].state, memory_order_acquire) !=
-                            CHAN_READY ||
-                    stack_chan_get(&u->s, k) != NULL)
+                if (!chan_is_open(&u->s.st->chan[k]) || stack_chan_get(&u->s, k) != NULL)
                         return 0;
                 none = u->short_of_numbers;
                 if (!none && i >= FETCH_TRIES && !wait_a_little(u, &until))

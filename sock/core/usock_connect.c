@@ -116,9 +116,9 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
         return -EADDRINUSE;
 }
 
-/* -EAGAIN: the channel could not be had. -EMFILE: nor will it be, while this process may have no
- * more numbers. */
-static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t tries)
+/* To that stack, 0: it is no stack of this host. -EAGAIN: the channel could not be had. -EMFILE:
+ * nor will it be, while this process may have no more numbers. */
+static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t stack, uint32_t tries)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -130,7 +130,7 @@ static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t tries)
         assert(t->chan < STACK_CHANS);
         ustack_lock(u);
         u->short_of_numbers = false;
-        if (stack_chan_get(&u->s, t->chan) == NULL) {
+        if (!ustack_chan_leads(u, t->chan, stack) || stack_chan_get(&u->s, t->chan) == NULL) {
                 conn = u->short_of_numbers ? -EMFILE : -EAGAIN;
                 ustack_leave(u);
                 return conn;
@@ -308,11 +308,11 @@ static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr
         if (!ip_addr_is_any(own->addr))
                 t.laddr = own->addr;
         t.chan = (uint16_t)chan;
-        err = connect_on(s, &t, PORT_TRIES);
+        err = connect_on(s, &t, found.stack, PORT_TRIES);
         while (err == -EADDRINUSE && own->port == 0 && lease_ports(s->u) == 0)
-                err = connect_on(s, &t, PORT_TRIES);
+                err = connect_on(s, &t, found.stack, PORT_TRIES);
         if (err == -EADDRINUSE && own->port == 0)
-                err = connect_on(s, &t, UINT32_MAX);
+                err = connect_on(s, &t, found.stack, UINT32_MAX);
         return err == -EINPROGRESS ? still_there(s, own, addr, port, &found) : err;
 }
 

@@ -15,6 +15,7 @@
 #include "base/sys.h"
 
 #define DOWN_EVERY (50 * NS_PER_MS)
+#define QUIET_FOR  NS_PER_S /* so long nothing has gone by a channel that is to yield */
 
 static int dup_high(int fd)
 {
@@ -64,7 +65,7 @@ static bool is_same(const struct ustack *u, uint32_t slot, const struct unetd_ch
 {
         const struct chan_slot *c = &u->s.st->chan[slot];
 
-        return atomic_load(&c->state) == CHAN_READY && c->peer == chan->peer_stack &&
+        return chan_is_open(c) && c->peer == chan->peer_stack &&
                (c->netif != 0) == unetd_chan_is_iface(chan);
 }
 
@@ -177,6 +178,25 @@ static bool has_room(const struct stack_state *st, uint32_t slot, const struct u
                has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
 }
 
+static uint64_t gone_by(const struct shm_pos *p)
+{
+        return (uint64_t)READ_ONCE(p->tx_prod) << 32 | READ_ONCE(p->rx_cons);
+}
+
+/* With each channel that comes they are looked at, so that it is known which was not used since. */
+static void note_quiet(struct keeper_view *v, nstime now)
+{
+        const struct stack_state *st = v->u.s.st;
+
+        for (uint32_t k = 0; k < MIN(atomic_load(&st->chans), STACK_CHANS); k++) {
+                uint64_t n = gone_by(&st->chan[k].shm.pos);
+                if (v->quiet[k].gone_by == n && v->quiet[k].since != 0)
+                        continue;
+                v->quiet[k].gone_by = n;
+                v->quiet[k].since = now;
+        }
+}
+
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
 {
         struct keeper_view *v = view;
@@ -198,6 +218,11 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
                                      chan->rx_geom);
         if (err != 0 && !(err == -EBUSY && is_same(u, slot, chan)))
                 return err;
+        if (err == 0)
+                v->quiet[slot].since = 0;
+        else
+                stack_chan_yield(&u->s, slot, false);
+        note_quiet(v, ustack_now());
         err = chan_dup(chan, &mine);
         if (err != 0)
                 return err;
@@ -227,6 +252,94 @@ int keeper_chan_down(void *view, uint32_t slot)
         stack_sync(&u->s);
         ustack_unlock(u);
         return done ? 0 : -EAGAIN;
+}
+
+/* ---- channels that yield to others ---- */
+
+/* A connection may be on its way by it, or something that its peer gives back. */
+static bool is_quiet(const struct ustack *u, uint32_t k)
+{
+        const struct stack_chan *c = &u->s.chan[k];
+
+        return atomic_load(&u->s.st->chan[k].state) == CHAN_READY && c->ops != NULL &&
+               !c->outside && u->s.st->chan[k].generation == c->generation &&
+               !c->ops->pending(c->ch);
+}
+
+/* The one of them that nothing refers to, and that was not used for longest; -ENOENT: there
+ * is none. */
+static int longest_quiet(struct keeper_view *v, const uint64_t *may, nstime now)
+{
+        uint64_t used[STACK_CHANS / 64];
+        nstime since = now - QUIET_FOR + 1;
+        int best = -ENOENT;
+
+        stack_chans_used(&v->u.s, used);
+        for (uint32_t k = 0; k < STACK_CHANS; k++) {
+                if (!(may[k / 64] >> (k % 64) & 1) || used[k / 64] >> (k % 64) & 1 ||
+                    v->quiet[k].since >= since || !is_quiet(&v->u, k))
+                        continue;
+                since = v->quiet[k].since;
+                best = (int)k;
+        }
+        return best;
+}
+
+/* All that the peer has sent is said to be consumed: he sees by that whether anything is on
+ * its way. */
+int keeper_chan_yield(void *view, const uint64_t *may)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        nstime now = ustack_now();
+        int k;
+
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        stack_run(&u->s, now);
+        note_quiet(v, now);
+        k = longest_quiet(v, may, now);
+        if (k >= 0) {
+                shm_rx_publish(&u->s.st->chan[k].shm.pos, u->chan[k].mine);
+                stack_chan_yield(&u->s, (uint32_t)k, true);
+        }
+        ustack_unlock(u);
+        return k;
+}
+
+int keeper_chan_part(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        nstime now = ustack_now();
+        uint64_t used[STACK_CHANS / 64];
+        bool done = false;
+
+        if (slot >= STACK_CHANS)
+                return -EBUSY;
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        stack_run(&u->s, now);
+        stack_chans_used(&u->s, used);
+        if (!(used[slot / 64] >> (slot % 64) & 1) && is_quiet(u, slot) &&
+            atomic_load(&u->chan[slot].peer->ctrl.cons) == u->s.st->chan[slot].shm.pos.tx_prod) {
+                stack_chan_down(&u->s, slot, now);
+                done = stack_chan_free(&u->s, slot);
+                stack_sync(&u->s);
+        }
+        ustack_unlock(u);
+        return done ? 0 : -EBUSY;
+}
+
+/* It counts as used now: another one is next. */
+void keeper_chan_stay(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+
+        if (slot >= STACK_CHANS)
+                return;
+        stack_chan_yield(&v->u.s, slot, false);
+        v->quiet[slot].since = ustack_now();
 }
 
 bool keeper_has_chan(void *view, uint32_t slot)

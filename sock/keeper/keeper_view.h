@@ -15,6 +15,11 @@ struct keeper_view {
         struct keeper_listener gone[64];
         uint32_t ngone;
         nstime down_looked[STACK_CHANS]; /* when a channel that is down was last looked at */
+        /* What had gone by a channel when they were last looked at, and since when it is so. */
+        struct {
+                uint64_t gone_by;
+                nstime since;
+        } quiet[STACK_CHANS];
         /* Sockets in messages that another keeper watched, until the first tick. */
         uint32_t *unwatched;
         uint32_t nunwatched;
@@ -42,6 +47,9 @@ void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uin
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan);
 int keeper_chan_down(void *view, uint32_t slot);
 bool keeper_has_chan(void *view, uint32_t slot);
+int keeper_chan_yield(void *view, const uint64_t *may);
+int keeper_chan_part(void *view, uint32_t slot);
+void keeper_chan_stay(void *view, uint32_t slot);
 
 /* ---- keeper_side_procs.c ---- */
 

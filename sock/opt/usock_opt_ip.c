@@ -242,7 +242,7 @@ static int get_mtu(const struct opt_call *c)
 
         if (opt_conn(c) != NULL)
                 return opt_conn(c)->state > TCPS_LISTEN ? tcp_path_mtu(opt_conn(c)) : 0;
-        if (c->rec->rport == 0 || c->rec->chan == 0)
+        if (c->rec->rport == 0 || c->rec->chan == 0 || c->rec->chan == SOCK_CHAN_GONE)
                 return 0;
         return (int)frag_mtu(c->udp.pmtu_mode, s->chan[c->rec->chan - 1].caps.mtu,
                              stack_path_mtu(s, c->rec->raddr));

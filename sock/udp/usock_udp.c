@@ -66,9 +66,10 @@ static ip_addr first_hop(const struct usock_sent *sent, ip_addr addr)
         return any ? ip_addr_v4(ip_opts_first_hop(&sent->opts, ip_addr_get_v4(addr))) : addr;
 }
 
-/* The channel to whoever has the port and our address towards it, or -ENOENT. */
+/* The channel to whoever has the port, his stack if he is on this host, and our address towards it;
+ * or -ENOENT. */
 static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usock_sent *sent,
-                 ip_addr *src, uint8_t *many, const char **why)
+                 ip_addr *src, uint8_t *many, uint32_t *peer, const char **why)
 {
         ip_addr hop = unlikely(sent != NULL) ? first_hop(sent, addr) : addr;
         const struct directory *dir = ustack_directory();
@@ -79,6 +80,7 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
         if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(USTACK_LOOPBACK_BROADCAST)))
                 return -ENOENT; /* the kernel asks for SO_BROADCAST, and has all receivers */
         *many = 0;
+        *peer = 0;
         *why = ustack_rule(dir, IP_PROTO_UDP, RULE_CONNECTS, addr, port);
         if (unlikely(*why != NULL))
                 return -ENOENT;
@@ -99,6 +101,7 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
                 return -ENOENT;
         *src = ustack_source_to(addr);
         *why = "no channel to that stack";
+        *peer = hit.stack;
         chan = ustack_chan_to(s->u, hit.stack);
         if (chan < 0)
                 return -ENOENT;
@@ -111,7 +114,8 @@ int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         struct sock_rec *rec = usock_rec(s);
         ip_addr laddr;
         uint8_t many;
-        int chan = route(s, addr, port, NULL, &laddr, &many, why), err;
+        uint32_t peer;
+        int chan = route(s, addr, port, NULL, &laddr, &many, &peer, why), err;
 
         assert(s->kind == USOCK_UDP);
         assert(!ustack_locked(s->u));
@@ -125,7 +129,9 @@ int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
                 rec->laddr = rec->bound_many ? rec->laddr : laddr;
                 rec->raddr = addr;
                 WRITE_ONCE(rec->rport, port);
-                WRITE_ONCE(rec->chan, (uint32_t)chan + 1);
+                WRITE_ONCE(rec->chan, ustack_chan_leads(s->u, (uint32_t)chan, peer)
+                                              ? (uint32_t)chan + 1
+                                              : SOCK_CHAN_GONE);
                 WRITE_ONCE(rec->many, many);
                 usock_udp_cork_moved(s);
         }
@@ -242,7 +248,8 @@ static int take_source(struct usock *s, const struct usock_sent *sent, struct ud
 
 static bool is_ready(const struct ustack *u, uint32_t chan)
 {
-        return atomic_load_explicit(&u->s.st->chan[chan].state, memory_order_relaxed) == CHAN_READY;
+        return chan < STACK_CHANS &&
+               atomic_load_explicit(&u->s.st->chan[chan].state, memory_order_relaxed) == CHAN_READY;
 }
 
 static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_sent *sent,
@@ -278,7 +285,7 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
         }
         if (ip_addr_is_any(d->to.raddr))
                 d->to.raddr = ip_addr_v4(INADDR_LOOPBACK);
-        err = route(s, d->to.raddr, d->to.rport, sent, &d->to.laddr, &d->many, &why);
+        err = route(s, d->to.raddr, d->to.rport, sent, &d->to.laddr, &d->many, &d->peer, &why);
         if (err < 0)
                 return err;
         d->chan = (uint32_t)err;
@@ -364,6 +371,12 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
         return err;
 }
 
+static bool leads_there(struct ustack *u, const struct udp_dest *d)
+{
+        return likely(ustack_chan_leads(u, d->chan, d->peer)) &&
+               stack_chan_get(&u->s, d->chan) != NULL;
+}
+
 static ssize_t send_staged(struct usock *s, const struct udp_dest *d, const uint8_t *p, size_t n)
 {
         struct stack_payload pay = {.inl = p, .len = (uint32_t)n};
@@ -371,7 +384,7 @@ static ssize_t send_staged(struct usock *s, const struct udp_dest *d, const uint
 
         assert(n <= UDP_STAGED_MAX);
         ustack_lock(s->u);
-        err = stack_chan_get(&s->u->s, d->chan) != NULL ? usock_udp_post(s, d, &pay) : -ENOENT;
+        err = leads_there(s->u, d) ? usock_udp_post(s, d, &pay) : -ENOENT;
         ustack_leave(s->u);
         return err != 0 ? err : (ssize_t)n;
 }
@@ -414,7 +427,7 @@ static ssize_t send_framed(struct usock *s, const struct udp_dest *d, struct cur
         uint8_t *next;
 
         ustack_lock(u);
-        if (stack_chan_get(&u->s, d->chan) == NULL)
+        if (!leads_there(u, d))
                 err = -ENOENT;
         else if (rec->writer == 0)
                 pay.data.id = usock_udp_frame(s, d->chan, n);

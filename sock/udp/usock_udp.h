@@ -18,7 +18,9 @@
 struct udp_dest {
         struct udp_tuple to; /* rport 0: the connected peer */
         uint32_t chan;
-        uint8_t many;                  /* it is a group, or everybody; and UDP_MORE */
+        uint32_t
+                peer; /* stack of this host that it leads to, 0: it is none, or the connected one */
+        uint8_t many; /* it is a group, or everybody; and UDP_MORE */
         const struct usock_sent *sent; /* what was said of this datagram; NULL: nothing */
 };
 

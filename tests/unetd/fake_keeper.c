@@ -137,6 +137,20 @@ static bool fake_listener_gone(void *view, struct keeper_listener *out)
         return true;
 }
 
+static int fake_chan_yield(void *view, const uint64_t *may)
+{
+        return -ENOENT;
+}
+
+static int fake_chan_part(void *view, uint32_t slot)
+{
+        return -EBUSY;
+}
+
+static void fake_chan_stay(void *view, uint32_t slot)
+{
+}
+
 static bool fake_link_moved(void *view, struct unetd_far *out)
 {
         return false;
@@ -169,6 +183,9 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .resting = fake_resting,
         .chan_attach = fake_chan_attach,
         .chan_down = fake_chan_down,
+        .chan_yield = fake_chan_yield,
+        .chan_part = fake_chan_part,
+        .chan_stay = fake_chan_stay,
         .proc_died = fake_proc_died,
         .proc_execed = fake_proc_execed,
         .flight = fake_flight,

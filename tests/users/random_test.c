@@ -250,8 +250,11 @@ static void new_stack(int *fd)
                 stack_fds(fds);
                 st->id = p.nasked != 0 ? p.asked[rnd(MIN(p.nasked, ASKED))].stack.stack : 0;
                 send_to(fd, &m, fds, UNETD_STACK_FDS);
-        } else if (hostile_stack(*fd, st) != 0) {
+        } else { /* on one that is no link of an emulated endpoint's by now: that answers nothing */
                 close_conn(fd);
+                *fd = hostile_dial();
+                if (*fd >= 0 && (hostile_hello(*fd) != 0 || hostile_stack(*fd, st) != 0))
+                        close_conn(fd);
         }
         table->value[rnd(4)] = st->id;
 }

@@ -376,6 +376,12 @@ static void keep_channel(struct wire_in *in)
         pthread_mutex_unlock(&keeper.lock);
 }
 
+/* Nothing of a hostile user's is idle. */
+static bool is_about_idle(uint16_t type)
+{
+        return type == UNETD_K_CHAN_YIELD || type == UNETD_K_CHAN_PART;
+}
+
 static void *keep(void *arg)
 {
         struct wire_in in;
@@ -389,7 +395,7 @@ static void *keep(void *arg)
                 if (answer.type == UNETD_K_CHAN)
                         keep_channel(&in);
                 wire_in_close(&in);
-                answer.err = 0;
+                answer.err = is_about_idle(answer.type) ? -EBUSY : 0;
                 if (answer.seq != 0 && answers)
                         hostile_send(keeper.fd, &answer, NULL, 0);
         }

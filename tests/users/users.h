@@ -124,7 +124,7 @@ int hostile_client(void);
 
 /*
  * Becomes this user's keeper, before unetd has one, with a thread that answers what unetd asks of
- * it: everything with 0; or only K_STACK; or nothing.
+ * it: everything with 0, but for what is idle: nothing; or only K_STACK; or nothing.
  */
 enum hostile_keeps { HOSTILE_ANSWERS, HOSTILE_ATTACHES, HOSTILE_MUTE };
 int hostile_keeper(enum hostile_keeps what);

@@ -90,6 +90,14 @@ enum unetd_type {
         UNETD_K_PROC_DEL,  /* a process let go of its slot */
         UNETD_K_CHAN,      /* attach a channel; fds: see enum unetd_chan_fd */
         UNETD_K_CHAN_DOWN, /* the peer is gone; answered when the slot may be used again */
+        /* Nothing new begins by one of the stack's channels to stacks of `uid` (UINT32_MAX: of
+         * anybody), that which was not used for longest. Answered with its number, `slot`;
+         * -ENOENT: all are in use. */
+        UNETD_K_CHAN_YIELD,
+        /* The other end of this one yields: it is down, if nothing uses it; -EBUSY: something
+         * does. */
+        UNETD_K_CHAN_PART,
+        UNETD_K_CHAN_STAY, /* channel `slot`, which yielded, is as before; not answered */
         UNETD_K_LEFT,   /* a client closed its connection: process `pid` may be another program by
                          * now; not answered */
         UNETD_K_FLIGHT, /* the same, passed on; not answered */

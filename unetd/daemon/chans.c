@@ -15,7 +15,7 @@
 #include "base/memfd.h"
 #include "unet/bell_fd.h"
 #include "unet/shm/shm_ring.h"
-#include "unetd/daemon/chans.h"
+#include "unetd/daemon/chans_int.h"
 #include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
 #include "unetd/daemon/ifaces.h"
@@ -25,7 +25,10 @@
 #include "unetd/daemon/users.h"
 #include "unetd/bridge/gate.h"
 
-static struct end *other_end(const struct end *e)
+/* So long it is believed that a stack has room for no more channels. */
+#define ROOM_KNOWN (10 * NS_PER_S)
+
+struct end *other_end(const struct end *e)
 {
         assert(e == &e->chan->end[0] || e == &e->chan->end[1]);
         return e == &e->chan->end[0] ? &e->chan->end[1] : &e->chan->end[0];
@@ -41,27 +44,42 @@ static int slot_take(struct stack *st, uint32_t slot)
         return 0;
 }
 
+static uint32_t slots_at_most(const struct stack *st)
+{
+        uint32_t most = MIN(unetd.cfg.per_uid.chans_per_stack, UNETD_CHANS_MAX);
+
+        return st->slots_most_until > unetd.loop.now ? MIN(st->slots_most, most) : most;
+}
+
 /* Others leave numbers to each other, and to the stack's own user, however many stacks
  * they have. */
-static bool may_take_slot(const struct stack *st, const struct user *payer)
+bool slot_share_is_full(const struct stack *st, const struct user *payer)
 {
         uint32_t have = 0, taken = 0;
         const struct end *e;
 
         if (payer == st->user)
-                return true;
+                return false;
         LIST_FOREACH (e, &st->ends, link) {
                 have += e->payer == payer;
                 taken++;
         }
-        return share_may_take(have, taken, MIN(unetd.cfg.per_uid.chans_per_stack, UNETD_CHANS_MAX));
+        return !share_may_take(have, taken, slots_at_most(st));
+}
+
+bool slot_is_free(const struct stack *st, const struct user *payer)
+{
+        for (uint32_t i = 0; i < slots_at_most(st); i++)
+                if (!(st->slots[i / 64] >> (i % 64) & 1))
+                        return !slot_share_is_full(st, payer);
+        return false;
 }
 
 static int slot_new(struct stack *st, const struct user *payer, uint32_t *slot)
 {
-        if (!may_take_slot(st, payer))
+        if (slot_share_is_full(st, payer))
                 return -EDQUOT;
-        for (uint32_t i = 0; i < MIN(unetd.cfg.per_uid.chans_per_stack, UNETD_CHANS_MAX); i++) {
+        for (uint32_t i = 0; i < slots_at_most(st); i++) {
                 if (slot_take(st, i) == 0) {
                         *slot = i;
                         return 0;
@@ -120,7 +138,7 @@ static void close_all(const int *fds, unsigned n)
                         close(fds[i]);
 }
 
-static void chan_free_if_unused(struct chan *ch)
+void chan_free_if_unused(struct chan *ch)
 {
         if (ch->end[0].state != END_FREE || ch->end[1].state != END_FREE)
                 return;
@@ -161,7 +179,7 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
         return 0;
 }
 
-static void end_free(struct end *e)
+void end_free(struct end *e)
 {
         if (e->state == END_FREE)
                 return;
@@ -256,19 +274,19 @@ static int end_attach(struct end *e)
         return r;
 }
 
-static int end_detach(struct end *e)
+int end_ask(struct end *e, uint16_t type)
 {
         struct unetd_chan_info info = end_info(e);
 
-        return ask_end(e, UNETD_K_CHAN_DOWN, &info, NULL, 0);
+        return ask_end(e, type, &info, NULL, 0);
 }
 
-static void end_close(struct end *e)
+void end_close(struct end *e)
 {
-        if (e->state != END_OPENING && e->state != END_UP)
+        if (e->state == END_FREE || e->state == END_CLOSING)
                 return;
         e->state = END_CLOSING;
-        if (end_detach(e) < 0)
+        if (end_ask(e, UNETD_K_CHAN_DOWN) < 0)
                 end_free(e);
 }
 
@@ -322,7 +340,7 @@ int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
         else
                 w->request.chan = end_info(e);
         LIST_INSERT_HEAD(&e->chan->waiters, w, of_chan);
-        if (waits_for_another(e))
+        if (waits_for_another(e) || e->chan->yields)
                 waiter_hurries(w);
         return REPLY_LATER;
 }
@@ -466,9 +484,9 @@ void chan_unshare(const struct iface *f)
                 chan_close(e->chan, r);
 }
 
-static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *mine)
+static int iface_chan_open(struct client *cl, struct unetd_msg *msg, struct stack *mine)
 {
-        struct iface *f = iface_find(in->msg.chan.peer_stack);
+        struct iface *f = iface_find(msg->chan.peer_stack);
         struct end *e;
         int r;
 
@@ -478,8 +496,8 @@ static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *
                 if (e->chan->iface != f)
                         continue;
                 if (e->state == END_OPENING)
-                        return chan_wait(cl, e, &in->msg);
-                in->msg.chan = end_info(e);
+                        return chan_wait(cl, e, msg);
+                msg->chan = end_info(e);
                 return e->state == END_UP ? 0 : -ECONNRESET;
         }
         r = iface_enter(f, mine->id);
@@ -488,7 +506,7 @@ static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *
         if (iface_is_shared(f))
                 chans_share(f);
         r = chan_new(mine, NULL, f, &e);
-        return r < 0 ? r : chan_start(cl, e, &in->msg);
+        return r < 0 ? r : chan_start(cl, e, msg);
 }
 
 void chan_offer_iface(struct stack *st, struct iface *f)
@@ -551,16 +569,18 @@ int chan_new_remote(struct stack *st, struct remote *r, struct chan **out)
         return 0;
 }
 
-int chan_open(struct client *cl, struct wire_in *in)
+int chan_open_by(struct client *cl, struct unetd_msg *msg, bool yields)
 {
-        struct stack *mine, *peer = stack_find(in->msg.chan.peer_stack);
+        struct stack *mine, *peer = stack_find(msg->chan.peer_stack);
         struct end *e;
-        int r = stack_of(cl->user, in->msg.chan.stack, &mine);
+        int r = stack_of(cl->user, msg->chan.stack, &mine);
 
         if (r < 0)
                 return r;
-        if (unetd_is_iface(in->msg.chan.peer_stack))
-                return iface_chan_open(cl, in, mine);
+        if (unetd_is_iface(msg->chan.peer_stack)) {
+                r = iface_chan_open(cl, msg, mine);
+                return r == -EDQUOT && yields ? yield_wait(cl, msg, mine, NULL) : r;
+        }
         if (mine->state != STACK_UP || !peer || peer->state != STACK_UP)
                 return -ENOENT;
         e = find_pair(mine, peer);
@@ -570,14 +590,34 @@ int chan_open(struct client *cl, struct wire_in *in)
                 return -ETIMEDOUT;
         if (!e) {
                 r = chan_new(mine, peer, NULL, &e);
-                return r < 0 ? r : chan_start(cl, e, &in->msg);
+                if (r == -EDQUOT && yields)
+                        return yield_wait(cl, msg, mine, peer);
+                return r < 0 ? r : chan_start(cl, e, msg);
         }
+        if (e->chan->yields)
+                return chan_wait(cl, e, msg);
         if (e->state == END_CLOSING || other_end(e)->state == END_CLOSING)
                 return -ECONNRESET;
         if (e->state == END_OPENING || other_end(e)->state == END_OPENING)
-                return chan_wait(cl, e, &in->msg);
-        in->msg.chan = end_info(e);
+                return chan_wait(cl, e, msg);
+        msg->chan = end_info(e);
         return 0;
+}
+
+int chan_open(struct client *cl, struct wire_in *in)
+{
+        return chan_open_by(cl, &in->msg, true);
+}
+
+/* Its processes have no address space or descriptors for one more, which may change. False: that
+ * was known. */
+static bool has_no_room(struct stack *st, uint32_t slot)
+{
+        if (slot < slots_at_most(st) && st->slots_most_until > unetd.loop.now)
+                return false;
+        st->slots_most = slot;
+        st->slots_most_until = unetd.loop.now + ROOM_KNOWN;
+        return slot != 0;
 }
 
 void chan_answered(struct ask *a, int err)
@@ -588,9 +628,11 @@ void chan_answered(struct ask *a, int err)
         if (!ch)
                 return;
         e = &ch->end[a->end];
-        if (a->type == UNETD_K_CHAN_DOWN) {
+        if (a->type == UNETD_K_CHAN_PART) {
+                part_answered(ch, e, err);
+        } else if (a->type == UNETD_K_CHAN_DOWN) {
                 end_free(e);
-                chan_free_if_unused(ch);
+                chan_is_down(ch);
         } else if (e->state == END_OPENING && err == 0) {
                 e->state = END_UP;
                 if (ch->remote)
@@ -600,7 +642,13 @@ void chan_answered(struct ask *a, int err)
                 else if (e == &ch->end[1])
                         chan_go_on(ch);
         } else if (e->state == END_OPENING) {
+                struct stack *st = e->stack;
+                bool learnt =
+                        err == -ENOSPC && !ch->iface && !ch->remote && has_no_room(st, e->slot);
+
                 end_free(e);
+                if (learnt)
+                        yield_retry(ch, st);
                 chan_close(ch, err);
         } else if (e->state == END_UP && ch->iface && err < 0) {
                 log_line("stack %u loses its interface: %s", e->stack->id, strerror(-err));
@@ -612,6 +660,7 @@ void chans_stack_gone(struct stack *st)
 {
         struct end *e;
 
+        yield_forget(st);
         while ((e = LIST_FIRST(&st->ends))) {
                 close_all(e->chan->bells, 2);
                 e->chan->bells[0] = fcntl(st->fds[UNETD_FD_BELL], F_DUPFD_CLOEXEC, 3);
@@ -627,15 +676,16 @@ void chans_replay(struct stack *st)
 {
         struct end *e;
 
+        yield_replay(st);
         LIST_FOREACH (e, &st->ends, link) {
                 if (e->state == END_CLOSING)
-                        end_detach(e);
+                        end_ask(e, UNETD_K_CHAN_DOWN);
                 else if (other_end(e)->stack || e->chan->iface || e->chan->remote)
                         end_attach(e);
         }
 }
 
-static struct end *end_numbered(const struct stack *st, uint32_t slot)
+struct end *end_numbered(const struct stack *st, uint32_t slot)
 {
         struct end *e;
 

@@ -6,6 +6,8 @@
 
 int chan_open(struct client *cl, struct wire_in *in);
 void chan_answered(struct ask *a, int err);
+/* The answer to K_CHAN_YIELD. */
+void chan_yielded(struct user *u, const struct ask *a, const struct unetd_msg *msg);
 /* Opens a channel from the stack to an interface, if there is none, and nobody waits for it. */
 void chan_offer_iface(struct stack *st, struct iface *f);
 /* The one stack whose channel to the interface is up, and that has no other beside; 0: there

@@ -249,7 +249,7 @@ void waiter_hurries(struct waiter *w)
         w->deadline = w->end = unetd.loop.now + ASK_OTHERS;
 }
 
-static void waiter_free(struct waiter *w)
+void waiter_drop(struct waiter *w)
 {
         if (w->ask)
                 w->ask->waiter = NULL;
@@ -261,6 +261,8 @@ static void waiter_free(struct waiter *w)
                 opening_forget(w->opening);
         if (w->telling)
                 telling_forget(w->telling);
+        if (w->room)
+                LIST_REMOVE(w, of_room);
         TAILQ_REMOVE(&unetd.waiters, w, link);
         assert(w->client->waiting != 0 && w->client->user->waiting != 0);
         w->client->waiting--;
@@ -271,7 +273,7 @@ static void waiter_free(struct waiter *w)
 void waiter_end(struct waiter *w, int err)
 {
         conn_reply(&w->client->conn, &w->request, err);
-        waiter_free(w);
+        waiter_drop(w);
 }
 
 /* The keepers of all who have a part in what is waited for. */
@@ -328,7 +330,7 @@ void clients_bury(void)
                 for (; cl->waiting > 0 && w; w = next) {
                         next = TAILQ_NEXT(w, link);
                         if (w->client == cl)
-                                waiter_free(w);
+                                waiter_drop(w);
                 }
                 if (cl->hands_over)
                         stacks_replay(cl->user, true);

@@ -10,6 +10,8 @@ void clients_bury(void); /* frees the dead */
 int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter **w);
 /* Answers with the request as it stands now, and frees. */
 void waiter_end(struct waiter *w, int err);
+/* Frees it; the request is not answered by that. */
+void waiter_drop(struct waiter *w);
 void waiters_expire(void);
 nstime waiters_deadline(void);
 

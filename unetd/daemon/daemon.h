@@ -80,6 +80,8 @@ struct waiter {
         bool discard;            /* that everything of its user's is closed */
         struct opening *opening; /* ... or an answer of another host's agent */
         struct telling *telling; /* ... or those of several */
+        struct stack *room;      /* ... or a number of a channel of that stack */
+        LIST_ENTRY(waiter) of_room;
 };
 
 struct ask {
@@ -149,7 +151,8 @@ struct lease {
         uint32_t block;
 };
 
-enum end_state { END_FREE, END_OPENING, END_UP, END_CLOSING };
+/* YIELDED and PARTING: see chans_yield.c. */
+enum end_state { END_FREE, END_OPENING, END_UP, END_YIELDED, END_PARTING, END_CLOSING };
 
 struct end {
         LIST_ENTRY(end) link; /* of its stack, while not END_FREE */
@@ -205,6 +208,8 @@ struct chan {
         struct end end[2];
         int bells[2]; /* pages of the end that went first, or of bridges left, so that they stay
                        * locked until the peer has heard of it; or -1 */
+        struct stack *yields; /* whose number it gives up, while it is not known whether it can; or
+                                 NULL */
         LIST_HEAD(, waiter) waiters;
 };
 
@@ -224,6 +229,13 @@ struct stack {
         LIST_HEAD(, lease) leases;
         LIST_HEAD(, end) ends;
         LIST_HEAD(, rlink) links;
+        LIST_HEAD(, waiter) room; /* who wait for a number of a channel */
+        bool yielding;            /* ... that another is to yield, */
+        uint32_t yield_tries;     /* ... after so many could not */
+        nstime yield_since;       /* when one was asked for */
+        nstime yield_again;       /* before that none is asked for: all were in use */
+        uint32_t slots_most; /* for these there is room in its processes, as is known until then */
+        nstime slots_most_until;
         uint64_t slots[UNETD_CHANS_MAX / 64]; /* channel numbers in use */
 };
 

@@ -224,9 +224,15 @@ void asks_forget_chan(struct chan *ch)
                                 a->chan = NULL;
 }
 
+static bool is_about_channels(const struct ask *a)
+{
+        return a->type == UNETD_K_CHAN || a->type == UNETD_K_CHAN_DOWN ||
+               a->type == UNETD_K_CHAN_PART || a->type == UNETD_K_CHAN_YIELD;
+}
+
 static void dispatch(struct user *u, struct ask *a, int err)
 {
-        if (a->type == UNETD_K_CHAN || a->type == UNETD_K_CHAN_DOWN)
+        if (is_about_channels(a))
                 chan_answered(a, err);
         else if (a->type == UNETD_K_SETTLE)
                 port_settled(u, err);
@@ -242,7 +248,10 @@ static void answered(struct user *u, const struct unetd_msg *msg)
         TAILQ_FOREACH (a, &u->asks, link) {
                 if (a->seq != msg->seq || a->type != msg->type)
                         continue;
-                dispatch(u, a, msg->err > 0 ? -EPROTO : msg->err);
+                if (msg->type == UNETD_K_CHAN_YIELD)
+                        chan_yielded(u, a, msg);
+                else
+                        dispatch(u, a, msg->err > 0 ? -EPROTO : msg->err);
                 ask_free(u, a);
                 return;
         }
@@ -338,7 +347,7 @@ static void asks_fail(struct user *u)
         while ((a = TAILQ_FIRST(&u->asks))) {
                 if (a->type == UNETD_K_SETTLE)
                         port_settled(u, -EAGAIN);
-                else if (a->type != UNETD_K_CHAN && a->type != UNETD_K_CHAN_DOWN)
+                else if (!is_about_channels(a))
                         stack_answered(u, a, -EAGAIN);
                 ask_free(u, a);
         }

@@ -35,7 +35,7 @@ struct kproc {
         bool told; /* unetd knows that it goes */
 };
 
-enum chan_state { CHAN_ATTACHING, CHAN_UP, CHAN_CLOSING };
+enum chan_state { CHAN_ATTACHING, CHAN_UP, CHAN_PARTING, CHAN_CLOSING };
 
 struct kchan {
         struct loop_source xsk; /* interfaces; first: handlers cast */
@@ -44,6 +44,7 @@ struct kchan {
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS_MAX];
         enum chan_state state;
+        bool yields; /* ... while it is up, for another */
         /* Answered when the state changes; type 0: nobody waits for that. */
         struct unetd_msg request;
 };
@@ -63,6 +64,7 @@ struct kstack {
                 struct kstack *stack;
         } wake[KEEPER_WAKE_FDS]; /* its RDMA devices' */
         int nwakes;
+        struct unetd_msg yield; /* K_CHAN_YIELD that is to be answered; type 0: none is */
         LIST_HEAD(, kproc) procs;
         LIST_HEAD(, kchan) chans;
         LIST_HEAD(, klink) links;
@@ -146,6 +148,12 @@ bool kprocs_dying(const struct kstack *st);
 int kchan_take(struct wire_in *in);
 /* ... and about one to give up. As above. */
 int kchan_drop(const struct wire_in *in);
+/* One is to yield to another, or to part since its other end yields. As above. */
+int kchan_yield(const struct wire_in *in);
+int kchan_part(const struct wire_in *in);
+void kchan_stay(const struct wire_in *in);
+/* unetd has gone, and nobody wants their numbers any more. */
+void kchans_stay(struct kstack *st);
 /* Nobody waits for what becomes of it any more. */
 void kchan_forget_request(struct kchan *ch);
 /* Numbers of channels that cannot be given to new ones, one a bit, but for those that are up. */

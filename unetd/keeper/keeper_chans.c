@@ -97,6 +97,45 @@ static void chan_down(struct kstack *st, struct kchan *ch)
         kchan_free(ch);
 }
 
+static void chan_part(struct kstack *st, struct kchan *ch)
+{
+        int r = keeper.ops->chan_part(st->view, ch->info.chan);
+
+        if (r == -EAGAIN)
+                return;
+        ch->state = CHAN_UP;
+        answer(ch, r);
+        if (r == 0)
+                kchan_free(ch);
+}
+
+static bool may_yield(const struct kchan *ch, uint32_t uid)
+{
+        return ch->state == CHAN_UP && !ch->yields && !unetd_is_iface(ch->info.peer_stack) &&
+               !unetd_is_remote(ch->info.peer_stack) && ch->info.chan < UNETD_CHANS_MAX &&
+               (uid == UINT32_MAX || ch->info.peer_uid == uid);
+}
+
+static void yield_one(struct kstack *st)
+{
+        uint64_t may[UNETD_CHANS_MAX / 64] = {0};
+        struct kchan *ch;
+        int r;
+
+        LIST_FOREACH (ch, &st->chans, link)
+                if (may_yield(ch, st->yield.stack.uid))
+                        may[ch->info.chan / 64] |= (uint64_t)1 << (ch->info.chan % 64);
+        r = keeper.ops->chan_yield(st->view, may);
+        if (r == -EAGAIN)
+                return;
+        if (r >= 0 && (ch = kchan_find(st, (uint32_t)r)) != NULL) {
+                ch->yields = true;
+                st->yield.stack.slot = (uint32_t)r;
+        }
+        conn_reply(&keeper.daemon, &st->yield, MIN(r, 0));
+        st->yield.type = 0;
+}
+
 void kchans_work(struct kstack *st)
 {
         struct kchan *ch = LIST_FIRST(&st->chans), *next;
@@ -105,9 +144,13 @@ void kchans_work(struct kstack *st)
                 next = LIST_NEXT(ch, link);
                 if (ch->state == CHAN_ATTACHING)
                         chan_attach(st, ch);
+                else if (ch->state == CHAN_PARTING)
+                        chan_part(st, ch);
                 else if (ch->state == CHAN_CLOSING)
                         chan_down(st, ch);
         }
+        if (st->yield.type != 0)
+                yield_one(st);
 }
 
 void kchans_watch(const struct kstack *st)
@@ -126,7 +169,7 @@ bool kchans_pending(const struct kstack *st)
         LIST_FOREACH (ch, &st->chans, link)
                 if (ch->state != CHAN_UP)
                         return true;
-        return false;
+        return st->yield.type != 0;
 }
 
 /* An interface goes by something else from now on. */
@@ -220,8 +263,62 @@ int kchan_drop(const struct wire_in *in)
                 kchan_free(ch);
                 return 0;
         }
+        answer(ch, -ECANCELED);
         ch->state = CHAN_CLOSING;
         ch->request = in->msg;
         kstack_due(st);
         return 1;
+}
+
+int kchan_yield(const struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.stack.stack);
+
+        if (!st || st->yield.type != 0)
+                return st ? -EBUSY : -ENOENT;
+        st->yield = in->msg;
+        kstack_due(st);
+        return 1;
+}
+
+int kchan_part(const struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.chan.stack);
+        struct kchan *ch = st ? kchan_find(st, in->msg.chan.chan) : NULL;
+
+        if (!ch || ch->state != CHAN_UP || unetd_is_iface(ch->info.peer_stack) ||
+            unetd_is_remote(ch->info.peer_stack))
+                return ch ? -EBUSY : -ENOENT;
+        ch->state = CHAN_PARTING;
+        ch->request = in->msg;
+        kstack_due(st);
+        return 1;
+}
+
+static void stay(struct kchan *ch)
+{
+        if (ch->yields)
+                keeper.ops->chan_stay(ch->stack->view, ch->info.chan);
+        ch->yields = false;
+}
+
+void kchan_stay(const struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.stack.stack);
+        struct kchan *ch = st ? kchan_find(st, in->msg.stack.slot) : NULL;
+
+        if (ch)
+                stay(ch);
+}
+
+void kchans_stay(struct kstack *st)
+{
+        struct kchan *ch;
+
+        st->yield.type = 0;
+        LIST_FOREACH (ch, &st->chans, link) {
+                stay(ch);
+                if (ch->state == CHAN_PARTING)
+                        ch->state = CHAN_UP;
+        }
 }

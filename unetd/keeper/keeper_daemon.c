@@ -93,6 +93,15 @@ void keeper_daemon_message(struct conn *c, struct wire_in *in)
         case UNETD_K_CHAN_DOWN:
                 r = kchan_drop(in);
                 break;
+        case UNETD_K_CHAN_YIELD:
+                r = kchan_yield(in);
+                break;
+        case UNETD_K_CHAN_PART:
+                r = kchan_part(in);
+                break;
+        case UNETD_K_CHAN_STAY:
+                kchan_stay(in);
+                return;
         default:
                 r = -EBADMSG;
                 break;
@@ -166,6 +175,7 @@ static void drop_ifaces(struct kstack *st)
 {
         struct kchan *ch;
 
+        kchans_stay(st);
         LIST_FOREACH (ch, &st->chans, link) {
                 kchan_forget_request(ch);
                 if (!unetd_is_iface(ch->info.peer_stack))

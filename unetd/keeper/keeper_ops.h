@@ -44,6 +44,15 @@ struct keeper_stack_ops {
         bool (*resting)(void *view);
         /* The peer is gone. 0: the slot is free for another channel; -EAGAIN: ask again. */
         int (*chan_down)(void *view, uint32_t slot);
+        /* Nothing new begins by one of the channels `may`, a bit each: its number. The one that was
+         * not used for longest, and that nothing refers to; -ENOENT: there is none; -EAGAIN: ask
+         * again. */
+        int (*chan_yield)(void *view, const uint64_t may[UNETD_CHANS_MAX / 64]);
+        /* The other end yields. 0: as chan_down(); -EBUSY: something refers to the channel, or is
+         * on its way; -EAGAIN: ask again. */
+        int (*chan_part)(void *view, uint32_t slot);
+        /* The channel that yielded is as before. */
+        void (*chan_stay)(void *view, uint32_t slot);
         /* Process `slot` holds nothing any more: it died, or said so. Ends its references. -EAGAIN:
          * ask again. */
         int (*proc_died)(void *view, uint32_t slot);
