@@ -151,9 +151,10 @@ static void deliver(struct am_peer *p, const struct am_pkt *k, const struct am_p
 
 /* The peer sent it because it has not heard of our acknowledgement, or a copy was made on
  * the way. */
-static void duplicate(struct am_peer *p)
+static void duplicate(struct am_peer *p, enum am_seq s)
 {
         am_count(p->am, UAM_STAT_DUPLICATES);
+        p->rx[s].patience = (uint16_t)MIN(2u * p->rx[s].patience + 1, p->am->o.window);
         p->ack_now = true;
         owe(p);
 }
@@ -206,14 +207,15 @@ static bool hold(struct am_peer *p, enum am_seq s, const struct am_pkt *k,
         return true;
 }
 
-/* A gap is told once: what is lost again, a timeout sends. */
+/* A gap is told once: what is lost again, a timeout sends. Where it turns out that messages were
+ * but overtaken, more of them are waited for. */
 static void gap(struct am_peer *p, enum am_seq s, const struct am_pkt *k, const struct am_pieces *d)
 {
         struct am_rx *r = &p->rx[s];
         uint16_t window = (uint16_t)p->am->o.window;
 
         am_count(p->am, UAM_STAT_GAPS);
-        if (!hold(p, s, k, d) || r->nheld < MIN(OVERTAKEN, window - 1u) ||
+        if (!hold(p, s, k, d) || r->nheld < MIN(OVERTAKEN + r->patience, window - 1u) ||
             (uint16_t)(r->nacked - r->nxt - 1) < window)
                 return;
         am_count(p->am, UAM_STAT_NACKS);
@@ -235,7 +237,7 @@ static void out_of_order(struct am_peer *p, enum am_seq s, const struct am_pkt *
         if (p->lossless)
                 am_cut_off(p, -EPROTO);
         else if ((int16_t)(k->h.seq - p->rx[s].nxt) < 0)
-                duplicate(p);
+                duplicate(p, s);
         else
                 gap(p, s, k, d);
 }
@@ -265,6 +267,7 @@ static inline void take_numbered(struct am_peer *p, const struct am_pkt *k,
         if (!in_order(p, s, k, d))
                 return;
         if (unlikely(k->h.flags & AM_F_ACK)) {
+                p->rx[s].patience = 0; /* it was missing for long */
                 p->ack_now = true;
                 owe(p);
         }

@@ -67,9 +67,10 @@ struct am_tx {
         uint32_t *slot; /* by number & mask; 0: none */
 };
 struct am_rx {
-        uint16_t nxt;    /* expected */
-        uint16_t told;   /* acknowledged */
-        uint16_t nacked; /* all gaps before it were told */
+        uint16_t nxt;      /* expected */
+        uint16_t told;     /* acknowledged */
+        uint16_t nacked;   /* all gaps before it were told */
+        uint16_t patience; /* a gap is told when so many more are held than at first */
         uint32_t nheld;
         struct am_held **held; /* by number & mask: what came before its turn */
 };

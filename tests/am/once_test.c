@@ -268,8 +268,8 @@ static void only_what_is_missing_is_sent_again(void **state)
 {
         const nstime ms = NS_PER_MS;
 
-        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .jitter = ms / 10}) < 40);
-        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .jitter = 2 * ms}) < 40);
+        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .jitter = ms / 10}) < 25);
+        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .jitter = 2 * ms}) < 25);
         assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .loss = 0.03}) < 8);
         assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .late = 0.03}) < 8);
 }
