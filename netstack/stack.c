@@ -101,6 +101,8 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->limits = *l;
         st->chan_pool_off = o.chan_pool;
         st->chan_room = l->chans;
+        st->quiet_after = QUIET_AFTER;
+        st->quiet_few = QUIET_FEW;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
         stack_ip_format(at_offset(st, o.ip), &st->prng);
@@ -185,8 +187,10 @@ static void give_back(void *arg, uint32_t chan, uint32_t num)
         struct stack *s = arg;
         struct stack_chan *c = &s->chan[chan];
 
-        if (c->ops != NULL)
-                c->ops->release(c->ch, &num, 1);
+        if (c->ops == NULL)
+                return;
+        stack_heat(s->st, chan);
+        c->ops->release(c->ch, &num, 1);
 }
 
 static void uncharge(void *arg, uint32_t owner, uint32_t bytes)
@@ -274,6 +278,7 @@ static void chan_publish(struct stack_state *st, uint32_t k)
 {
         if (k >= atomic_load_explicit(&st->chans, memory_order_relaxed))
                 atomic_store_explicit(&st->chans, k + 1, memory_order_relaxed);
+        stack_heat(st, k);
         atomic_store_explicit(&st->chan[k].state, CHAN_READY, memory_order_release);
         atomic_fetch_add_explicit(&st->chan_gen, 1, memory_order_release);
 }
@@ -446,7 +451,10 @@ struct stack_chan *stack_chan_get(struct stack *s, uint32_t k)
 {
         if (k >= STACK_CHANS || !chan_is_open(&s->st->chan[k]))
                 return NULL;
-        return stack_chan_map(s, k) ? &s->chan[k] : NULL;
+        if (unlikely(!stack_chan_map(s, k)))
+                return NULL;
+        stack_heat(s->st, k);
+        return &s->chan[k];
 }
 
 void stack_chan_down(struct stack *s, uint32_t k, nstime now)
@@ -456,6 +464,7 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
         if (!chan_is_open(slot))
                 return;
         now = stack_time(s, now);
+        stack_heat(s->st, k);
         stack_last_words(s, k);
         if (slot->netif !=
             0) { /* a host that is told nothing repeats itself for a quarter of an hour */
@@ -565,6 +574,7 @@ bool stack_chan_free(struct stack *s, uint32_t k)
                 igmp_if_gone(s->igmp, slot->netif - 1);
                 WRITE_ONCE(stack_netif(s->st, slot->netif - 1)->chan, 0);
         }
+        stack_cool(s->st, k);
         atomic_store_explicit(&slot->state, CHAN_FREE, memory_order_release);
         atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
         return true;

@@ -133,6 +133,7 @@ struct chan_slot {
         struct ip_ifaddr own; /* remote: what we are there */
         uint32_t starved;     /* somebody waits for room for so many messages; WRITE_ONCE() */
         uint32_t stuck_head, stuck_tail; /* derived: connections that do, oldest first */
+        uint32_t swept; /* how much had gone by it when it was last asked whether it is idle */
 };
 
 /* What refers to the channel may send. */
@@ -262,9 +263,15 @@ struct stack_state {
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
-        uint32_t gen;   /* odd: somebody is changing things */
-        uint32_t busy;  /* the connection being changed while gen is odd */
-        nstime now;     /* of the latest call of any process */
+        uint32_t gen;    /* odd: somebody is changing things */
+        uint32_t busy;   /* the connection being changed while gen is odd */
+        nstime now;      /* of the latest call of any process */
+        nstime sweep_at; /* when channels are looked through for idle ones */
+        /* Channels that a turn looks at (stack_quiet.c), and which of these words are not 0. */
+        _Alignas(CACHE_LINE) _Atomic uint64_t hot[STACK_CHANS / 64];
+        _Atomic uint64_t hot_words;
+        nstime quiet_after; /* of idle ones so long; where there are more than so many */
+        uint32_t quiet_few;
         uint64_t unetd; /* of whose channels they are: the instance that made the stack known */
         /* Counts of the bell: leaders asleep; the keeper gone back to sleep. */
         uint32_t sleeps, rests;
@@ -500,6 +507,45 @@ static inline void stack_sync(struct stack *s)
         if (unlikely(atomic_load_explicit(&s->st->chan_gen, memory_order_acquire) != s->chan_gen))
                 stack_sync_chans(s);
 }
+/* The first channel from k on that is looked at, and may be mapped here; s->nchan or more: there is
+ * none. No lock needed. */
+static inline uint32_t stack_next_hot(const struct stack *s, uint32_t k)
+{
+        uint32_t n = READ_ONCE(s->nchan);
+
+        while (k < n) {
+                uint64_t word = atomic_load_explicit(&s->st->hot[k / 64], memory_order_relaxed);
+                word >>= k % 64;
+                if (word != 0)
+                        return k + (uint32_t)__builtin_ctzll(word);
+                word = atomic_load_explicit(&s->st->hot_words, memory_order_relaxed);
+                word >>= k / 64 + 1;
+                if (word == 0)
+                        return n;
+                k = (k / 64 + 1 + (uint32_t)__builtin_ctzll(word)) * 64;
+        }
+        return k;
+}
+
+#define STACK_FOR_HOT(s, k)                                                \
+        for (uint32_t k = stack_next_hot(s, 0); k < READ_ONCE((s)->nchan); \
+             k = stack_next_hot(s, k + 1))
+
+/* Channel k is looked at from now on. No lock needed. */
+static inline void stack_heat(struct stack_state *st, uint32_t k)
+{
+        uint64_t bit = 1ull << k % 64;
+
+        if (likely(atomic_load_explicit(&st->hot[k / 64], memory_order_relaxed) & bit))
+                return;
+        atomic_fetch_or(&st->hot[k / 64], bit);
+        atomic_fetch_or(&st->hot_words, 1ull << k / 64);
+}
+/* It is not, until somebody heats it. Under the lock. */
+void stack_cool(struct stack_state *st, uint32_t k);
+/* Looks at the others: what has come by one is seen by the next turn. Who was rung for them calls
+ * it (the keeper), without the lock. Returns true if there was something. */
+bool stack_look_quiet(struct stack *s);
 /* What channel k goes by, for who has no lock and asks only whether something is
  * pending; NULL: nothing, or not any more. It may be unmapped meanwhile: then nothing is
  * pending (sock/attach/ustack_chan.c). Acquire, to go with the store of one that was

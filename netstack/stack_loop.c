@@ -127,7 +127,7 @@ static bool first_go_on(struct stack *s)
 {
         bool any = false;
 
-        for (uint32_t k = 0; k < s->nchan; k++)
+        STACK_FOR_HOT (s, k)
                 if (s->chan[k].ops != NULL && stuck_has_room(s, k, s->chan[k].ops, s->chan[k].ch))
                         any |= let_go_on(s, k);
         return any;
@@ -139,7 +139,7 @@ static bool more_go_on(struct stack *s)
 {
         bool any = false;
 
-        for (uint32_t k = 0; k < s->nchan; k++)
+        STACK_FOR_HOT (s, k)
                 if (s->chan[k].ops != NULL && s->st->chan[k].starved == 0)
                         any |= let_go_on(s, k);
         return any;
@@ -265,7 +265,7 @@ static bool drain_due(const struct stack *s)
 
 void stack_flush_bells(struct stack *s)
 {
-        for (uint32_t k = 0; k < s->nchan; k++) {
+        STACK_FOR_HOT (s, k) {
                 uint64_t rung = s->st->cnt.n[COUNT_NI_BELLS];
                 if (s->chan[k].ops == NULL)
                         continue;
@@ -393,14 +393,14 @@ void stack_frame_came(struct stack *s, uint32_t k)
 
 void stack_want_returns(struct stack *s, bool on)
 {
-        for (uint32_t k = 0; k < s->nchan; k++)
+        STACK_FOR_HOT (s, k)
                 if (s->chan[k].ops != NULL)
                         want_room(s, k, on && s->frames->region[FRAME_REGION_TX(k)].pool->loans);
 }
 
 void stack_arm(struct stack *s)
 {
-        for (uint32_t k = 0; k < s->nchan; k++)
+        STACK_FOR_HOT (s, k)
                 if (s->chan[k].ops != NULL && unlikely(s->chan[k].ops->arm != NULL))
                         s->chan[k].ops->arm(s->chan[k].ch);
 }
@@ -518,7 +518,9 @@ bool stack_take(struct stack *s, nstime now)
 
         stack_time(s, now);
         stack_sync(s);
-        for (uint32_t k = 0; k < s->nchan; k++) {
+        if (unlikely(s->now >= s->st->sweep_at))
+                stack_sweep(s);
+        STACK_FOR_HOT (s, k) {
                 struct stack_chan *c = &s->chan[k];
                 if (c->ops == NULL)
                         continue;
@@ -556,7 +558,7 @@ bool stack_pending(struct stack *s, nstime now)
 {
         if (atomic_load_explicit(&s->st->chan_gen, memory_order_relaxed) != READ_ONCE(s->chan_gen))
                 return true;
-        for (uint32_t k = 0; k < READ_ONCE(s->nchan); k++) {
+        STACK_FOR_HOT (s, k) {
                 struct unet_chan *ch = stack_chan_peek(s, k);
                 const struct unet_ni_ops *ops = ch != NULL ? READ_ONCE(ch->ops) : NULL;
                 if (ops != NULL &&

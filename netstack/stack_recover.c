@@ -194,6 +194,8 @@ void stack_recover(struct stack *s, nstime now)
         st->nstuck = 0;
         for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_relaxed); k++)
                 st->chan[k].stuck_head = st->chan[k].stuck_tail = 0;
+        for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_relaxed); k++)
+                stack_heat(st, k);
         WRITE_ONCE(st->nacks, 0);
         wheel_reset(&st->wheel, now);
         stack_loop_forget(s);

@@ -12,6 +12,13 @@
 /* Frames the peer may hold: their returns always find room. */
 #define STACK_LOANS_MAX (SHM_RETS - STACK_RX_BATCH)
 
+/* ---- stack_quiet.c ---- */
+
+#define QUIET_AFTER (500 * NS_PER_MS)
+#define QUIET_FEW   16u /* in a stack of so many all are looked at, however idle */
+/* Channels that were idle since the last time are not looked at any more. Under the lock. */
+void stack_sweep(struct stack *s);
+
 /* ---- stack_rx.c ---- */
 
 /* Takes what channel k has for now. Whether there was anything. */

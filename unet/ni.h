@@ -116,6 +116,10 @@ struct unet_ni_ops {
         /* Asks the other side to wake us when it makes room (on), or no longer. May be NULL: room
          * comes by itself. */
         void (*want_room)(struct unet_chan *ch, bool on);
+        /* Nobody will look at the channel any more: its peer rings the owner's keeper before it may
+         * rely on being heard. Who calls looks once more with pending() after this. May be NULL: it
+         * is looked at for ever. */
+        void (*quiet)(struct unet_chan *ch);
         /* Somebody is about to sleep on the channel's descriptor, and looks with pending() after
          * this. May be NULL: nothing to do. */
         void (*arm)(struct unet_chan *ch);

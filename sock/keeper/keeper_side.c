@@ -174,8 +174,10 @@ static nstime tick(void *view, nstime now, bool *active)
         if (v->resting || v->needed_at == 0)
                 v->needed_at = now;
         *active = v->resting = false;
+        *active = v->heard;
         if (!ustack_trylock(u))
                 return next_look(v, now);
+        v->heard = false;
         stack_sync(&u->s);
         ustack_follow(u);
         atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
@@ -206,6 +208,13 @@ static nstime tick(void *view, nstime now, bool *active)
                 return now + NS_PER_MS;
         again = nstime_min(again, st->keeper_at);
         return v->strangers ? nstime_min(again, now + NS_PER_S) : again;
+}
+
+static void rang(void *view)
+{
+        struct keeper_view *v = view;
+
+        v->heard |= stack_look_quiet(&v->u.s);
 }
 
 static bool resting(void *view)
@@ -347,6 +356,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .attach = attach,
         .detach = detach,
         .tick = tick,
+        .rang = rang,
         .resting = resting,
         .chan_attach = keeper_chan_attach,
         .chan_down = keeper_chan_down,

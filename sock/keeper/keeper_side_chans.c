@@ -226,8 +226,10 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         err = chan_dup(chan, &mine);
         if (err != 0)
                 return err;
-        if (ustack_map_chan_fds(u, slot, &mine))
+        if (ustack_map_chan_fds(u, slot, &mine)) {
+                stack_heat(u->s.st, slot); /* a keeper before us may have been rung for it */
                 return 0;
+        }
         unetd_chan_close(&mine);
         return -ENOMEM;
 }

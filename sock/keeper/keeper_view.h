@@ -23,7 +23,8 @@ struct keeper_view {
         /* Sockets in messages that another keeper watched, until the first tick. */
         uint32_t *unwatched;
         uint32_t nunwatched;
-        bool resting;   /* the bell is armed for us, or a process's leader sleeps */
+        bool heard;   /* a ring told of a channel that nobody looked at, and no turn has followed */
+        bool resting; /* the bell is armed for us, or a process's leader sleeps */
         bool strangers; /* no process that unetd knows is left, but there are others */
         bool nobody;    /* there are none, and what they left was gone through */
         int state_fd;   /* the caller's */

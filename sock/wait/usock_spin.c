@@ -41,7 +41,7 @@ static nstime spin_most(const struct wait *w, bool *yield)
                 struct ustack *u = w->all[i];
                 if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
                         atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
-                for (uint32_t k = 0; k < READ_ONCE(u->s.nchan); k++) {
+                STACK_FOR_HOT (&u->s, k) {
                         /* Mapped before. */
                         const struct bell *bell =
                                 __atomic_load_n(&u->chan[k].bell, __ATOMIC_ACQUIRE);

@@ -120,6 +120,10 @@ static bool fake_cookie_owner(void *view, uint64_t cookie)
         return false;
 }
 
+static void fake_rang(void *view)
+{
+}
+
 static bool fake_has_chan(void *view, uint32_t slot)
 {
         return false;
@@ -191,6 +195,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .flight = fake_flight,
         .empty = fake_empty,
         .cookie_owner = fake_cookie_owner,
+        .rang = fake_rang,
         .has_chan = fake_has_chan,
         .listener_gone = fake_listener_gone,
         .link_moved = fake_link_moved,

@@ -111,11 +111,8 @@ static bool shm_pending(struct unet_chan *ch)
         return shm_rx_ready(&sh->pos, peer) || shm_ret_ready(&sh->pos, peer);
 }
 
-static void ring(struct shm_chan *c, uint32_t word)
+static void ring(struct shm_chan *c, int fd)
 {
-        int fd = bell_mode(word) == BELL_ASLEEP ? c->leader_fd : c->keeper_fd;
-
-        c->sh->rung = word;
         count(c->cnt, COUNT_NI_BELLS);
         if (c->late != NULL && c->late->n < SHM_LATE_MAX)
                 c->late->fd[c->late->n++] = fd;
@@ -138,25 +135,37 @@ static bool wants_room(struct shm_chan *c)
         return true;
 }
 
+/* Nobody looks at our ring: its keeper finds what came. */
+static __attribute__((noinline)) void ring_quiet(struct shm_chan *c, uint32_t quiet)
+{
+        c->sh->quiet_rung = quiet;
+        ring(c, c->keeper_fd);
+}
+
 static void shm_flush(struct unet_chan *ch)
 {
         struct shm_chan *c = shm(ch);
+        uint32_t word, quiet;
         bool room;
-        uint32_t word;
 
         if (!c->sent && !c->gave)
                 return;
         atomic_thread_fence(memory_order_seq_cst); /* (b) of bell.h */
         room = c->gave && wants_room(c);
         word = atomic_load_explicit(&c->bell->word, memory_order_relaxed);
-        if (unlikely(bell_mode(word) != BELL_POLLED) && word != c->sh->rung && (c->sent || room))
-                ring(c, word);
+        if (unlikely(bell_mode(word) != BELL_POLLED) && word != c->sh->rung && (c->sent || room)) {
+                c->sh->rung = word;
+                ring(c, bell_mode(word) == BELL_ASLEEP ? c->leader_fd : c->keeper_fd);
+        }
+        quiet = atomic_load_explicit(&c->peer->ctrl.quiet, memory_order_acquire);
+        if (unlikely(quiet != c->sh->quiet_rung) && c->sent)
+                ring_quiet(c, quiet);
         c->sent = c->gave = false;
 }
 
 void shm_chan_ring_again(struct shm_chan *c)
 {
-        c->sh->rung = 0;
+        c->sh->rung = c->sh->quiet_rung = 0;
         c->sent = c->gave = true;
 }
 
@@ -166,6 +175,15 @@ static void repair(struct unet_chan *ch)
 
         shm_repair(&c->sh->pos, c->mine);
         shm_chan_ring_again(c);
+}
+
+static void shm_quiet(struct unet_chan *ch)
+{
+        struct shm_ctrl *ctrl = &shm(ch)->mine->ctrl;
+        uint32_t n = atomic_load_explicit(&ctrl->quiet, memory_order_relaxed);
+
+        atomic_store_explicit(&ctrl->quiet, n + 1, memory_order_release);
+        atomic_thread_fence(memory_order_seq_cst);
 }
 
 static void shm_want_room(struct unet_chan *ch, bool on)
@@ -185,6 +203,7 @@ const struct unet_ni_ops shm_ni_ops = {
         .room = shm_room,
         .pending = shm_pending,
         .want_room = shm_want_room,
+        .quiet = shm_quiet,
         .flush = shm_flush,
         .repair = repair,
 };

@@ -15,7 +15,8 @@
 /* The part of a channel that all processes of a stack share; in its state segment. */
 struct shm_shared {
         struct shm_pos pos;
-        uint32_t rung; /* peer's bell word when we last rang */
+        uint32_t rung;       /* peer's bell word when we last rang */
+        uint32_t quiet_rung; /* its ctrl.quiet when we last rang its keeper for that */
         struct frame_geom tx_geom, rx_geom;
 };
 

@@ -65,6 +65,8 @@ struct shm_ctrl {              /* written by the region's owner about the peer's
         _Atomic uint32_t closed;    /* owner has left: nothing more will come (raw endpoints) */
         /* The peer looks at this one all the time: on a line of its own. */
         _Alignas(CACHE_LINE) _Atomic uint32_t ret_prod; /* frames given back so far, in ret[] */
+        /* How often the owner has stopped looking at the peer's ring until it is rung. */
+        _Atomic uint32_t quiet;
 };
 
 struct shm_region {

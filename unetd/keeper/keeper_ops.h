@@ -35,6 +35,8 @@ struct keeper_stack_ops {
          * at the latest, NSTIME_NEVER for none; *active: call again within a millisecond. Also
          * called when the keeper was rung. */
         nstime (*tick)(void *view, nstime now, bool *active);
+        /* It was rung, and a tick will follow. */
+        void (*rang)(void *view);
         /* Writes channel `slot` into the state: from then on the stack's processes may use it. A
          * keeper that replaces a dead one attaches what is there already: the same peer again is no
          * error. -EAGAIN: ask again. */

@@ -16,8 +16,12 @@
 
 static void rang(struct loop_source *s, uint32_t events)
 {
-        if (bell_drain(s->fd))
-                kstack_due((struct kstack *)s);
+        struct kstack *st = (struct kstack *)s;
+
+        if (!bell_drain(s->fd))
+                return;
+        keeper.ops->rang(st->view);
+        kstack_due(st);
 }
 
 static struct unetd_stack_fds stack_fds(const struct kstack *st)

@@ -1,0 +1,87 @@
+/*
+ * Channels that a turn does not look at: a stack with a thousand peers pays for those that speak.
+ *
+ * A channel is *hot* while it is looked at. In a stack that has had more than QUIET_FEW, one by
+ * which nothing has gone for QUIET_AFTER becomes quiet. Its peer rings the keeper then, whether
+ * somebody polls the stack or not (struct shm_ctrl, quiet); the keeper looks at all quiet channels,
+ * and makes those hot by which something has come. So does whoever sends by one.
+ *
+ * No message is lost sight of. Owner: (1) the channel is not hot, (2) store that it is quiet, (3)
+ * full fence, (4) look at it once more. Sender: (a) store the message, (b) full fence, (c) load
+ * whether it is quiet, (d) ring. If (4) missed the message, (3) came before (b), and the sender
+ * rings. The keeper's look comes after (1) then, so that nothing makes the channel quiet after it
+ * was made hot. Who dies between (1) and (2) has the lock: all channels are hot after a repair.
+ */
+#include "netstack/stack_road.h"
+
+/* Who heats one of the word meanwhile has set its bit before he sets the word's. */
+void stack_cool(struct stack_state *st, uint32_t k)
+{
+        uint64_t word = 1ull << k / 64;
+
+        atomic_fetch_and(&st->hot[k / 64], ~(1ull << k % 64));
+        atomic_fetch_and(&st->hot_words, ~word);
+        if (atomic_load(&st->hot[k / 64]) != 0)
+                atomic_fetch_or(&st->hot_words, word);
+}
+
+/* Nobody waits for what comes by it without a message: room, or frames of ours. */
+static bool may_be_quiet(const struct stack *s, uint32_t k)
+{
+        const struct chan_slot *slot = &s->st->chan[k];
+        const struct frame_pool *p = s->frames->region[FRAME_REGION_TX(k)].pool;
+
+        return s->chan[k].ops != NULL && s->chan[k].ops->quiet != NULL && slot->netif == 0 &&
+               atomic_load_explicit(&slot->state, memory_order_relaxed) == CHAN_READY &&
+               slot->starved == 0 && slot->stuck_head == 0 && p->loans == 0 && p->starved == 0;
+}
+
+static bool is_idle(struct chan_slot *slot)
+{
+        const struct shm_pos *p = &slot->shm.pos;
+        uint32_t gone_by = p->tx_prod + p->rx_cons + p->ret_prod + p->ret_cons,
+                 before = slot->swept;
+
+        slot->swept = gone_by;
+        return gone_by == before;
+}
+
+static void be_quiet(struct stack *s, uint32_t k)
+{
+        struct stack_chan *c = &s->chan[k];
+
+        stack_cool(s->st, k);
+        c->ops->quiet(c->ch);
+        if (c->ops->pending(c->ch))
+                stack_heat(s->st, k);
+}
+
+void stack_sweep(struct stack *s)
+{
+        s->st->sweep_at = s->now + s->st->quiet_after;
+        if (atomic_load_explicit(&s->st->chans, memory_order_relaxed) <= s->st->quiet_few)
+                return;
+        STACK_FOR_HOT (s, k)
+                if (may_be_quiet(s, k) && is_idle(&s->st->chan[k]))
+                        be_quiet(s, k);
+}
+
+static bool is_hot(const struct stack_state *st, uint32_t k)
+{
+        return atomic_load_explicit(&st->hot[k / 64], memory_order_relaxed) >> k % 64 & 1;
+}
+
+bool stack_look_quiet(struct stack *s)
+{
+        bool any = false;
+
+        for (uint32_t k = 0; k < READ_ONCE(s->nchan); k++) {
+                struct unet_chan *ch = stack_chan_peek(s, k);
+                const struct unet_ni_ops *ops = ch != NULL ? READ_ONCE(ch->ops) : NULL;
+                if (ops == NULL || is_hot(s->st, k) || !ops->pending(ch))
+                        continue;
+                stack_heat(s->st, k);
+                any = true;
+        }
+        return any;
+}
