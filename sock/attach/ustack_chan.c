@@ -36,6 +36,11 @@ static void empty_regions(const struct shm_chan *c)
                 ustack_empty(c->mine, c->mine_bytes);
 }
 
+static bool goes_by_something(const struct unetd_chan *fds)
+{
+        return fds->tx > 0 || fds->peer_leader > 0;
+}
+
 /* Its number is not to become another file's before who rings by it without the lock has. More than
  * fit stay open. */
 static void ringer_end(struct ustack *u, int *fd)
@@ -63,7 +68,7 @@ void ustack_ringers_close(struct ustack *u)
 void ustack_ring_peers(struct ustack *u)
 {
         for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (u->s.chan[k].ops != NULL && u->chan_fds[k].tx > 0 &&
+                if (u->s.chan[k].ops != NULL && goes_by_something(&u->chan_fds[k]) &&
                     u->chan[k].base.ops == &shm_ni_ops && !ustack_chan_is_xdp(u, k) &&
                     !u->remote_tx[k].mapped)
                         shm_chan_ring_again(&u->chan[k]);
@@ -76,7 +81,7 @@ void ustack_ring_peers(struct ustack *u)
 static void way_end(struct ustack *u, uint32_t k)
 {
         assert(k < STACK_CHANS);
-        if (u->chan_fds[k].tx <= 0)
+        if (!goes_by_something(&u->chan_fds[k]))
                 return; /* there was none */
         if (ustack_chan_is_xdp(u, k))
                 ni_xdp_forsake(&u->xdp[k]->ni);
@@ -236,6 +241,16 @@ static struct unet_caps gate_caps(const struct unetd_chan *fds)
                                   .rto_min = 200 * NS_PER_MS};
 }
 
+/* Those of what is mapped now are of no more use: with a thousand peers they would be two thousand.
+ */
+static void keep_fds(struct unetd_chan *mine, const struct unetd_chan *fds)
+{
+        *mine = *fds;
+        sys1(SYS_close, mine->tx);
+        sys1(SYS_close, mine->rx);
+        mine->tx = mine->rx = -1;
+}
+
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
         struct stack_state *st = u->s.st;
@@ -256,7 +271,7 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
                 empty_regions(c);
                 return false;
         }
-        u->chan_fds[k] = *fds;
+        keep_fds(&u->chan_fds[k], fds);
         shm_chan_init(c, &st->chan[k].shm, &st->cnt);
         if (unetd_chan_is_iface(fds))
                 c->base.caps = gate_caps(fds);
