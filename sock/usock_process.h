@@ -74,8 +74,11 @@ uint64_t usock_address_space(bool keep_to);
 /* The program has set its RLIMIT_NOFILE. */
 void usock_numbers_limited(void);
 
-/* A thread is about to go to another network namespace. */
-void usock_netns_changes(void);
+/* A thread is about to go to another network namespace; or the process was made for one. No unetd
+ * is started from there in the place of the one that it has, or its parent. False: it has none. */
+bool usock_netns_leaves(bool made_for_it);
+/* The next child cannot find unetd, but its parent can. */
+void usock_fork_elsewhere(void);
 
 /* mlockall(), but for what is the library's, which is large and hardly touched. 0 or -errno. */
 int usock_lock_memory(int flags);

@@ -46,6 +46,7 @@ static struct {
         pthread_mutex_t lock; /* of this struct and the client */
         struct unetd_client client;
         bool open;
+        bool away; /* in another network namespace: no unetd is started from there */
         const struct ustack *held; /* whose lock has whoever uses the client */
         uint32_t in_vain;          /* looks for another unetd */
         /* The client's, which stays where it is, or the keeper's; read without the lock. */
@@ -94,8 +95,8 @@ static int client_open(unsigned flags)
         if (proc.open)
                 return 0;
         find_clock();
-        err = unetd_open(&proc.client, flags);
-        proc.client.flags = 0;
+        err = unetd_open(&proc.client, flags | (proc.away ? UNETD_NO_START : 0));
+        proc.client.flags = proc.away ? UNETD_NO_START : 0;
         proc.open = err == 0;
         if (proc.open) {
                 atomic_store_explicit(&proc.dir, proc.client.dir, memory_order_release);
@@ -286,6 +287,19 @@ void ustack_daemon_look(void)
                                        ? proc.in_vain + 1
                                        : 0;
         ustack_client_done();
+}
+
+bool ustack_stays_with_unetd(bool anyway)
+{
+        bool stays;
+
+        ustack_client();
+        proc.away |= anyway || proc.open;
+        if (proc.away)
+                proc.client.flags |= UNETD_NO_START;
+        stays = proc.away;
+        ustack_client_done();
+        return stays;
 }
 
 void usock_numbers_limited(void)
@@ -545,8 +559,10 @@ static struct ustack *make_registered(int *err)
         *err = unetd_stack_new(&proc.client, &u->fds, u->slot, &u->id);
         u->s.st->id = u->id;
         u->s.st->unetd = proc.client.instance;
-        if (*err == 0)
+        if (*err == 0) {
+                atomic_store(&u->s.st->proc[u->slot].pid, (uint32_t)proc.client.self);
                 return u;
+        }
         ustack_free(u);
         return NULL;
 }
@@ -659,8 +675,9 @@ static int take_known_slot(struct ustack *u)
                 err = slot < 0 ? slot : unetd_proc_add(&proc.client, u->id, (uint32_t)slot, 0);
                 if (err == 0)
                         u->slot = (uint32_t)slot;
-                else if (slot >= 0)
-                        atomic_store(&u->s.st->proc[slot].pid, 0);
+                if (slot >= 0)
+                        atomic_store(&u->s.st->proc[slot].pid,
+                                     err == 0 ? (uint32_t)proc.client.self : 0);
                 if (err != -EBUSY && err != -ENOSPC)
                         break;
                 sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);

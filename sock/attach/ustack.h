@@ -129,6 +129,10 @@ void ustack_leave(struct ustack *u);
 /* For calls that tell what has come: takes it, and what only waited for an ACK that we owe. Under
  * the lock. */
 void ustack_catch_up(struct ustack *u);
+/* From now on no unetd is started in the place of the one that there is; with `anyway`, nor where
+ * there is none. False: there is none, and one may be started. */
+bool ustack_stays_with_unetd(bool anyway);
+
 /* Returns true if this thread has the lock. Who is "under the lock" begins by asserting it, but for
  * what is called several times a message. */
 static inline bool ustack_locked(const struct ustack *u)

@@ -17,6 +17,8 @@
 #include "base/sys.h"
 #include "sock/udp/usock_udp.h"
 #include "sock/usock_process.h"
+#include "sock/wait/usock_wake.h"
+#include "unetd/client/wire.h"
 
 #define PATIENCE_MS 1000 /* a parent waits no longer for its child to begin */
 #define TRIES       100  /* 1 ms apart: slots of dead processes come back that soon */
@@ -26,6 +28,10 @@ static struct {
         uint32_t n;
         int slot[USTACKS_MAX]; /* reserved for the child, -1: none free */
         int begun[2];          /* pipe: the child has come to its stacks */
+        /* The child cannot find unetd by its name: the parent registers it, and the pipe is a
+         * socket. */
+        bool by_parent;
+        bool elsewhere; /* ... of the next one */
 } forking;
 
 static void wait_1ms(void)
@@ -79,7 +85,11 @@ void usock_fork_prepare(void)
         ustack_client(); /* nobody is in the middle of a question to unetd */
         forking.n = ustack_all(forking.all);
         forking.begun[0] = forking.begun[1] = -1;
-        if (forking.n > 0)
+        forking.by_parent = forking.elsewhere || usock_names_elsewhere();
+        forking.elsewhere = false;
+        if (forking.n > 0 && forking.by_parent)
+                sys4(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, forking.begun);
+        else if (forking.n > 0)
                 sys2(SYS_pipe2, forking.begun, O_CLOEXEC);
         for (uint32_t i = 0; i < forking.n; i++)
                 forking.slot[i] = prepare_stack(forking.all[i]);
@@ -93,8 +103,63 @@ static bool child_is_dead(void)
         char byte;
 
         sys1(SYS_close, forking.begun[1]);
-        return sys5(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0 &&
-               sys3(SYS_read, forking.begun[0], &byte, 1) == 0;
+        if (sys5(SYS_ppoll, &p, 1, &ts, NULL, 0) <= 0)
+                return false;
+        if (forking.by_parent)
+                return sys6(SYS_recvfrom, forking.begun[0], (long)&byte, 1, MSG_PEEK, 0, 0) == 0;
+        return sys3(SYS_read, forking.begun[0], &byte, 1) == 0;
+}
+
+/* ---- a child that the parent registers ---- */
+
+static int register_at(struct ustack *u, uint32_t slot, int pidfd)
+{
+        uint32_t none = STACK_FORKING;
+        int32_t pid = 0;
+        int err;
+
+        for (int i = 0;
+             (err = unetd_proc_add_fd(ustack_client_held(), u->id, slot, pidfd, &pid)) == -EBUSY &&
+             i < TRIES;
+             i++)
+                wait_1ms();
+        if (err == 0)
+                atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none, (uint32_t)pid);
+        return err;
+}
+
+/* The child has said who it is. */
+static void register_child(void)
+{
+        struct unetd_msg answer = {.type = UNETD_PROC_ADD};
+        int err = -ETIMEDOUT;
+        struct wire_in in;
+
+        if (wire_recv(forking.begun[0], &in, MSG_DONTWAIT) == 0 && in.n == 1) {
+                err = 0;
+                for (uint32_t i = 0; i < forking.n; i++)
+                        if (forking.slot[i] >= 0)
+                                err |= register_at(forking.all[i], (uint32_t)forking.slot[i],
+                                                   in.fds[0]);
+        }
+        answer.err = err != 0 ? -ECONNREFUSED : 0;
+        wire_in_close(&in);
+        wire_send(forking.begun[0], &answer, NULL, 0, 0);
+}
+
+/* Here in the child. False: unetd does not know of it. */
+static bool is_registered(void)
+{
+        struct unetd_msg ask = {.type = UNETD_PROC_ADD};
+        struct wire_in in = {.n = 0};
+        int pidfd = (int)sys2(SYS_pidfd_open, sys1(SYS_getpid, 0), 0);
+        bool known = pidfd >= 0 && wire_send(forking.begun[1], &ask, &pidfd, 1, 0) == 0 &&
+                     wire_recv(forking.begun[1], &in, 0) == 0 && in.msg.err == 0;
+
+        wire_in_close(&in);
+        if (pidfd >= 0)
+                sys1(SYS_close, pidfd);
+        return known;
 }
 
 /* The references of a child that is no more, or of a former image. If unetd knows it, the keeper
@@ -126,49 +191,78 @@ void usock_fork_parent(void)
                         if (forking.slot[i] >= 0)
                                 forget_slot(forking.all[i], (uint32_t)forking.slot[i],
                                             STACK_FORKING, forking.all[i]->slot);
+                if (!dead && forking.by_parent)
+                        register_child();
                 sys1(SYS_close, forking.begun[0]);
         }
         ustack_client_done();
 }
 
 /* The slot's last process may be known to unetd for a moment longer. */
-static void come_to(struct ustack *u, uint32_t slot)
+static int register_self(struct ustack *u, uint32_t slot)
 {
         uint32_t none = STACK_FORKING;
         int err;
 
         assert(slot < STACK_PROCS);
-        u->slot = slot;
         for (int i = 0;
              (err = unetd_proc_add(ustack_client(), u->id, slot, 0)) == -EBUSY && i < TRIES; i++) {
                 ustack_client_done();
                 wait_1ms();
         }
+        atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none,
+                                       err == 0 ? (uint32_t)ustack_client_held()->self
+                                                : (uint32_t)getpid());
         ustack_client_done();
-        u->unknown = err != 0;
+        return err;
+}
+
+static void come_to(struct ustack *u, uint32_t slot, bool registered)
+{
+        u->slot = slot;
         u->s.st->proc[slot].start = ustack_boot_ms();
-        atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none, (uint32_t)getpid());
+        u->unknown = !registered && (forking.by_parent || register_self(u, slot) != 0);
 }
 
 /* The locks are the parent's, which lets go of them; the client of unetd opens its own connections
  * by itself. */
 void usock_fork_child(void)
 {
+        bool registered = false;
+
         rlock_forked();
         ustack_client_forked();
         usock_wait_forked();
+        if (forking.begun[0] >= 0 && forking.by_parent) {
+                sys1(SYS_close, forking.begun[0]); /* a parent that dies is noticed */
+                registered = is_registered();
+        }
         for (uint32_t i = 0; i < forking.n; i++) {
                 ustack_links_forked(forking.all[i]);
                 if (forking.slot[i] >= 0)
-                        come_to(forking.all[i], (uint32_t)forking.slot[i]);
+                        come_to(forking.all[i], (uint32_t)forking.slot[i], registered);
                 else
                         ustack_lose(forking.all[i]);
         }
         if (forking.begun[0] >= 0) {
-                sys3(SYS_write, forking.begun[1], "", 1);
-                sys1(SYS_close, forking.begun[0]);
+                if (!forking.by_parent) {
+                        /* One that has gone on reads no more: this process's own end does. */
+                        sys3(SYS_write, forking.begun[1], "", 1);
+                        sys1(SYS_close, forking.begun[0]);
+                }
                 sys1(SYS_close, forking.begun[1]);
         }
+}
+
+void usock_fork_elsewhere(void)
+{
+        forking.elsewhere = true;
+}
+
+bool usock_netns_leaves(bool made_for_it)
+{
+        usock_netns_changes();
+        return ustack_stays_with_unetd(made_for_it);
 }
 
 /* The process ends. Threads that go on may die inside: that is mended (tcp/tcp_mend.c). The keeper
@@ -215,9 +309,15 @@ void usock_survives(struct usock *s)
         ustack_leave(s->u);
 }
 
+/* By the number that unetd has for it. */
+static uint32_t own_pid(const struct ustack *u)
+{
+        return atomic_load(&u->s.st->proc[u->slot].pid);
+}
+
 static bool is_former(const struct ustack *u, uint32_t slot)
 {
-        return slot != u->slot && atomic_load(&u->s.st->proc[slot].pid) == (uint32_t)getpid();
+        return slot != u->slot && atomic_load(&u->s.st->proc[slot].pid) == own_pid(u);
 }
 
 void usock_adopted(void)
@@ -230,7 +330,7 @@ void usock_adopted(void)
                         if (!is_former(all[i], slot))
                                 continue;
                         ustack_client();
-                        forget_slot(all[i], slot, (uint32_t)getpid(), 0);
+                        forget_slot(all[i], slot, own_pid(all[i]), 0);
                         ustack_client_done();
                 }
 }
@@ -263,7 +363,7 @@ void usock_leave_user(void)
         ustack_client();
         n = ustack_all(all);
         for (uint32_t i = 0; i < n; i++)
-                forget_slot(all[i], all[i]->slot, (uint32_t)getpid(), 0);
+                forget_slot(all[i], all[i]->slot, own_pid(all[i]), 0);
         ustack_forget_all();
         ustack_client_done();
 }

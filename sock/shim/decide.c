@@ -6,6 +6,7 @@
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/epoll.h"
+#include "sock/shim/netns.h"
 #include "sock/shim/opts.h"
 #include "sock/shim/process.h"
 #include "sock/shim/shim.h"
@@ -93,6 +94,8 @@ int sock_engage(struct file *f)
         int r;
 
         if (!f->us) {
+                if (netns_is_elsewhere(f->kfd))
+                        return -EXDEV;
                 r = usock_open(f->kind, f->family, f->kfd, &f->us);
                 if (r < 0) {
                         f->us = NULL;
@@ -115,6 +118,8 @@ const char *sock_refused(int err)
         case -ENOENT:
         case -ECONNREFUSED:
                 return "no unetd";
+        case -EXDEV:
+                return "it was made in another network namespace";
         case -ETIMEDOUT:
                 return "unetd, or its keeper, does not answer: it is stopped, or the machine very "
                        "busy";

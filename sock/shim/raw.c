@@ -2,12 +2,13 @@
  * syscall(): programs and language runtimes that make their calls by number get the same sockets.
  * Numbers of calls that we do not hook, and calls on descriptors that are not ours, go straight on.
  */
+#include "sock/shim/netns.h"
 #include "sock/shim/privilege.h"
 #include "sock/shim/process.h"
 #include "sock/shim/select.h"
 #include "sock/shim/shim.h"
 
-#include <sched.h>
+#include <linux/sched.h>
 
 typedef long word;
 
@@ -184,15 +185,39 @@ static bool number_call(const struct raw *c, long *r)
         }
 }
 
+static bool is_fork(const struct raw *c, uint64_t *flags)
+{
+        struct clone_args args;
+
+        *flags = 0;
+        switch (c->nr) {
+#ifdef SYS_fork
+        case SYS_fork:
+                return true;
+#endif
+        case SYS_clone:
+                *flags = (uint64_t)c->a[0];
+                return !(*flags & (CLONE_VM | CLONE_THREAD)) && c->a[1] == 0;
+        case SYS_clone3:
+                if (!shim_started() || c->a[1] < CLONE_ARGS_SIZE_VER0 ||
+                    !user_copy(&args, (const void *)c->a[0], CLONE_ARGS_SIZE_VER0))
+                        return false;
+                *flags = args.flags;
+                return !(*flags & (CLONE_VM | CLONE_THREAD)) && args.stack == 0;
+        default:
+                return false;
+        }
+}
+
 /* clone() without shared memory is a fork, which the handlers of pthread_atfork() do not hear of.
  * On a stack of its own the child would not come back to us. */
-static bool cloning_call(const struct raw *c, long *r)
+static bool forking_call(const struct raw *c, long *r)
 {
-        if (c->nr != SYS_clone || c->a[0] & (CLONE_VM | CLONE_THREAD) || c->a[1] != 0 || !shim.size)
+        uint64_t flags;
+
+        if (!is_fork(c, &flags) || (!shim.size && !(flags & (CLONE_NEWNET | CLONE_NEWUSER))))
                 return false;
-        fork_begin();
-        *r = REAL(syscall)(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4]);
-        fork_end(*r == 0);
+        *r = netns_fork(c->nr, c->a, flags);
         return true;
 }
 
@@ -306,7 +331,7 @@ __attribute__((no_sanitize_address)) long h_syscall(long nr, ...)
         va_end(ap);
         if (!usock_tls.inside &&
             (one_descriptor(&c, &r) || socket_call(&c, &r) || number_call(&c, &r) ||
-             cloning_call(&c, &r) || ring_call(&c, &r) || waiting_call(&c, &r)))
+             forking_call(&c, &r) || ring_call(&c, &r) || waiting_call(&c, &r)))
                 return r;
         return REAL(syscall)(nr, c.a[0], c.a[1], c.a[2], c.a[3], c.a[4], c.a[5]);
 }

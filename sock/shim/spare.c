@@ -17,7 +17,6 @@
 #include "sock/shim/shim.h"
 #include "sock/shim/spare.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -182,7 +181,7 @@ void spare_end(struct file *f)
         pthread_mutex_unlock(&spares.lock);
 }
 
-static void all_over(bool off)
+void spares_over(bool off)
 {
         usock_enter();
         pthread_mutex_lock(&spares.lock);
@@ -192,27 +191,10 @@ static void all_over(bool off)
         usock_leave();
 }
 
-/* Sockets are of the network namespace in which they were made, and threads may be in several. */
-
-int h_setns(int fd, int type)
-{
-        all_over(true);
-        usock_netns_changes();
-        return REAL(setns)(fd, type);
-}
-
-int h_unshare(int flags)
-{
-        all_over(flags & CLONE_NEWNET);
-        if (flags & CLONE_NEWNET)
-                usock_netns_changes();
-        return REAL(unshare)(flags);
-}
-
 /* What the command leaves running may have those that are open now. */
 int h_system(const char *command)
 {
-        all_over(false);
+        spares_over(false);
         return REAL(system)(command);
 }
 

@@ -18,6 +18,8 @@ static inline void spare_used(struct file *f)
         if (f->fresh != 0)
                 spare_end(f);
 }
+/* All end; `off`: for good. */
+void spares_over(bool off);
 void spares_fork_lock(void);
 void spares_fork_unlock(void);
 bool spares_own(int fd);

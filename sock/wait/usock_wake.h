@@ -43,5 +43,6 @@ uint64_t usock_one_of(const struct stack_state *st, uint64_t who);
 /* Wake-ups of this process may not arrive, and no look of others' finds that out: a sleeper looks
  * for itself now and then. */
 bool usock_names_elsewhere(void);
+void usock_netns_changes(void);
 
 #endif

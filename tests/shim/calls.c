@@ -135,6 +135,7 @@ static const struct {
         {"exec", scene_exec},
         {"exec_busy", scene_exec_busy},
         {"cloned", scene_cloned},
+        {"namespaces", scene_namespaces},
         {"exec_cleaned", scene_exec_cleaned},
         {"spawn_and_close", scene_spawn_and_close},
         {"exec_and_close", scene_exec_and_close},

@@ -184,6 +184,7 @@ void scene_nonblock_shared(void);
 void scene_exec(void);
 void scene_exec_busy(void);
 void scene_cloned(void);
+void scene_namespaces(void);
 void scene_exec_cleaned(void);
 void scene_spawn_and_close(void);
 void scene_exec_and_close(void);

@@ -278,16 +278,23 @@ static void to_and_fro(int v[2])
                         _exit(1);
 }
 
-/* clone() by its number is a fork of which libc does not hear (vsftpd makes its namespaces so):
- * parent and child are busy at once. */
-void scene_cloned(void)
+static long fork_by_number(long nr)
+{
+        uint64_t args[8] = {[4] = SIGCHLD}; /* struct clone_args as it was at first */
+
+        if (nr == SYS_clone3)
+                return syscall(nr, args, sizeof(args));
+        return nr == SYS_clone ? syscall(nr, SIGCHLD, 0, 0, 0, 0) : syscall(nr);
+}
+
+static void cloned_by(long nr)
 {
         int v[2], w[2], x[2], status;
         long pid;
 
         tcp_pair(v);
         tcp_pair(w);
-        pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        pid = fork_by_number(nr);
         if (pid == 0) {
                 to_and_fro(w);
                 for (int i = 0; i < 2; i++) {
@@ -310,6 +317,93 @@ void scene_cloned(void)
         close(w[1]);
         close(v[0]);
         close(v[1]);
+}
+
+/* These by their numbers are forks of which libc does not hear (vsftpd makes its namespaces so):
+ * parent and child are busy at once. */
+void scene_cloned(void)
+{
+        cloned_by(SYS_clone);
+        cloned_by(SYS_clone3);
+#ifdef SYS_fork
+        cloned_by(SYS_fork);
+#endif
+}
+
+static void is_refused(const struct sockaddr_in *to)
+{
+        int c = socket(AF_INET, SOCK_STREAM, 0);
+
+        printf("  from another one: %s\n",
+               connect(c, (const void *)to, sizeof(*to)) == 0 ? "connected" : "not connected");
+        close(c);
+}
+
+/* Its child and grandchild have the connection; what they make there is nobody's who is here. */
+static void child_apart(long inner, int fd, const struct sockaddr_in *to, bool other_net)
+{
+        char b;
+        long pid;
+
+        if (other_net)
+                is_refused(to);
+        pid = inner < 0 ? fork() : syscall(SYS_clone, inner | SIGCHLD, 0, 0, 0, 0);
+        if (pid == 0) {
+                write(fd, "grandchild", 10);
+                read(fd, &b, 1);
+                _exit(0);
+        }
+        waitpid((pid_t)pid, NULL, 0);
+        write(fd, "child", 5);
+        read(fd, &b, 1);
+        _exit(0);
+}
+
+static void apart_by(long outer, long inner)
+{
+        struct sockaddr_in to;
+        int l = listener(&to), v[2];
+        char b[16];
+        long pid;
+
+        printf("  %lx, then %lx\n", outer, inner);
+        tcp_pair(v);
+        fflush(stdout);
+        pid = syscall(SYS_clone, outer | SIGCHLD, 0, 0, 0, 0);
+        if (pid == 0) {
+                close(v[0]);
+                child_apart(inner, v[1], &to, outer & CLONE_NEWNET);
+        }
+        close(v[1]);
+        for (int i = 0; i < 2; i++) {
+                show_bytes("came", b, read(v[0], b, sizeof(b)));
+                write(v[0], "x", 1);
+        }
+        show_bytes("end", b, read(v[0], b, sizeof(b)));
+        SHOW(waitpid((pid_t)pid, NULL, 0) == pid);
+        close(v[0]);
+        close(l);
+}
+
+/* Children in namespaces of their own, and theirs. */
+void scene_namespaces(void)
+{
+        static const long net = CLONE_NEWNET, pid = CLONE_NEWPID, user = CLONE_NEWUSER,
+                          all = CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC;
+
+        if (unshare(CLONE_NEWUTS) < 0) {
+                printf("  no namespace can be made here: %s\n", strerror(errno));
+                return;
+        }
+        apart_by(net, -1);
+        apart_by(net, net);
+        apart_by(pid, -1);
+        apart_by(pid, all);
+        apart_by(all, -1);
+        apart_by(all, all);
+        apart_by(user, -1);
+        apart_by(user | all, all);
+        SHOW(syscall(SYS_clone, CLONE_NEWNET | CLONE_FS | CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0));
 }
 
 /* A program that gives its children an environment of its own making, as inetd does. */

@@ -10,10 +10,19 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from children import PROGRAM  # noqa: E402
-from shim_test import UNET, Case, wait_until  # noqa: E402
+from shim_test import CALLS, UNET, Case, wait_until  # noqa: E402
 
 MANY = 500                              # children, beyond any word of bits
 KILLED = 100
+
+
+def is_daemon_of(pid, domain):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            argv = f.read().decode(errors="replace").split("\0")
+    except OSError:
+        return False
+    return os.path.basename(argv[0]) == "unetd" and domain in argv
 
 
 class Children(Case):
@@ -51,6 +60,15 @@ class Children(Case):
 
     def test_children_that_accept_on_one_listener_with_ordinary_clients(self):
         self.all_are_served("prefork", False)
+
+    def test_children_in_namespaces_leave_nothing(self):
+        """They have the unetd of their parent, and none of their own."""
+        domain = {"UNET_DOMAIN": os.environ["UNET_DOMAIN"] + "-apart"}
+        self.run_it(CALLS, "namespaces", env=domain).end()
+        wait_until("the last socket to end", lambda: self.run_it(
+            UNET, "ss", shim=False, env=domain).end(ok=None).strip() == "")
+        daemons = [pid for pid in os.listdir("/proc") if pid.isdigit() and is_daemon_of(pid, domain["UNET_DOMAIN"])]
+        self.assertEqual(len(daemons), 1)
 
     def test_children_that_are_idle_take_turns(self):
         """The kernel gives the next connection to whoever waits longest; nobody is left out here."""

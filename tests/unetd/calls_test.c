@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -261,6 +262,36 @@ static void the_parent_may_add_the_child(void **state)
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
         eventually(world_count(&c).n[UNETD_S_STACK] == 0);
+        fake_stack_forget(&st);
+        unetd_close(&c);
+}
+
+/* As for one in a pid namespace of its own, whose number there says nothing here. */
+static void the_parent_may_add_the_child_by_a_descriptor(void **state)
+{
+        struct unetd_client c;
+        struct fake_stack st;
+        int32_t pid = 0;
+        pid_t child = fork();
+        int pidfd;
+
+        if (child == 0) {
+                pause();
+                _exit(0);
+        }
+        pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+        assert_true(pidfd >= 0);
+        open_client(&c);
+        fake_stack_new(&c, &st);
+        assert_int_equal(c.self, getpid());
+        assert_int_equal(unetd_proc_add_fd(&c, st.id, 7, pidfd, &pid), 0);
+        assert_int_equal(pid, child);
+        assert_int_equal(unetd_proc_add_fd(&c, st.id, 8, STDIN_FILENO, &pid), -EBADMSG);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        eventually(st.s->died[0] == 1u << 7);
+        assert_int_equal(unetd_proc_add_fd(&c, st.id, 8, pidfd, &pid), -ESRCH);
+        close(pidfd);
         fake_stack_forget(&st);
         unetd_close(&c);
 }
@@ -855,6 +886,7 @@ int main(void)
                 t(the_last_process_gone_the_stack_finishes_and_goes),
                 t(a_forked_child_uses_its_copy_at_once),
                 t(the_parent_may_add_the_child),
+                t(the_parent_may_add_the_child_by_a_descriptor),
                 t(a_stack_whose_lock_is_held_is_asked_again),
                 t(a_channel_joins_two_stacks),
                 t(a_stack_has_a_channel_to_itself),

@@ -69,6 +69,7 @@ struct unetd_client {
         bool renewing;
         int64_t silent_until;
         uint64_t instance;           /* of the unetd in use */
+        int32_t self;                /* this process, by the number that unetd knows it by */
         const struct directory *dir; /* mapped while open, readable when unetd is gone too */
         /* Set by the caller after unetd_open(), may be NULL: the unetd is another one,
          * register again. */
@@ -182,6 +183,10 @@ int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uin
  * same uid and pid namespace. The slot ends with unetd_proc_del() or the process. Adding the same
  * again is no error; -EBUSY: the slot is another live process's; -ESRCH: no such process. */
 int unetd_proc_add(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int32_t pid);
+/* The same for a process that is named by a descriptor, which may be in another pid namespace: *pid
+ * is its number in unetd's. */
+int unetd_proc_add_fd(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int pidfd,
+                      int32_t *pid);
 /* The caller has let go of everything in its slot. The slot's death operation still runs in
  * the keeper. */
 int unetd_proc_del(struct unetd_client *c, uint32_t stack_id, uint32_t slot);

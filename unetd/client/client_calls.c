@@ -64,9 +64,11 @@ int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uin
                                     f->ring_leader, f->keeper, f->ring_keeper};
         int r = client_ask_plain(c, &msg, fds, UNETD_STACK_FDS);
 
-        if (r == 0)
-                *stack_id = msg.stack.stack;
-        return r;
+        if (r < 0)
+                return r;
+        *stack_id = msg.stack.stack;
+        c->self = msg.stack.pid;
+        return 0;
 }
 
 int unetd_proc_add(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int32_t pid)
@@ -74,9 +76,26 @@ int unetd_proc_add(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int
         struct unetd_msg msg = {.type = UNETD_PROC_ADD,
                                 .stack = {.stack = stack_id, .slot = slot, .pid = pid}};
 
-        if (pid == sys_getpid())
+        bool self = pid == 0 || pid == sys_getpid();
+        int r;
+
+        if (self)
                 msg.stack.pid = 0;
-        return client_ask_plain(c, &msg, NULL, 0);
+        r = client_ask_plain(c, &msg, NULL, 0);
+        if (r == 0 && self)
+                c->self = msg.stack.pid;
+        return r;
+}
+
+int unetd_proc_add_fd(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int pidfd,
+                      int32_t *pid)
+{
+        struct unetd_msg msg = {.type = UNETD_PROC_ADD, .stack = {.stack = stack_id, .slot = slot}};
+        int r = client_ask_plain(c, &msg, &pidfd, 1);
+
+        if (r == 0)
+                *pid = msg.stack.pid;
+        return r;
 }
 
 int unetd_proc_del(struct unetd_client *c, uint32_t stack_id, uint32_t slot)

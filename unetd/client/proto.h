@@ -43,7 +43,7 @@ enum unetd_type {
         UNETD_KEEPER_GET, /* reply carries a socket to the user's keeper */
         UNETD_STACK_NEW,  /* fds: see enum unetd_stack_fd */
         UNETD_CHAN_OPEN,
-        UNETD_PROC_ADD,
+        UNETD_PROC_ADD, /* fd: none, or a pidfd of the process; reply: its pid */
         UNETD_PROC_DEL,
         UNETD_LISTEN_ADD, /* fds: none, or the bound kernel socket */
         UNETD_LISTEN_DEL,

@@ -123,7 +123,8 @@ static void hello(struct client *cl, struct unetd_msg *msg)
 static bool may_carry(uint16_t type)
 {
         return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH ||
-               type == UNETD_FLIGHT || type == UNETD_LINK_BACK || type == UNETD_CHAN_BACK;
+               type == UNETD_FLIGHT || type == UNETD_LINK_BACK || type == UNETD_CHAN_BACK ||
+               type == UNETD_PROC_ADD;
 }
 
 static void client_message(struct conn *c, struct wire_in *in)

@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -99,6 +101,25 @@ static int other_pidfd(const struct client *cl, int32_t pid)
         return -ESRCH;
 }
 
+/* The number here of the process that a pidfd names. */
+static int32_t pid_of(int pidfd)
+{
+        char path[48], text[256];
+        const char *line;
+        ssize_t n;
+        int fd;
+
+        snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        if (fd >= 0)
+                close(fd);
+        text[MAX(n, 0)] = 0;
+        line = strstr(text, "\nPid:\t");
+        n = line ? atoi(line + 6) : 0;
+        return n > 0 ? (int32_t)n : line ? -ESRCH : -EBADMSG;
+}
+
 static struct proc *proc_find(const struct stack *st, uint32_t slot)
 {
         struct proc *p;
@@ -183,6 +204,7 @@ static int proc_register(struct client *cl, struct stack *st, const struct unetd
 {
         int32_t pid = msg->stack.pid ? msg->stack.pid : cl->pid;
         uint32_t slot = msg->stack.slot;
+        struct unetd_msg reply = *msg;
         struct proc *p;
         int r, pidfd;
 
@@ -200,7 +222,8 @@ static int proc_register(struct client *cl, struct stack *st, const struct unetd
                         return r;
                 p = proc_find(st, slot);
         }
-        return wait_proc(cl, st, UNETD_K_PROC, p, msg);
+        reply.stack.pid = pid;
+        return wait_proc(cl, st, UNETD_K_PROC, p, &reply);
 }
 
 int stack_proc_add(struct client *cl, struct wire_in *in)
@@ -209,6 +232,10 @@ int stack_proc_add(struct client *cl, struct wire_in *in)
         int r = stack_of(cl->user, in->msg.stack.stack, &st);
 
         if (r < 0)
+                return r;
+        if (in->n > 1)
+                return -EBADMSG;
+        if (in->n == 1 && (r = in->msg.stack.pid = pid_of(in->fds[0])) < 0)
                 return r;
         return st->state == STACK_UP ? proc_register(cl, st, &in->msg) : -ENOENT;
 }
@@ -363,6 +390,7 @@ static int stack_register(struct client *cl, struct wire_in *in, int pidfd)
                 return -ENOMEM;
         }
         r = proc_new(st, in->msg.stack.slot, cl->pid, pidfd);
+        in->msg.stack.pid = cl->pid;
         if (r == 0)
                 r = user_need_keeper(st->user, cl->has_keeper);
         if (r == 0)
