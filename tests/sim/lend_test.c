@@ -7,7 +7,7 @@
  *      - a loan is returned once, by who has it, and by nobody else;
  *      - what is lent and what is unread are never more than the buffer, where that has a size;
  *      - who returns nothing stops his peer, and nobody else: another connection goes on;
- *      - when all is returned everything arrives, and nothing is left.
+ *      - when all is returned the window opens at once, everything arrives, and nothing is left.
  *
  *      sim_lend_test [FIRST COUNT]
  */
@@ -155,9 +155,10 @@ static uint32_t reads(struct talk *k, uint32_t most)
 static uint32_t writes(struct talk *k, uint32_t most)
 {
         static uint8_t data[65536];
-        uint32_t want = (uint32_t)MIN(1 + below(k, most), k->total - k->written);
+        uint32_t want = 1 + below(k, most);
         int n;
 
+        want = (uint32_t)MIN(want, k->total - k->written);
         for (uint32_t i = 0; i < want; i++)
                 data[i] = byte_at(k->written + i);
         n = want != 0 ? pair_write(k->p, WRITER, k->conn[WRITER], data, want) : 0;
@@ -237,6 +238,19 @@ static void keeps_all(struct talk *k)
         checks(k);
 }
 
+/* Over shared memory, where nothing is lost: who is held up hears at once that all was returned. */
+static void the_window_opens(struct talk *k)
+{
+        const struct tcp_conn *writer = pair_conn(k->p, WRITER, k->conn[WRITER]);
+        bool shut = k->p->sim == NULL && writer->snd_wnd == 0 && reader(k)->rcv_unread == 0;
+
+        while (k->n != 0)
+                returns(k, below(k, k->n));
+        pair_settle(k->p);
+        if (shut && writer->snd_wnd == 0 && reader(k)->rcv_unread == 0)
+                wrong(k, "a window that stays shut");
+}
+
 static void goes_to_its_end(struct talk *k)
 {
         for (uint32_t turn = 0; k->read < k->total; turn++) {
@@ -305,6 +319,7 @@ static void talk(uint64_t seed)
                 checks(&k);
         }
         keeps_all(&k);
+        the_window_opens(&k);
         goes_to_its_end(&k);
         for (int i = 0; i < 2; i++) {
                 tcp_close(&k.p->side[i].s.tcp, pair_conn(k.p, i, k.conn[i]), k.p->now);
