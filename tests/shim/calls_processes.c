@@ -390,7 +390,10 @@ void scene_namespaces(void)
 {
         static const long net = CLONE_NEWNET, pid = CLONE_NEWPID, user = CLONE_NEWUSER,
                           all = CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC;
+        int v[2];
 
+        tcp_pair(v);
+        close2(v);
         if (unshare(CLONE_NEWUTS) < 0) {
                 printf("  no namespace can be made here: %s\n", strerror(errno));
                 return;
