@@ -428,8 +428,8 @@ static void a_keeper_that_refuses_is_asked_before_the_one_that_asks(void **state
         eventually(world_count(&c).n[UNETD_S_CHAN] == 0);
         assert_int_equal(a.s->chans_down, 0);
         b.s->refuse_chan = 0;
-        a.s->refuse_chan = ENOSPC;
-        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), -ENOSPC);
+        a.s->refuse_chan = ENFILE;
+        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), -ENFILE);
         eventually(b.s->chans_down == 1);
         eventually(world_count(&c).n[UNETD_S_CHAN] == 0);
         a.s->refuse_chan = 0;
