@@ -399,9 +399,10 @@ static const struct place by_client[] = {
         {UNETD_STACK_NEW, 6, 0},  {UNETD_STACK_NEW, 6, 1},   {UNETD_STACK_NEW, 6, 2},
         {UNETD_STACK_NEW, 6, 3},  {UNETD_STACK_NEW, 6, 4},   {UNETD_STACK_NEW, 6, 5},
         {UNETD_LISTEN_ADD, 1, 0}, {UNETD_EMUL_ATTACH, 2, 0}, {UNETD_EMUL_ATTACH, 2, 1},
-        {UNETD_FLIGHT, 1, 0},     {UNETD_LINK_BACK, 2, 0},   {UNETD_LINK_BACK, 2, 1},
-        {UNETD_CHAN_BACK, 3, 0},  {UNETD_CHAN_BACK, 3, 1},   {UNETD_CHAN_BACK, 3, 2},
-        {UNETD_STATUS, 1, 0},     {UNETD_HELLO, 1, 0},       {UNETD_K_HELLO, 1, 0},
+        {UNETD_PROC_ADD, 1, 0},   {UNETD_FLIGHT, 1, 0},      {UNETD_LINK_BACK, 2, 0},
+        {UNETD_LINK_BACK, 2, 1},  {UNETD_CHAN_BACK, 3, 0},   {UNETD_CHAN_BACK, 3, 1},
+        {UNETD_CHAN_BACK, 3, 2},  {UNETD_STATUS, 1, 0},      {UNETD_HELLO, 1, 0},
+        {UNETD_K_HELLO, 1, 0},
 };
 
 static const struct place by_keeper[] = {
@@ -472,6 +473,8 @@ static int brings_each_kind(void)
                         struct unetd_msg m = about(&by_client[p], &st);
                         int r;
 
+                        if (by_client[p].type == UNETD_PROC_ADD && kinds[i].make == of_oneself)
+                                continue; /* what it is for */
                         fill(&by_client[p], &st, odd, fds);
                         r = hostile_ask(c, &m, fds, by_client[p].n);
                         if (r >= 0)

@@ -22,6 +22,7 @@
 #include "unetd/monitor/monitor.h"
 #include "unet/bell_fd.h"
 #include "unetd/client/fdcheck.h"
+#include "unetd/client/wire.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -101,14 +102,26 @@ static int other_pidfd(const struct client *cl, int32_t pid)
         return -ESRCH;
 }
 
+/* What the kernel tells of a descriptor may be long, and for some kinds it asks others: only of a
+ * pidfd it is read. */
+static bool is_pidfd(int fd)
+{
+        char name[32];
+
+        return fd_link(fd, name, sizeof name) > 0 &&
+               (strcmp(name, "anon_inode:[pidfd]") == 0 || strncmp(name, "pidfd:[", 7) == 0);
+}
+
 /* The number here of the process that a pidfd names. */
 static int32_t pid_of(int pidfd)
 {
         char path[48], text[256];
         const char *line;
         ssize_t n;
-        int fd;
+        int fd, pid;
 
+        if (!is_pidfd(pidfd))
+                return -EBADMSG;
         snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
         fd = open(path, O_RDONLY | O_CLOEXEC);
         n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
@@ -116,8 +129,8 @@ static int32_t pid_of(int pidfd)
                 close(fd);
         text[MAX(n, 0)] = 0;
         line = strstr(text, "\nPid:\t");
-        n = line ? atoi(line + 6) : 0;
-        return n > 0 ? (int32_t)n : line ? -ESRCH : -EBADMSG;
+        pid = line ? atoi(line + 6) : 0;
+        return pid > 0 ? pid : -ESRCH;
 }
 
 static struct proc *proc_find(const struct stack *st, uint32_t slot)
