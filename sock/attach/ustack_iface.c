@@ -38,7 +38,6 @@ int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, i
         int chan;
 
         assert(!ustack_locked(u));
-        assert(proto == IP_PROTO_TCP || proto == IP_PROTO_UDP);
         *why = "another host's address, and unetd has no interface of its own";
         if (dir != NULL && dir->nverbs != 0 && ustack_verbs_to(dir, to, &f) == 1) {
                 chan = ustack_remote(u, &f, proto, to, port, why);
