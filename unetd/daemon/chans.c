@@ -695,14 +695,14 @@ struct end *end_numbered(const struct stack *st, uint32_t slot)
         return NULL;
 }
 
-/* The channel of which the other half came before. */
+/* The channel of which the other half came before, and awaits this one: no other end that is free
+ * is for a keeper to take, an interface's or that of a channel that goes. */
 static struct chan *find_half(const struct unetd_chan_info *info)
 {
         struct chan *ch;
 
         LIST_FOREACH (ch, &unetd.chans, link)
-                if (ch->end[0].state != END_FREE && ch->end[1].state == END_FREE &&
-                    ch->end[0].stack->id == info->peer_stack &&
+                if (ch->awaits == info->stack && ch->end[0].stack->id == info->peer_stack &&
                     ch->end[0].slot == info->peer_chan && ch->end[1].slot == info->chan)
                         return ch;
         return NULL;
@@ -715,7 +715,8 @@ static void remote_offered(struct user *u, struct wire_in *in)
         struct stack *st;
         struct chan *ch;
 
-        if (in->n != UNETD_REMOTE_FDS || stack_of(u, info->stack, &st) < 0 ||
+        if (in->n != UNETD_REMOTE_FDS || info->chan >= UNETD_CHANS_MAX ||
+            stack_of(u, info->stack, &st) < 0 ||
             unet_memfd_check(in->fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true,
                              UNET_MEMFD_ANYBODY) < 0)
                 return;
@@ -747,8 +748,8 @@ void chan_offered(struct user *u, struct wire_in *in)
                 remote_offered(u, in);
                 return;
         }
-        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) ||
-            stack_of(u, info->stack, &st) < 0 ||
+        if (in->n != UNETD_CHAN_FDS || info->chan >= UNETD_CHANS_MAX ||
+            unetd_is_iface(info->peer_stack) || stack_of(u, info->stack, &st) < 0 ||
             unet_memfd_check(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true,
                              UNET_MEMFD_ANYBODY) < 0)
                 return;
@@ -765,6 +766,7 @@ void chan_offered(struct user *u, struct wire_in *in)
                 chan_free_if_unused(ch);
                 return;
         }
+        ch->awaits = e == &ch->end[0] ? info->peer_stack : 0;
         e->geom = info->tx_geom;
         e->tx = wire_in_take(in, UNETD_FD_TX);
         e->state = END_UP;

@@ -206,6 +206,7 @@ struct chan {
         uint32_t serial;       /* of the way to the interface (struct unetd_iface) */
         struct remote *remote; /* ... or this stack of another host; or NULL */
         struct end end[2];
+        uint32_t awaits; /* end[0] is of an earlier unetd's: this stack's end has not come yet; 0 */
         int bells[2]; /* pages of the end that went first, or of bridges left, so that they stay
                        * locked until the peer has heard of it; or -1 */
         struct stack *yields; /* whose number it gives up, while it is not known whether it can; or
