@@ -119,17 +119,29 @@ static void serve_again(struct waiter *w, bool yields)
 }
 
 /* It is as it was, for those who wanted it meanwhile. */
-static void goes_on(struct chan *ch, struct end *e)
+static void is_had(struct chan *ch)
 {
-        struct stack *st = ch->yields;
         struct waiter *w;
 
         ch->yields = NULL;
-        stays(e);
         while ((w = LIST_FIRST(&ch->waiters)))
                 waiter_end(w, 0);
+}
+
+static void goes_on(struct chan *ch, struct end *e)
+{
+        struct stack *st = ch->yields;
+
+        stays(e);
+        is_had(ch);
         if (st)
                 next_one(st);
+}
+
+/* Who comes now does not wait. */
+static bool takes_long(const struct stack *st)
+{
+        return st->yielding && unetd.loop.now - st->yield_since >= ASK_OTHERS;
 }
 
 /* The keeper of the other end does not answer. */
@@ -137,7 +149,7 @@ static void waited_too_long(struct stack *st)
 {
         struct end *e;
 
-        if (!st->yielding || unetd.loop.now - st->yield_since < ASK_OTHERS)
+        if (!takes_long(st))
                 return;
         LIST_FOREACH (e, &st->ends, link) {
                 if (e->chan->yields == st && e->state == END_YIELDED) {
@@ -156,8 +168,9 @@ int yield_wait(struct client *cl, const struct unetd_msg *msg, struct stack *min
 
         if (st)
                 waited_too_long(st);
-        if (!st || slot_is_free(st, cl->user) || st->yield_again > unetd.loop.now ||
-            user_keeper_late(st->user, cl->user) || user_keeper_silent(st->user))
+        if (!st || takes_long(st) || slot_is_free(st, cl->user) ||
+            st->yield_again > unetd.loop.now || user_keeper_late(st->user, cl->user) ||
+            user_keeper_silent(st->user))
                 return -EDQUOT;
         r = waiter_new(cl, msg, &w);
         if (r < 0)
@@ -245,7 +258,7 @@ void yield_replay(struct stack *st)
 
                 if (e->state == END_YIELDED) {
                         e->state = END_UP;
-                        e->chan->yields = NULL;
+                        is_had(e->chan);
                 } else if (e->state == END_PARTING) {
                         e->state = END_UP;
                         if (o->state == END_YIELDED)

@@ -1,0 +1,230 @@
+/* What a hostile user's keeper says of channels that unetd does not know, and of those that yield:
+ * unetd goes on, and so does who waits. */
+#include "tests/users/users.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "base/memfd.h"
+#include "unet/shm/shm_ring.h"
+
+static int setup(void **state)
+{
+        return users_setup_with("[limits]\nchannels_per_stack = 1\n");
+}
+
+/* ---- a keeper ---- */
+
+/* Answers with 0; the one channel that there is yields, and parts when it is said to. Counted: in
+ * value[1] how often it was told of a stack, in value[2] of a channel that goes. */
+static void *keep(void *fd)
+{
+        struct wire_in in;
+
+        while (hostile_recv(*(int *)fd, &in, -1) == 0) {
+                struct unetd_msg answer = in.msg;
+
+                wire_in_close(&in);
+                if (answer.type == UNETD_K_STACK)
+                        table->value[1]++;
+                if (answer.type == UNETD_K_CHAN_YIELD)
+                        answer.stack.slot = 0;
+                if (answer.type == UNETD_K_CHAN_PART) {
+                        table->ready = 2;
+                        must_eventually(table->done != 0);
+                }
+                answer.err = 0;
+                if (answer.seq != 0)
+                        hostile_send(*(int *)fd, &answer, NULL, 0);
+                if (answer.type == UNETD_K_CHAN_DOWN)
+                        table->value[2]++;
+        }
+        return NULL;
+}
+
+static int be_keeper(void)
+{
+        static int fd;
+        struct unetd_msg msg = {.type = UNETD_K_HELLO};
+        pthread_t thread;
+
+        fd = hostile_client();
+        must(hostile_ask(fd, &msg, NULL, 0) == 0);
+        must(pthread_create(&thread, NULL, keep, &fd) == 0);
+        return fd;
+}
+
+/* Two turns of unetd's: it has seen to what came before, and is there. */
+static void in_step(int client)
+{
+        for (int i = 0; i < 2; i++) {
+                struct unetd_msg msg = {.type = UNETD_STATUS};
+
+                must(hostile_ask(client, &msg, NULL, 0) == 0);
+        }
+}
+
+/* ---- numbers that there are not ---- */
+
+static void offer(int keeper, uint32_t stack, uint32_t number, uint32_t peer, unsigned n)
+{
+        const struct frame_geom geom = {{0}};
+        int fd = unet_memfd_make_sealed("unet-channel", SHM_REGION_BYTES(geom));
+        const int fds[] = {fd, fd, fd, fd, fd};
+        struct unetd_msg m = {
+                .type = UNETD_K_CHAN,
+                .chan = {.stack = stack, .chan = number, .peer_stack = peer, .peer_chan = number}};
+
+        must(fd >= 0 && n <= ARRAY_LEN(fds));
+        must(hostile_send(keeper, &m, fds, n) == 0);
+        close(fd);
+}
+
+static int offers_numbers(void)
+{
+        static const uint32_t number[] = {UNETD_CHANS_MAX, UNETD_CHANS_MAX + 1, UINT32_MAX};
+        struct unetd_msg hello = {.type = UNETD_K_HELLO};
+        struct hostile_stack st;
+        struct wire_in in;
+        int c, late;
+
+        be_keeper();
+        c = hostile_client();
+        must(hostile_stack(c, &st) == 0);
+        late = hostile_client(); /* a keeper beside: it is listened to, too */
+        must(hostile_ask(late, &hello, NULL, 0) == -EEXIST);
+        for (unsigned i = 0; i < ARRAY_LEN(number); i++) {
+                offer(late, st.id, number[i], st.id, UNETD_CHAN_FDS);
+                offer(late, st.id, number[i], UNETD_REMOTE | 1, UNETD_REMOTE_FDS);
+        }
+        must(send(late, "", 1, 0) == 1); /* that is no message, and is answered so */
+        must(hostile_recv(late, &in, USERS_PATIENCE_MS) == 0);
+        must(in.msg.type == UNETD_ERROR);
+        return 0;
+}
+
+static void numbers_that_there_are_not(void **state)
+{
+        pid_t broker;
+
+        if (users_cannot_run())
+                skip();
+        broker = users_broker();
+        users_run(HOSTILE, offers_numbers);
+        users_unetd_answers();
+        assert_int_equal(users_broker(), broker);
+}
+
+/* ---- a channel that yields, and is brought back ---- */
+
+static int parts_late(void)
+{
+        struct hostile_stack st;
+
+        be_keeper();
+        must(hostile_stack(hostile_client(), &st) == 0);
+        table->stack = st.id;
+        table->ready = 1;
+        must_eventually(table->done == 2);
+        return 0;
+}
+
+static void open_channel(int client, uint32_t stack, uint32_t peer)
+{
+        struct unetd_msg msg = {.type = UNETD_CHAN_OPEN, .seq = 1u << 30};
+
+        msg.chan = (struct unetd_chan_info){.stack = stack, .peer_stack = peer};
+        must(hostile_send(client, &msg, NULL, 0) == 0);
+}
+
+/* There is no number for it, and the end of the other user is asked to part. */
+static void ask_until_one_parts(int client, uint32_t stack, uint32_t peer)
+{
+        struct wire_in in;
+
+        while (table->ready != 2) {
+                open_channel(client, stack, peer);
+                while (table->ready != 2 && hostile_recv(client, &in, 10) != 0)
+                        ;
+        }
+}
+
+static int answer_to(int client)
+{
+        struct wire_in in;
+
+        must(hostile_recv(client, &in, USERS_PATIENCE_MS) == 0);
+        wire_in_close(&in);
+        return in.msg.err;
+}
+
+/* A keeper that comes too late says that it has the stack; when it leaves, the one that runs is
+ * told all of that again. */
+static void tell_again(const struct hostile_stack *st)
+{
+        const struct unetd_stack_fds *f = &st->fds;
+        const int fds[UNETD_STACK_FDS] = {
+                [UNETD_FD_STATE] = f->state,   [UNETD_FD_BELL] = f->bell,
+                [UNETD_FD_LEADER] = f->leader, [UNETD_FD_RING_LEADER] = f->ring_leader,
+                [UNETD_FD_KEEPER] = f->keeper, [UNETD_FD_RING_KEEPER] = f->ring_keeper};
+        struct unetd_msg hello = {.type = UNETD_K_HELLO},
+                         has = {.type = UNETD_K_STACK, .stack = {.stack = st->id}};
+        int64_t told = table->value[1];
+        int late = hostile_client();
+
+        must(hostile_ask(late, &hello, NULL, 0) == -EEXIST);
+        must(hostile_send(late, &has, fds, UNETD_STACK_FDS) == 0);
+        close(late);
+        must_eventually(table->value[1] > told);
+}
+
+static int yields_and_is_told_again(void)
+{
+        struct hostile_stack st, other;
+        int c[3], r;
+
+        be_keeper();
+        for (unsigned i = 0; i < ARRAY_LEN(c); i++)
+                c[i] = hostile_client();
+        must(hostile_stack(c[0], &st) == 0 && hostile_stack(c[0], &other) == 0);
+        open_channel(c[0], st.id, table->stack);
+        must(answer_to(c[0]) == 0);
+        ask_until_one_parts(c[1], st.id, other.id);
+        open_channel(c[2], st.id, table->stack); /* it waits for what becomes of that, a second */
+        in_step(c[2]);
+        tell_again(&st);
+        table->done = 1;
+        must_eventually(table->value[2] > 0);
+        in_step(c[0]);
+        r = answer_to(c[2]);
+        must(r == 0 || r == -ETIMEDOUT);
+        return 0;
+}
+
+static void who_waits_for_a_channel_that_comes_back(void **state)
+{
+        pid_t broker, other;
+
+        if (users_cannot_run())
+                skip();
+        broker = users_broker();
+        other = users_begin(BYSTANDER, parts_late);
+        eventually(table->ready == 1);
+        users_run(HOSTILE, yields_and_is_told_again);
+        table->done = 2;
+        users_wait(other);
+        users_unetd_answers();
+        assert_int_equal(users_broker(), broker);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(numbers_that_there_are_not, setup, users_teardown),
+                cmocka_unit_test_setup_teardown(who_waits_for_a_channel_that_comes_back, setup,
+                                                users_teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
