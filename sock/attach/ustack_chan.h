@@ -63,14 +63,13 @@ void ustack_take_ifaces(struct ustack *u, ip_addr laddr);
  * most NETIF_MAX. */
 int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd);
 /* Under the lock: channel k, which was found without, leads to that stack still, and something new
- * may begin by it; stack 0: it was no stack of this host, or need not be asked. */
+ * may begin by it; stack 0: whom it leads to need not be asked. */
 static inline bool ustack_chan_leads(const struct ustack *u, uint32_t k, uint32_t stack)
 {
         const struct chan_slot *slot = &u->s.st->chan[k];
 
-        return stack == 0 ||
-               (atomic_load_explicit(&slot->state, memory_order_acquire) == CHAN_READY &&
-                slot->peer == stack);
+        return atomic_load_explicit(&slot->state, memory_order_acquire) == CHAN_READY &&
+               (stack == 0 || slot->peer == stack);
 }
 /* Before something is sent by channel k: a stack reads what it sends itself from two rings, and
  * what it sent first is to be told of first. Under the lock. */
