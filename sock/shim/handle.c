@@ -119,6 +119,7 @@ static void read_dynamic(struct object *o, const Elf64_Dyn *d)
 
 static void read_object(struct object *o, const struct dl_phdr_info *info)
 {
+        const uintptr_t page = (uintptr_t)getpagesize() - 1;
         const Elf64_Phdr *ph = info->dlpi_phdr;
 
         for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -128,8 +129,8 @@ static void read_object(struct object *o, const struct dl_phdr_info *info)
                         o->low = o->high == 0 ? at : MIN(o->low, at);
                         o->high = MAX(o->high, at + ph[i].p_memsz);
                 } else if (ph[i].p_type == PT_GNU_RELRO) {
-                        o->sealed = at & ~(uintptr_t)(getpagesize() - 1);
-                        o->sealed_end = at + ph[i].p_memsz;
+                        o->sealed = at & ~page;
+                        o->sealed_end = (at + ph[i].p_memsz) & ~page; /* as the loader does */
                 } else if (ph[i].p_type == PT_DYNAMIC) {
                         read_dynamic(o, (const Elf64_Dyn *)at);
                 }

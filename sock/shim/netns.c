@@ -100,10 +100,13 @@ static void begin_there(int flags, const int told[2])
 static long was_told(long pid, const int told[2])
 {
         int err = 0;
+        long r;
 
         sys1(SYS_close, told[1]);
-        if (sys3(SYS_read, told[0], &err, sizeof(err)) == sizeof(err))
-                sys4(SYS_wait4, pid, NULL, __WALL, NULL);
+        while ((r = sys3(SYS_read, told[0], &err, sizeof(err))) == -EINTR)
+                ;
+        while (r == sizeof(err) && sys4(SYS_wait4, pid, NULL, __WALL, NULL) == -EINTR)
+                ;
         sys1(SYS_close, told[0]);
         if (err == 0)
                 return pid;
@@ -151,10 +154,15 @@ static long clone_apart(const long a[6], long later)
         return r;
 }
 
+/* Without CLONE_VFORK: a parent that sleeps until its child goes on cannot register it, for which
+ * the child waits. */
 long netns_fork(long nr, const long a[6], uint64_t flags)
 {
+        const long b[6] = {nr == SYS_clone ? a[0] & ~(long)CLONE_VFORK : a[0], a[1], a[2], a[3],
+                           a[4]};
+
         if (nr != SYS_clone || !(flags & CLONE_NEWNET) ||
             flags & (CLONE_NEWUSER | CLONE_FS | CLONE_SYSVSEM))
-                return fork_by(nr, a, flags);
-        return clone_apart(a, a[0] & LATER);
+                return fork_by(nr, b, flags);
+        return clone_apart(b, b[0] & LATER);
 }
