@@ -16,6 +16,9 @@
 
 #define DOWN_EVERY (50 * NS_PER_MS)
 #define QUIET_FOR  NS_PER_S /* so long nothing has gone by a channel that is to yield */
+/* As long as a look at what is used took, and at most so long, there is none after it. */
+#define REST_TIMES 9
+#define REST_MOST  (50 * NS_PER_MS)
 
 static int dup_high(int fd)
 {
@@ -268,6 +271,17 @@ static bool is_quiet(const struct ustack *u, uint32_t k)
                !c->ops->pending(c->ch);
 }
 
+/* It is a walk over all connections with the lock held, and others may ask for one as often as they
+ * like. */
+static void look_at_uses(struct keeper_view *v, uint64_t used[STACK_CHANS / 64])
+{
+        nstime before = ustack_now(), after;
+
+        stack_chans_used(&v->u.s, used);
+        after = ustack_now();
+        v->uses_again = after + MIN(REST_TIMES * (after - before), REST_MOST);
+}
+
 /* The one of them that nothing refers to, and that was not used for longest; -ENOENT: there
  * is none. */
 static int longest_quiet(struct keeper_view *v, const uint64_t *may, nstime now)
@@ -276,7 +290,7 @@ static int longest_quiet(struct keeper_view *v, const uint64_t *may, nstime now)
         nstime since = now - QUIET_FOR + 1;
         int best = -ENOENT;
 
-        stack_chans_used(&v->u.s, used);
+        look_at_uses(v, used);
         for (uint32_t k = 0; k < STACK_CHANS; k++) {
                 if (!(may[k / 64] >> (k % 64) & 1) || used[k / 64] >> (k % 64) & 1 ||
                     v->quiet[k].since >= since || !is_quiet(&v->u, k))
@@ -296,7 +310,7 @@ int keeper_chan_yield(void *view, const uint64_t *may)
         nstime now = ustack_now();
         int k;
 
-        if (!ustack_trylock(u))
+        if (now < v->uses_again || !ustack_trylock(u))
                 return -EAGAIN;
         stack_run(&u->s, now);
         note_quiet(v, now);
@@ -319,10 +333,10 @@ int keeper_chan_part(void *view, uint32_t slot)
 
         if (slot >= STACK_CHANS)
                 return -EBUSY;
-        if (!ustack_trylock(u))
+        if (now < v->uses_again || !ustack_trylock(u))
                 return -EAGAIN;
         stack_run(&u->s, now);
-        stack_chans_used(&u->s, used);
+        look_at_uses(v, used);
         if (!(used[slot / 64] >> (slot % 64) & 1) && is_quiet(u, slot) &&
             atomic_load(&u->chan[slot].peer->ctrl.cons) == u->s.st->chan[slot].shm.pos.tx_prod) {
                 stack_chan_down(&u->s, slot, now);

@@ -20,6 +20,7 @@ struct keeper_view {
                 uint64_t gone_by;
                 nstime since;
         } quiet[STACK_CHANS];
+        nstime uses_again; /* not before it is looked at which of them are used */
         /* Sockets in messages that another keeper watched, until the first tick. */
         uint32_t *unwatched;
         uint32_t nunwatched;
