@@ -414,7 +414,7 @@ void stack_sync_chans(struct stack *s)
                 if (s->chan[k].ops != NULL && s->chan[k].generation != s->st->chan[k].generation)
                         stack_chan_unmapped(s, k); /* it goes by something else now */
                 /* One that is down may have brought what is unread. */
-                if (state != CHAN_FREE && !stack_chan_map(s, k) && state == CHAN_READY &&
+                if (state != CHAN_FREE && !stack_chan_map(s, k) && state != CHAN_DOWN &&
                     s->map_chan != NULL)
                         seen = gen - 1; /* cannot be mapped now: again next time */
                 if (state != CHAN_FREE || s->chan[k].ops == NULL)
