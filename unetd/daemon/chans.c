@@ -444,7 +444,7 @@ static struct end *only_end(const struct iface *f)
         LIST_FOREACH (ch, &unetd.chans, link) {
                 if (ch->iface != f)
                         continue;
-                if (only || ch->end[0].state != END_UP)
+                if (only || ch->end[0].state != END_UP || (iface_is_shared(f) && !ch->port))
                         return NULL;
                 only = &ch->end[0];
         }
