@@ -56,6 +56,17 @@ void rlock_know_self(void)
         rlock_self.head = head;
 }
 
+/* Among the locks that this thread holds: of whoever takes ours it is the first. */
+bool rlock_is_listed(const struct rlock *l)
+{
+        const struct robust_list *end = &rlock_self.head->list;
+
+        for (const struct robust_list *e = end->next; e != end; e = rlock_entry((uintptr_t)e)->next)
+                if (rlock_entry((uintptr_t)e) == &l->next)
+                        return true;
+        return false;
+}
+
 void rlock_forked(void)
 {
         rlock_know_self();

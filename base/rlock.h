@@ -117,11 +117,15 @@ static inline bool rlock_taken(const struct rlock *l)
         return atomic_load_explicit(&l->word, memory_order_relaxed) != 0;
 }
 
-/* Returns true if this thread has it: for assertions. */
+bool rlock_is_listed(const struct rlock *l);
+/* Returns true if this thread has it: for assertions. The word alone does not say so: threads of
+ * two pid namespaces may have one number. */
 static inline bool rlock_mine(const struct rlock *l)
 {
-        return rlock_self.tid != 0 && (atomic_load_explicit(&l->word, memory_order_relaxed) &
-                                       FUTEX_TID_MASK) == rlock_self.tid;
+        return rlock_self.head != NULL &&
+               (atomic_load_explicit(&l->word, memory_order_relaxed) & FUTEX_TID_MASK) ==
+                       rlock_self.tid &&
+               rlock_is_listed(l);
 }
 
 /* 0: free before, ours now. -EBUSY: somebody has it. -EOWNERDEAD: ours now, and what it guards must

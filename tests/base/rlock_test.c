@@ -1,7 +1,7 @@
 /*
  * The lock of a stack when its holder dies: at every instruction of taking and leaving it; with
  * several locks and libc's mutexes in the same list; and while processes and threads compete for
- * it.
+ * it. And who is said to have it.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -297,6 +297,27 @@ static void a_sleeper_is_woken_by_a_death(void **state)
         unmap_shared(s);
 }
 
+/* ---- whose it is ---- */
+
+/* Threads of two pid namespaces may have one number. */
+static void another_s_with_our_number_is_not_ours(void **state)
+{
+        struct shared *s = map_shared();
+
+        assert_false(rlock_mine(&s->a));
+        assert_int_equal(rlock_lock(&s->b), 0);
+        atomic_store(&s->a.word, rlock_self.tid);
+        assert_false(rlock_mine(&s->a));
+        atomic_store(&s->a.word, 0);
+        assert_int_equal(rlock_lock(&s->a), 0);
+        assert_true(rlock_mine(&s->a) && rlock_mine(&s->b));
+        rlock_unlock(&s->b);
+        assert_true(rlock_mine(&s->a) && !rlock_mine(&s->b));
+        rlock_unlock(&s->a);
+        assert_false(rlock_mine(&s->a));
+        unmap_shared(s);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -305,6 +326,7 @@ int main(void)
                 cmocka_unit_test(threads_of_two_processes_take_turns),
                 cmocka_unit_test(processes_die_while_others_compete),
                 cmocka_unit_test(a_sleeper_is_woken_by_a_death),
+                cmocka_unit_test(another_s_with_our_number_is_not_ours),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
