@@ -110,25 +110,39 @@ int unet_recv_lend(int sock, struct unet_loan *v, int n, int flags)
         return (int)native_result(err);
 }
 
-static int recv_return(struct usock *s, const struct unet_loan *v, int n)
+/* Under the lock. */
+static int give_back(struct usock *s, const uint64_t *token, int n)
 {
         struct ustack *u = s->u;
-        nstime now = ustack_now();
+        nstime now = stack_time(&u->s, ustack_now());
         int err = 0;
 
-        if (v == NULL)
-                return -EFAULT;
-        ustack_lock(u);
         if (usock_rec(s)->role != SOCK_ROLE_CONN)
-                err = -EINVAL;
-        now = stack_time(&u->s, now);
+                return -EINVAL;
         for (int i = 0; i < n && err == 0; i++) {
                 stack_begin(u->s.st, usock_rec(s)->conn);
-                err = tcp_recv_return(&u->s.tcp, usock_conn(s), u->slot + 1, v[i].token, now);
+                err = tcp_recv_return(&u->s.tcp, usock_conn(s), u->slot + 1, token[i], now);
                 stack_end(u->s.st);
         }
         stack_flush(&u->s, now);
-        ustack_leave(u);
+        return err;
+}
+
+static int recv_return(struct usock *s, const struct unet_loan *v, int n)
+{
+        uint64_t token[LEND_MOST];
+        int err = 0, some;
+
+        if (v == NULL)
+                return -EFAULT;
+        for (; n > 0 && err == 0; v += some, n -= some) {
+                some = MIN(n, LEND_MOST);
+                for (int i = 0; i < some; i++)
+                        token[i] = v[i].token;
+                ustack_lock(s->u);
+                err = give_back(s, token, some);
+                ustack_leave(s->u);
+        }
         return err;
 }
 
