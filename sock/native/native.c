@@ -175,6 +175,7 @@ static void fork_child(void)
                 struct native_slot *chunk = chunks[k];
                 for (uint32_t i = 0; chunk != NULL && i < CHUNK; i++) {
                         chunk[i].use = chunk[i].use & SLOT_OPEN ? SLOT_OPEN + 1 : 0;
+                        native_unreserve(&chunk[i]); /* the parent's */
                         pthread_mutex_init(&chunk[i].setup, NULL);
                 }
         }

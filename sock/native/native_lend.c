@@ -169,7 +169,7 @@ struct native_reserved {
                          were */
 };
 
-/* The slot's, which is still this process's: after a fork() it is the parent's. Under the lock. */
+/* The slot's, and not ended meanwhile. Under the lock. */
 static bool is_ours(const struct native_slot *n)
 {
         return n->reserved != NULL && usock_rec(n->us)->writer == n->us->u->slot + 1;
@@ -204,7 +204,7 @@ static int reserve(struct native_slot *n, struct native_reserved *r, size_t want
         stack_end(u->s.st);
         if (got <= 0)
                 return got;
-        native_unreserve(n); /* one that ended with a fork() */
+        native_unreserve(n); /* one that ended with its stack */
         WRITE_ONCE(rec->writer, u->slot + 1);
         r->bytes = (size_t)got;
         n->reserved = r;
@@ -225,7 +225,16 @@ static int hand_out(const struct native_reserved *r, struct iovec *v)
         return n;
 }
 
-static int commit(struct native_slot *n, size_t bytes, int flags);
+static int commit_spans(struct usock *s, size_t bytes, int flags);
+
+/* What nobody was handed: the caller has it again. */
+static void take_back(struct native_slot *n)
+{
+        ustack_lock(n->us->u);
+        n->reserved = NULL;
+        commit_spans(n->us, 0, 0);
+        ustack_leave(n->us->u);
+}
 
 static int reserve_now(struct native_slot *n, struct native_reserved *r, size_t want,
                        struct iovec *v)
@@ -241,7 +250,7 @@ static int reserve_now(struct native_slot *n, struct native_reserved *r, size_t 
         if (got <= 0)
                 return got == 0 ? -EAGAIN : got;
         if (stranger && (r->own = malloc(r->bytes)) == NULL) {
-                commit(n, 0, 0);
+                take_back(n);
                 return -ENOMEM;
         }
         return hand_out(r, v);
