@@ -12,13 +12,16 @@ static void each_frame_pool(struct stack_state *st, void (*fn)(struct frame_pool
                         fn(stack_chan_pool(st, k));
 }
 
-/* Recounting references needs each region's pool; a region that this process never mapped still has
- * its records. */
+/* Recounting references needs each region's pool, and of those that peers lend how their frames
+ * lie: a region that this process never mapped still has its records. */
 static void name_pools(struct stack *s)
 {
-        for (uint32_t k = 0; k < atomic_load_explicit(&s->st->chans, memory_order_relaxed); k++)
-                if (atomic_load_explicit(&s->st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
-                        s->frames->region[FRAME_REGION_TX(k)].pool = stack_chan_pool(s->st, k);
+        for (uint32_t k = 0; k < atomic_load_explicit(&s->st->chans, memory_order_relaxed); k++) {
+                if (atomic_load_explicit(&s->st->chan[k].state, memory_order_relaxed) == CHAN_FREE)
+                        continue;
+                s->frames->region[FRAME_REGION_TX(k)].pool = stack_chan_pool(s->st, k);
+                s->frames->region[FRAME_REGION_RX(k)].geom = s->st->chan[k].shm.rx_geom;
+        }
 }
 
 static void rebuild_socks(struct stack *s)
