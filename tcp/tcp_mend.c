@@ -265,7 +265,9 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
         conn_unflag(tc, TCF_DSACK | TCF_TLP_RETX | TCF_ECN_CUT);
         undo_forget(tc);
         tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
-        tc->cc = tc->opts.cc; /* a plan was half made, or of a report that is half written */
+        if (tc->cc == TCP_CC_PLAN) /* half made, or of a report that is half written */
+                watch_report(tc);
+        tc->cc = tc->opts.cc;
         cc_begin(tc, now);
         timer_arm_rtx(tc, now);
         if (flight(tc) != 0) {
