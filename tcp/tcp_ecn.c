@@ -86,9 +86,16 @@ void ecn_mark(struct tcp_conn *tc, struct tcp_seg *seg)
         }
 }
 
+/* Of the algorithm that the option names: with a plan in front of it (tcp_plan.c) marks are told as
+ * the peer has been told they would be. */
+static bool is_exact(const struct tcp_conn *tc)
+{
+        return cc_by(tc->opts.cc)->wants_ecn;
+}
+
 bool ecn_on_all(const struct tcp_conn *tc)
 {
-        return tc->flags & (TCF_ECN | TCF_ECN_ASKED) && cc_of(tc)->wants_ecn;
+        return tc->flags & (TCF_ECN | TCF_ECN_ASKED) && is_exact(tc);
 }
 
 /* RFC 8257 §3.2, figure 1: what came before the change is acknowledged with what it was. */
@@ -111,7 +118,7 @@ static void echo_exactly(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
  * may wait for it. */
 void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        bool exactly = cc_of(tc)->wants_ecn;
+        bool exactly = is_exact(tc);
 
         if (seg->len == 0)
                 return;
