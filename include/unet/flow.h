@@ -254,4 +254,10 @@ UNET_API int unet_pollset_fd(struct unet_pollset *set);
 }
 #endif
 
+/* As <unet/tsan.h> does. */
+#if defined(UNET_TSAN) && !defined(UNET_IS_INSTRUMENTED)
+#define unet_recv_lend(...)   ((int)unet_tsan_after(unet_recv_lend(__VA_ARGS__)))
+#define unet_send_commit(...) ((void)unet_tsan_before(), unet_send_commit(__VA_ARGS__))
+#endif
+
 #endif
