@@ -154,6 +154,9 @@ bool usock_tcp_read_ahead(struct usock *s, void *p, size_t n);
 void usock_tcp_settle(struct usock *s);
 /* A TCP connection of an interface: what has come is taken now. Under the lock. */
 void usock_tcp_hear(struct usock *s);
+/* Somebody else is writing: -EAGAIN, or why nobody's turn will come: poll says that it is over, and
+ * who waited for a turn would wait in vain. Under the lock. */
+int usock_tcp_awaits_turn(struct usock *s);
 void ustack_settle(struct ustack *u);
 /* Makes a connection a socket's. Under the lock. */
 void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint32_t sock);

@@ -137,6 +137,14 @@ static bool send_appended(struct ustack *u, struct sock_rec *rec, const uint8_t 
         return done;
 }
 
+int usock_tcp_awaits_turn(struct usock *s)
+{
+        int err = tcp_send_reserve(&s->u->s.tcp, usock_conn(s), 0, NULL, 0);
+
+        assert(ustack_locked(s->u));
+        return err == 0 || err == -EBUSY ? -EAGAIN : err;
+}
+
 static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flags)
 {
         struct ustack *u = s->u;
@@ -168,6 +176,8 @@ static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flag
                 }
         } else if (rec->role != SOCK_ROLE_CONN) {
                 got = -EPIPE; /* as Linux: never connected */
+        } else {
+                got = usock_tcp_awaits_turn(s);
         }
         ustack_leave(u);
         return got == 0 ? -EAGAIN : got;
@@ -218,7 +228,7 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
         while (rec->role == SOCK_ROLE_CONN && done < total) {
                 size_t left = total - done;
                 if (unlikely(rec->writer != 0)) {
-                        got = -EAGAIN;
+                        got = usock_tcp_awaits_turn(s);
                         break;
                 }
                 got = send_chunk(s, c, MIN(left, SEND_CHUNK),

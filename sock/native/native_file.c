@@ -34,6 +34,8 @@ static int reserve(struct usock *s, size_t want, struct span *span)
                 stack_end(u->s.st);
                 if (got > 0)
                         WRITE_ONCE(rec->writer, u->slot + 1);
+        } else {
+                got = usock_tcp_awaits_turn(s);
         }
         if (got > 0)
                 ustack_unlock(u);

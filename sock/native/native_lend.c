@@ -198,7 +198,7 @@ static int reserve(struct native_slot *n, struct native_reserved *r, size_t want
         if (rec->role != SOCK_ROLE_CONN)
                 return -EPIPE;
         if (rec->writer != 0)
-                return 0;
+                return usock_tcp_awaits_turn(s);
         stack_begin(u->s.st, rec->conn);
         got = tcp_send_reserve(&u->s.tcp, usock_conn(s), want, r->span, r->n);
         stack_end(u->s.st);

@@ -384,6 +384,8 @@ static void reserves_until_full(struct side *s)
         CHECK(unet_send_reserve(c, 1, v, 1, 0) == 1); /* waits for the reader */
         tell(s, 0);
         CHECK(unet_poll(&p, 1, PATIENCE_MS) == 1 && p.revents & POLLHUP);
+        CHECK(unet_send(c, "no", 2, 0) == -1); /* nobody's turn will come */
+        CHECK_ERR(unet_send(c, data, sizeof data, 0), EPIPE);
         CHECK_ERR(unet_send_commit(c, 1, 0), EPIPE);
         CHECK(unet_close(c) == 0);
 }
