@@ -115,10 +115,14 @@ int rlock_take_slowly(struct rlock *l)
         uint32_t was;
 
         spin(l);
-        rlock_pending(rlock_self.head, &l->next);
-        while (!take(l, &was, slept)) {
+        for (;; slept = true) {
+                rlock_pending(rlock_self.head, &l->next);
+                if (take(l, &was, slept))
+                        break;
+                /* Who has it may have our number, in another pid namespace, and would die by
+                 * our death. */
+                rlock_pending(rlock_self.head, NULL);
                 sleep_for_it(l, was);
-                slept = true;
         }
         rlock_link(l, rlock_self.head);
         rlock_pending(rlock_self.head, NULL);
