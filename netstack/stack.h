@@ -531,14 +531,19 @@ static inline uint32_t stack_next_hot(const struct stack *s, uint32_t k)
         for (uint32_t k = stack_next_hot(s, 0); k < READ_ONCE((s)->nchan); \
              k = stack_next_hot(s, k + 1))
 
+/* Both bits are set: who heats without the lock may die between them. */
+static inline bool stack_is_hot(const struct stack_state *st, uint32_t k)
+{
+        return (atomic_load_explicit(&st->hot[k / 64], memory_order_relaxed) >> k % 64 &
+                atomic_load_explicit(&st->hot_words, memory_order_relaxed) >> k / 64 & 1) != 0;
+}
+
 /* Channel k is looked at from now on. No lock needed. */
 static inline void stack_heat(struct stack_state *st, uint32_t k)
 {
-        uint64_t bit = 1ull << k % 64;
-
-        if (likely(atomic_load_explicit(&st->hot[k / 64], memory_order_relaxed) & bit))
+        if (likely(stack_is_hot(st, k)))
                 return;
-        atomic_fetch_or(&st->hot[k / 64], bit);
+        atomic_fetch_or(&st->hot[k / 64], 1ull << k % 64);
         atomic_fetch_or(&st->hot_words, 1ull << k / 64);
 }
 /* It is not, until somebody heats it. Under the lock. */

@@ -14,12 +14,15 @@
  */
 #include "netstack/stack_road.h"
 
-/* Who heats one of the word meanwhile has set its bit before he sets the word's. */
+/* Who heats one of the word meanwhile has set its bit before he sets the word's. The word's stays
+ * while others of it are hot: who looks without the lock finds those at any moment. */
 void stack_cool(struct stack_state *st, uint32_t k)
 {
         uint64_t word = 1ull << k / 64;
 
         atomic_fetch_and(&st->hot[k / 64], ~(1ull << k % 64));
+        if (atomic_load(&st->hot[k / 64]) != 0)
+                return;
         atomic_fetch_and(&st->hot_words, ~word);
         if (atomic_load(&st->hot[k / 64]) != 0)
                 atomic_fetch_or(&st->hot_words, word);
@@ -66,11 +69,6 @@ void stack_sweep(struct stack *s)
                         be_quiet(s, k);
 }
 
-static bool is_hot(const struct stack_state *st, uint32_t k)
-{
-        return atomic_load_explicit(&st->hot[k / 64], memory_order_relaxed) >> k % 64 & 1;
-}
-
 bool stack_look_quiet(struct stack *s)
 {
         bool any = false;
@@ -78,7 +76,7 @@ bool stack_look_quiet(struct stack *s)
         for (uint32_t k = 0; k < READ_ONCE(s->nchan); k++) {
                 struct unet_chan *ch = stack_chan_peek(s, k);
                 const struct unet_ni_ops *ops = ch != NULL ? READ_ONCE(ch->ops) : NULL;
-                if (ops == NULL || is_hot(s->st, k) || !ops->pending(ch))
+                if (ops == NULL || stack_is_hot(s->st, k) || !ops->pending(ch))
                         continue;
                 stack_heat(s->st, k);
                 any = true;

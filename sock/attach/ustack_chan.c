@@ -57,7 +57,7 @@ static void ringer_end(struct ustack *u, int *fd)
 
 void ustack_ringers_close(struct ustack *u)
 {
-        if (atomic_load(&u->s.st->proc[u->slot].waking) != 0)
+        if (u->bells.n != 0 || atomic_load(&u->s.st->proc[u->slot].waking) != 0)
                 return;
         while (u->nspent > 0) {
                 WRITE_ONCE(u->nspent, u->nspent - 1);
@@ -70,8 +70,10 @@ void ustack_ring_peers(struct ustack *u)
         for (uint32_t k = 0; k < u->s.nchan; k++)
                 if (u->s.chan[k].ops != NULL && goes_by_something(&u->chan_fds[k]) &&
                     u->chan[k].base.ops == &shm_ni_ops && !ustack_chan_is_xdp(u, k) &&
-                    !u->remote_tx[k].mapped)
+                    !u->remote_tx[k].mapped) {
                         shm_chan_ring_again(&u->chan[k]);
+                        stack_heat(u->s.st, k); /* bells of others are not looked at */
+                }
         stack_flush_bells(&u->s);
 }
 
