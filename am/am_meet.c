@@ -259,6 +259,27 @@ int am_receive_all(int sock, void *to, size_t len, nstime until)
         return 0;
 }
 
+/* The socket does not block: a signal would end a connect() that does. */
+static int connect_until(int sock, const struct sockaddr *to, socklen_t len, nstime until)
+{
+        struct pollfd p = {.fd = sock, .events = POLLOUT};
+        socklen_t size = sizeof(int);
+        int err;
+
+        if (connect(sock, to, len) == 0)
+                return 0;
+        if (errno != EINPROGRESS)
+                return -errno;
+        for (;;) {
+                nstime left = MAX(until - clock_now(), 0);
+                if (poll(&p, 1, (int)MIN(left / NS_PER_MS + 1, 1000)) > 0)
+                        break;
+                if (left == 0)
+                        return -ETIMEDOUT;
+        }
+        return getsockopt(sock, SOL_SOCKET, SO_ERROR, &err, &size) != 0 ? -errno : -err;
+}
+
 /* `port`: of our door. */
 static int go_to(const struct am_meeting *m, const struct am_address *where, uint32_t port,
                  nstime until)
@@ -267,18 +288,16 @@ static int go_to(const struct am_meeting *m, const struct am_address *where, uin
                 .magic = be32_of(HELLO_MAGIC), .rank = be32_of(m->rank), .port = be32_of(port)};
         struct sockaddr_storage sa;
         socklen_t len = to_sockaddr(where, &sa);
-        nstime left = MAX(until - clock_now(), NS_PER_MS);
-        struct timeval most = {(time_t)(left / NS_PER_S), (suseconds_t)(left % NS_PER_S / 1000)};
-        int sock = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), err;
+        int sock = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
         if (sock < 0)
                 return -errno;
         memcpy(h.key, m->key, AM_KEY);
-        setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
-        if (connect(sock, (struct sockaddr *)&sa, len) == 0 &&
-            send(sock, &h, sizeof h, MSG_NOSIGNAL) == sizeof h)
+        err = connect_until(sock, (struct sockaddr *)&sa, len, until);
+        if (err == 0 && send(sock, &h, sizeof h, MSG_NOSIGNAL) != sizeof h)
+                err = -errno;
+        if (err == 0)
                 return plain(sock);
-        err = errno == EINPROGRESS || errno == EAGAIN ? -ETIMEDOUT : -errno;
         close(sock);
         return err;
 }

@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "am/am_meet.h"
@@ -167,6 +169,40 @@ static void ranks_are_taken_in_their_turn(void **state)
         am_door_close(&d);
 }
 
+static struct am_door full; /* by who came before */
+static volatile sig_atomic_t before;
+
+static void make_room(int sig)
+{
+        static int times;
+
+        if (++times == 10 && before == 0)
+                before = accept(full.fd, NULL, NULL);
+}
+
+/* A rank whose timer rings all the time gets there as another. */
+static void a_signal_ends_no_connect(void **state)
+{
+        struct am_meeting m = {.rank = 1, .ranks = 2, .at = {here(&full)}};
+        struct sigaction sa = {.sa_handler = make_room}, was; /* no SA_RESTART */
+        struct itimerval every = {{0, 5000}, {0, 5000}}, never = {0};
+        int first, s;
+
+        assert_int_equal(listen(full.fd, 0), 0); /* one may wait */
+        first = dial(&m.at[0]);
+        sigaction(SIGALRM, &sa, &was);
+        setitimer(ITIMER_REAL, &every, NULL);
+        s = am_meet_rank(&m, 0, soon());
+        setitimer(ITIMER_REAL, &never, NULL);
+        sigaction(SIGALRM, &was, NULL);
+        assert_true(s >= 0);
+        assert_true(before > 0);
+        close(s);
+        close(first);
+        close(before);
+        am_door_close(&full);
+}
+
 static void addresses_and_keys(void **state)
 {
         static const char *const wrong[] = {"", "127.0.0.1", "127.0.0.1 0", "127.0.0.1 65536",
@@ -194,6 +230,7 @@ int main(void)
                 cmocka_unit_test(all_ranks_meet),
                 cmocka_unit_test(strangers_hold_nobody_up),
                 cmocka_unit_test(ranks_are_taken_in_their_turn),
+                cmocka_unit_test(a_signal_ends_no_connect),
                 cmocka_unit_test(addresses_and_keys),
         };
 

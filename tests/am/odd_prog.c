@@ -96,6 +96,16 @@ static void tick(void)
         setitimer(ITIMER_REAL, &every, NULL);
 }
 
+static void join(const struct uam_job_opts *o)
+{
+        int err = uam_job_open(o, &am);
+
+        if (err == 0)
+                return;
+        fprintf(stderr, "uam_job_open: %s\n", strerror(-err));
+        exit(2);
+}
+
 static pid_t child(const char *program)
 {
         pid_t pid = fork();
@@ -132,7 +142,7 @@ int main(int argc, char **argv)
 
         if (strcmp(what, "signals") == 0)
                 tick();
-        must(uam_job_open(&o, &am) == 0, "uam_job_open");
+        join(&o);
         uam_register(am, ASK, on_ask, UAM_SHORT | UAM_REQUEST, NULL);
         uam_register(am, ANSWER, on_answer, UAM_SHORT | UAM_REPLY, NULL);
         uam_register(am, LEAVE, on_leave, UAM_SHORT | UAM_REQUEST, NULL);
