@@ -430,8 +430,13 @@ static void print_sizes(const char *who, const struct size *a, const struct size
 #define FIRST_ROUNDS (HOARDS ? 50 : 100)
 #define ALL_ROUNDS   (HOARDS ? 250 : 1000)
 
-/* Descriptors exactly, memory but for what an allocator may keep: after the first rounds and after
- * all of them. */
+/* What an allocator may keep, and the pages of channel numbers that were in use: the lowest free
+ * one is taken, and on a busy machine hundreds are not free yet. A few kilobytes each, 1,024 at
+ * most. */
+#define KEPT_KB 2048
+
+/* Descriptors exactly, memory but for what may be kept: after the first rounds and after all of
+ * them. */
 static void a_thousand_rounds_leave_nothing_behind(void **state)
 {
         struct size d1 = {0, 0}, k1 = d1, d2 = d1, k2 = d1;
@@ -461,8 +466,8 @@ static void a_thousand_rounds_leave_nothing_behind(void **state)
         waitpid(pid, NULL, 0);
         assert_in_range(d2.fds, 1, d1.fds);
         assert_in_range(k2.fds, 1, k1.fds);
-        assert_true(HOARDS || d2.rss_kb < d1.rss_kb + 1024);
-        assert_true(HOARDS || k2.rss_kb < k1.rss_kb + 1024);
+        assert_true(HOARDS || d2.rss_kb < d1.rss_kb + KEPT_KB);
+        assert_true(HOARDS || k2.rss_kb < k1.rss_kb + KEPT_KB);
 }
 
 int main(void)
