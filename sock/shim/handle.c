@@ -200,7 +200,7 @@ static void rebind_all(void)
 /* ---- the two calls, from jump.S ---- */
 
 /* What it answers, or where to go on. */
-struct handle_answer handle_lookup(void *handle, const char *name, const void *caller)
+UNCHECKED struct handle_answer handle_lookup(void *handle, const char *name, const void *caller)
 {
         int i;
 

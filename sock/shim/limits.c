@@ -127,10 +127,6 @@ int h_prlimit64(pid_t pid, int what, const struct rlimit *new, struct rlimit *ol
                                   : changed(REAL(prlimit64)(pid, what, new, old), pid, what, new);
 }
 
-/* The first call of a sanitizer's runtime comes before anything that is checked by it may run;
- * there is no socket then. */
-#define UNCHECKED __attribute__((no_sanitize("address")))
-
 static UNCHECKED int plain(int what, const struct rlimit *new, struct rlimit *old)
 {
         long r = sys4(SYS_prlimit64, 0, what, new, old);

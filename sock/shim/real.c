@@ -38,7 +38,7 @@ int real_index_of(const char *name)
 #define DLSYM_VERSION "GLIBC_2.17"
 #endif
 
-real_dlsym_fn *real_dlsym(void)
+UNCHECKED real_dlsym_fn *real_dlsym(void)
 {
         void *p = __atomic_load_n(&real_libc.sym[REAL_dlsym], __ATOMIC_RELAXED);
 
