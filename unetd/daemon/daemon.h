@@ -207,8 +207,8 @@ struct chan {
         struct remote *remote; /* ... or this stack of another host; or NULL */
         struct end end[2];
         uint32_t awaits; /* end[0] is of an earlier unetd's: this stack's end has not come yet; 0 */
-        int bells[2]; /* pages of the end that went first, or of bridges left, so that they stay
-                       * locked until the peer has heard of it; or -1 */
+        int bells[2];    /* pages of the end that went first, or of bridges left, so that they stay
+                          * locked until the peer has heard of it; or -1 */
         struct stack *yields; /* whose number it gives up, while it is not known whether it can; or
                                  NULL */
         LIST_HEAD(, waiter) waiters;
