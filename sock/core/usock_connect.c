@@ -55,7 +55,7 @@ static int lease_ports(struct ustack *u)
         if (st->nblocks < STACK_PORT_BLOCKS && n != 0) {
                 st->block[st->nblocks].first = first;
                 st->block[st->nblocks].count = n;
-                st->nblocks++;
+                WRITE_ONCE(st->nblocks, st->nblocks + 1);
         }
         ustack_unlock(u);
         return 0;
