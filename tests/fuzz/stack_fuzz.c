@@ -5,8 +5,10 @@
  * The input is a program. Honest steps open connections and move data both ways over shared memory;
  * hostile ones write into side 1's transmit region, which is all that a peer can write: slots of
  * the ring with any flags, lengths and frame references, returned frames that never were lent, the
- * control words, single bytes anywhere, payload under the reader's eyes. The victim's asserts must
- * hold, its turns end, and when the channel goes down all it had is free again.
+ * control words, single bytes anywhere, payload under the reader's eyes. The victim takes what
+ * comes by loans, too, keeps SYNs and follows plans of its own; its channel becomes quiet and hot.
+ * The victim's asserts must hold, its turns end, and when the channel goes down all it had is free
+ * again.
  */
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
@@ -20,6 +22,8 @@
 #define STEPS    120
 #define PORT     80u
 #define UDP_PORT 53u
+#define LENT     8  /* loans that the victim keeps */
+#define PROC     1u /* whose they are */
 
 static const struct pair_size size = {
         .tx = {{[FRAME_SMALL] = 24, [FRAME_LARGE] = 2}},
@@ -34,6 +38,8 @@ struct world {
         uint32_t conn[2]; /* one that was opened honestly, by side; 0: none */
         uint32_t listener[2];
         uint32_t udp; /* the victim's */
+        struct tcp_lent lent[LENT];
+        unsigned nlent;
         uint16_t port;
         struct choices in;
 };
@@ -166,6 +172,80 @@ static void step_udp(struct world *w, unsigned how)
                 udp_recv_consume(&victim(w)->udp, w->udp, (uint32_t)n);
 }
 
+/* ---- loans, plans, saved SYNs, quiet channels ---- */
+
+static void borrow(struct world *w, struct tcp_conn *tc, unsigned how)
+{
+        uint32_t sum = 0;
+        int n = tcp_recv_lend(&victim(w)->tcp, tc, PROC, how & 4, &w->lent[w->nlent],
+                              (int)(LENT - w->nlent), w->p->now);
+
+        for (; n > 0; n--) { /* every byte lent can be read */
+                sum += csum_partial(w->lent[w->nlent].ptr, w->lent[w->nlent].len, sum) & 1;
+                w->nlent++;
+        }
+        assert(sum <= LENT);
+}
+
+static void give_back(struct world *w, struct tcp_conn *tc, unsigned how)
+{
+        uint64_t token = how & 8 ? number(&w->in, 4) : 0;
+
+        if (w->nlent != 0 && token == 0)
+                token = w->lent[--w->nlent].token;
+        tcp_recv_return(&victim(w)->tcp, tc, PROC, token, w->p->now);
+}
+
+static void step_lend(struct world *w, unsigned how)
+{
+        struct tcp_conn *tc = live(w, 0);
+
+        if (how & 1 && tc != NULL && w->nlent < LENT)
+                borrow(w, tc, how);
+        else if (how & 2 && tc != NULL)
+                give_back(w, tc, how);
+        else if (how & 16) {
+                tcp_loans_end(&victim(w)->tcp, NULL, PROC, w->p->now);
+                w->nlent = 0;
+        }
+        stack_flush(victim(w), w->p->now);
+        run_both(w, how / 64);
+}
+
+static void step_plan(struct world *w, unsigned how)
+{
+        struct tcp_conn *tc = live(w, 0);
+        struct tcp_plan_report r;
+        uint8_t syn[TCP_SAVED_SYN_MOST];
+        struct tcp_plan m = {.good_for = (how & 4 ? 1000 : 1) * NS_PER_MS};
+
+        if (tc == NULL)
+                return;
+        assert(tcp_saved_syn(&victim(w)->tcp, tc, syn) <= sizeof syn);
+        if (how & 8)
+                tcp_saved_syn_forget(&victim(w)->tcp, tc);
+        if (tcp_plan_take(tc, &r, w->p->now) < 0)
+                return;
+        m.serial = r.serial;
+        m.cwnd = 1 + number(&w->in, how & 16 ? 4 : 2);
+        m.rate = how & 32 ? number(&w->in, 4) : 0;
+        tcp_plan_set(&victim(w)->tcp, tc, how & 1 ? &m : NULL, w->p->now);
+        stack_flush(victim(w), w->p->now);
+}
+
+/* Nothing went by the channel, or its keeper looks. */
+static void step_quiet(struct world *w, unsigned how)
+{
+        struct pair_side *side = &w->p->side[how & 1];
+
+        if (how & 2)
+                side->st->sweep_at = 0;
+        stack_run(&side->s, w->p->now);
+        if (how & 4)
+                stack_look_quiet(&side->s);
+        run_both(w, how / 64);
+}
+
 /* ---- hostile steps ---- */
 
 static uint8_t any_proto(unsigned how)
@@ -277,8 +357,9 @@ static void step_returns(struct world *w, unsigned how)
 static void step_words(struct world *w, unsigned how)
 {
         _Atomic uint32_t *word[] = {&w->hostile->ctrl.cons, &w->hostile->ctrl.ret_prod,
-                                    &w->hostile->ctrl.want_room, &w->hostile->ctrl.closed};
-        _Atomic uint32_t *at = word[how % 4];
+                                    &w->hostile->ctrl.want_room, &w->hostile->ctrl.closed,
+                                    &w->hostile->ctrl.quiet};
+        _Atomic uint32_t *at = word[how % ARRAY_LEN(word)];
         uint32_t v = how & 128
                              ? number(&w->in, 4)
                              : atomic_load_explicit(at, memory_order_relaxed) + byte(&w->in) - 128;
@@ -307,6 +388,7 @@ static uint32_t listen_on(struct world *w, int side)
         struct tcp_opts o;
 
         tcp_opts_default(&o);
+        o.save_syn = 2;
         return (uint32_t)tcp_listen(&w->p->side[side].s.tcp, pair_addr(side), PORT, 4, &o);
 }
 
@@ -318,6 +400,8 @@ static struct world world_new(const uint8_t *data, size_t n)
         w.hostile = w.p->side[1].region;
         w.listener[0] = listen_on(&w, 0);
         w.listener[1] = listen_on(&w, 1);
+        for (int i = 0; i < 2; i++)
+                w.p->side[i].st->quiet_few = 0;
         udp_opts_default(&o);
         o.rcvbuf = 20000;
         w.udp = udp_open(&victim(&w)->udp, &o);
@@ -332,6 +416,7 @@ static void wind_up(struct world *w)
 
         w->p->side[1].dead = true;
         stack_chan_down(s, PAIR_CHAN, w->p->now);
+        tcp_loans_end(&s->tcp, NULL, PROC, w->p->now);
         tcp_unlisten(&s->tcp, w->listener[0]);
         udp_close(&s->udp, w->udp);
         for (uint32_t i = 1; i < s->tcp.sh->conns.fresh; i++)
@@ -352,9 +437,10 @@ static void wind_up(struct world *w)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
         static void (*const steps[])(struct world *, unsigned) = {
-                step_open,    step_write, step_write,    step_read,     step_read, step_end,
-                step_time,    step_udp,   step_slot,     step_slot,     step_slot, step_slot,
-                step_returns, step_words, step_scribble, step_scribble,
+                step_open,     step_write, step_write,   step_read,  step_read,
+                step_end,      step_time,  step_udp,     step_slot,  step_slot,
+                step_slot,     step_slot,  step_returns, step_words, step_scribble,
+                step_scribble, step_lend,  step_lend,    step_plan,  step_quiet,
         };
         struct world w = world_new(data, n);
 
@@ -369,7 +455,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 size_t fuzz_seed(unsigned i, uint8_t *buf)
 {
         /* open, write both ways, read */
-        static const uint8_t honest[] = {0, 0, 1, 0x76, 30, 0, 2, 0x77, 40, 0, 3, 0xc2, 3, 0xc3};
+        static const uint8_t honest[] = {0,  0, 1,  0x76, 30, 0,    2, 0x77, 40, 0,
+                                         16, 1, 18, 0x21, 19, 0xc7, 3, 0xc2, 3,  0xc3};
         uint64_t x = 0x2545f4914f6cdd1du * (i + 1);
         size_t n = sizeof honest;
 

@@ -2,7 +2,9 @@
  * Random conversations with a system-wide unetd, by two hostile users at once: one is a client
  * whose keeper agrees to all, the other is its own keeper, which answers late, wrongly or not, and
  * offers what it likes. Messages are mostly what could be honest, about stacks of both, and then
- * changed. Built for the sanitizers; without them a crash is seen all the same.
+ * changed. A stack has few channels, so that they yield to each other; bells are mixed up, also
+ * with those of the other user. Built for the sanitizers; without them a crash is seen all the
+ * same.
  *
  * UNET_SEED makes it another run, UNET_FUZZ_MESSAGES sets its length (of each user),
  * UNET_FUZZ_SECONDS lets it go on for that long.
@@ -21,7 +23,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/memfd.h"
+#include "unet/shm/shm_ring.h"
+
 enum { CONNS = 4, STACKS = 4, ASKED = 8, STRANGE = 8, PORTS = 4 };
+
+#define FEW_CHANNELS 5 /* of a stack */
 
 struct player {
         unsigned seed;
@@ -32,6 +39,7 @@ struct player {
         int sock[PORTS]; /* bound TCP and UDP sockets by turns, and their ports */
         uint16_t port[PORTS];
         int strange[STRANGE];
+        int region;                    /* a channel's */
         struct unetd_msg asked[ASKED]; /* by unetd, of our keeper */
         unsigned nasked;
         unsigned sent, done, refused;
@@ -64,6 +72,13 @@ static void make_strange(void)
                 must(p.strange[i] >= 0);
 }
 
+static void make_region(void)
+{
+        p.region = unet_memfd_make_sealed("unet-channel",
+                                          SHM_REGION_BYTES(((struct frame_geom){{0}})));
+        must(p.region >= 0);
+}
+
 static void make_ports(void)
 {
         for (int i = 0; i < PORTS; i++) {
@@ -89,6 +104,20 @@ static uint32_t some_stack(void)
         }
 }
 
+/* One that there is, most often; or one of those that there may be, of which few are used; or any.
+ */
+static uint32_t some_channel(void)
+{
+        switch (rnd(8)) {
+        case 0:
+                return rnd(UNETD_CHANS_MAX + 2);
+        case 1:
+                return (uint32_t)rand_r(&p.seed);
+        default:
+                return rnd(FEW_CHANNELS);
+        }
+}
+
 static unsigned stack_fds(int fds[UNETD_FDS_MAX])
 {
         const struct unetd_stack_fds *f = &p.st[rnd(MAX(p.nst, 1u))].fds;
@@ -99,7 +128,25 @@ static unsigned stack_fds(int fds[UNETD_FDS_MAX])
                (const int[]){f->state, f->bell, f->leader, f->ring_leader, f->keeper,
                              f->ring_keeper},
                UNETD_STACK_FDS * sizeof *fds);
+        if (rnd(8) == 0) { /* a bell of another stack's, or in another's place */
+                const struct unetd_stack_fds *o = &p.st[rnd(p.nst)].fds;
+                const int bells[] = {o->bell, o->leader, o->ring_leader, o->keeper, o->ring_keeper};
+
+                fds[UNETD_FD_BELL + rnd(UNETD_STACK_FDS - 1)] = bells[rnd(ARRAY_LEN(bells))];
+        }
         return UNETD_STACK_FDS;
+}
+
+/* Of a channel that an earlier unetd made, in form. */
+static unsigned channel_fds(struct unetd_msg *m, int fds[UNETD_FDS_MAX])
+{
+        unsigned n = unetd_is_remote(m->chan.peer_stack) ? UNETD_REMOTE_FDS : UNETD_CHAN_FDS;
+
+        if (rnd(4) == 0)
+                return stack_fds(fds);
+        for (unsigned i = 0; i < n; i++)
+                fds[i] = p.region;
+        return n;
 }
 
 /* ---- a message that could be honest ---- */
@@ -142,11 +189,21 @@ static unsigned fill(struct unetd_msg *m, int fds[UNETD_FDS_MAX])
         case UNETD_CHAN_GET:
         case UNETD_K_CHAN:
         case UNETD_CHAN_BACK:
+        case UNETD_K_CHAN_PART:
+        case UNETD_K_CHAN_DOWN:
                 m->chan = (struct unetd_chan_info){.stack = some_stack(),
-                                                   .chan = rnd(4),
+                                                   .chan = some_channel(),
                                                    .peer_stack = some_stack(),
-                                                   .peer_chan = rnd(4)};
-                return m->type == UNETD_K_CHAN ? stack_fds(fds) : 0;
+                                                   .peer_chan = some_channel()};
+                return m->type == UNETD_K_CHAN ? channel_fds(m, fds) : 0;
+        case UNETD_K_CHAN_TAKEN:
+        case UNETD_K_CHAN_FREE:
+        case UNETD_K_CHAN_YIELD:
+        case UNETD_K_CHAN_STAY:
+                m->stack = (struct unetd_stack){.stack = some_stack(),
+                                                .slot = some_channel(),
+                                                .uid = rnd(2) ? UINT32_MAX : 0};
+                return 0;
         case UNETD_STATUS:
                 m->status =
                         (struct unetd_status_item){.kind = rnd(UNETD_S_KINDS + 1), .index = rnd(5)};
@@ -263,10 +320,10 @@ static void new_stack(int *fd)
  * count after it. */
 static uint16_t any_type(bool keeper)
 {
-        static const uint8_t often[] = {UNETD_CHAN_OPEN,  UNETD_PROC_ADD,     UNETD_LISTEN_ADD,
-                                        UNETD_LISTEN_DEL, UNETD_PORT_HOLD,    UNETD_PORT_RELEASE,
-                                        UNETD_PORT_LEASE, UNETD_PORT_UNLEASE, UNETD_PORT_SETTLE,
-                                        UNETD_STATUS},
+        static const uint8_t often[] = {UNETD_CHAN_OPEN,    UNETD_CHAN_OPEN,  UNETD_PROC_ADD,
+                                        UNETD_LISTEN_ADD,   UNETD_LISTEN_DEL, UNETD_PORT_HOLD,
+                                        UNETD_PORT_RELEASE, UNETD_PORT_LEASE, UNETD_PORT_UNLEASE,
+                                        UNETD_PORT_SETTLE,  UNETD_STATUS},
                              said[] = {UNETD_K_STACK,      UNETD_K_PROC,      UNETD_K_CHAN,
                                        UNETD_K_PROC_GONE,  UNETD_K_UNLISTEN,  UNETD_K_ALOFT,
                                        UNETD_K_CHAN_TAKEN, UNETD_K_CHAN_FREE, UNETD_LISTEN_ADD,
@@ -308,6 +365,8 @@ static void answer(void)
         m.err = rnd(4) ? 0 : -(int)rnd(133) + 10;
         if (rnd(8) == 0)
                 m.type = (uint16_t)rnd(UNETD_TYPES);
+        if (m.type == UNETD_K_CHAN_YIELD)
+                m.stack.slot = some_channel();
         if (rnd(8) == 0)
                 m.bytes[rnd(sizeof m.bytes)] = (uint8_t)rnd(256);
         send_to(&p.keeper, &m, NULL, 0);
@@ -365,6 +424,7 @@ static int play(bool keeper)
                 must(hostile_keeper(HOSTILE_ANSWERS) >= 0);
         make_strange();
         make_ports();
+        make_region();
         for (int64_t i = 0; i < messages || users_now_ms() < until; i++)
                 step(keeper);
         printf("%s: %u sent, %u done, %u refused\n", keeper ? "keeper" : "client", p.sent, p.done,
@@ -389,13 +449,14 @@ static char reports[64];
 
 static int setup(void **state)
 {
-        char options[256];
+        char options[256], config[64];
 
+        snprintf(config, sizeof config, "[limits]\nchannels_per_stack = %d\n", FEW_CHANNELS);
         snprintf(reports, sizeof reports, "/tmp/unet-random-%d", (int)getpid());
         snprintf(options, sizeof options, "log_path=%s:detect_leaks=0", reports);
         setenv("ASAN_OPTIONS", options, 1);
         setenv("UBSAN_OPTIONS", options, 1);
-        return users_setup(state);
+        return users_setup_with(config);
 }
 
 static void expect_no_report(void)
