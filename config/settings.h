@@ -20,7 +20,7 @@ struct unetd_limits {
         uint32_t chans_per_stack; /* <= UNETD_CHANS_MAX, and what a stack has room for */
         uint32_t listeners;
         uint32_t holds;
-        uint32_t leases;             /* blocks of client ports */
+        uint32_t leases;             /* client ports */
         uint32_t emul_endpoints;     /* attached to the switch */
         uint32_t emul_names;         /* that are listened on */
         uint32_t emul_chans;         /* ends of channels through the switch */
@@ -72,7 +72,7 @@ struct unetd_config {
         char log[256]; /* file; empty: none (or stderr in the foreground) */
         struct unetd_limits per_uid;
         struct frame_geom geom; /* of transmit regions */
-        uint32_t lease_ports;   /* ports in a block */
+        uint32_t lease_ports;   /* given at once, at most */
         uint32_t queue_max;     /* replies kept for a client that does not read */
         /* How long a client waits for a keeper that is stopped (unetd/client/stopped.h), ... */
         int reply_ms;
@@ -99,13 +99,13 @@ struct unetd_config {
         {                                                                               \
                 .domain = "default", .idle_s = 30,                                      \
                 .per_uid = {.clients = 4096,                                            \
-                            .stacks = 1024,                                             \
+                            .stacks = 4096,                                             \
                             .procs = 4096,                                              \
                             .chans = 4096,                                              \
                             .chans_per_stack = 1024,                                    \
                             .listeners = 4096,                                          \
                             .holds = 1024,                                              \
-                            .leases = 1024,                                             \
+                            .leases = 65536,                                            \
                             .emul_endpoints = 256,                                      \
                             .emul_names = 256,                                          \
                             .emul_chans = 1024,                                         \

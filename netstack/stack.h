@@ -42,7 +42,7 @@
 #include "unet/shm/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   28u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   29u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS 1024u /* peers at once */
 #define STACK_PROCS 4096u /* process slots of a stack; SOCK_REF_FLIGHT is never a process's */
@@ -54,7 +54,7 @@
 #define STACK_CAPTURE     (8u << 20)
 #define STACK_TRACE       16384u /* events of the trace; untouched until somebody traces */
 #define STACK_ADDRS       256u   /* addresses of this host */
-#define STACK_PORT_BLOCKS 1024u  /* leases of client ports: as many as there are (DIR_BLOCKS) */
+#define STACK_PORT_BLOCKS 1024u  /* leases of client ports */
 #define STACK_NEWS        8192u  /* sockets with events that poll sets have not looked at yet */
 
 /* ---- sizes ---- */

@@ -255,7 +255,7 @@ static void renewed(struct unetd_client *c, void *arg)
                 for (const struct usock *h = u->handles; h != NULL; h = h->next)
                         register_again(c, u, h);
                 for (uint32_t b = 0; b < u->s.st->nblocks; b++) {
-                        uint16_t first = u->s.st->block[b].first, count;
+                        uint16_t first = u->s.st->block[b].first, count = u->s.st->block[b].count;
                         unetd_port_lease(c, u->id, &first, &count);
                 }
                 ustack_remotes_back(u, c);

@@ -37,15 +37,19 @@ void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint3
         sock_set_role(rec, SOCK_ROLE_CONN);
 }
 
-/* More client ports for this stack. Without its lock. */
+/* More client ports for this stack: few at first, as most programs connect seldom, then twice as
+ * many each time, as many as unetd gives. Without the lock. */
+#define FIRST_PORTS 4u
+#define MOST_PORTS  4096u
 static int lease_ports(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
-        uint16_t first = 0, n;
+        uint32_t nblocks = READ_ONCE(st->nblocks);
+        uint16_t first = 0, n = (uint16_t)MIN(FIRST_PORTS << MIN(nblocks, 10u), MOST_PORTS);
         int err;
 
         assert(!ustack_locked(u));
-        if (READ_ONCE(st->nblocks) == STACK_PORT_BLOCKS)
+        if (nblocks == STACK_PORT_BLOCKS)
                 return -ENOSPC;
         err = unetd_port_lease(ustack_client(), u->id, &first, &n);
         ustack_client_done();
@@ -342,6 +346,8 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         }
         if (err != -EADDRINUSE)
                 return err;
+        if (own.port == 0)
+                *why = "no client port is left (leases in unet.conf(5))";
         kernels_too = own.port != 0 && ustack_is_local(ustack_directory(), addr) == 1;
         return kernels_too ? err : -EADDRNOTAVAIL;
 }

@@ -19,10 +19,7 @@ TIMES = 1000
 
 def instructions(peers):
     with tempfile.TemporaryDirectory() as tmp:
-        env = dict(os.environ, UNET_DOMAIN=f"beside-{os.getpid()}-{peers}", UNET_LIBEXEC=os.path.join(BUILD, "unetd"),
-                   UNET_CONFIG=f"{tmp}/conf")
-        with open(env["UNET_CONFIG"], "w", encoding="ascii") as f:
-            f.write("[daemon]\nlease_ports = 16\n")      # each program leases a block: there are 441 of 64
+        env = dict(os.environ, UNET_DOMAIN=f"beside-{os.getpid()}-{peers}", UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
         run = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={tmp}/out", "--toggle-collect=round_trips",
                               PROGRAM, str(peers), str(TIMES)], capture_output=True, text=True, env=env, check=False, timeout=400)
     if run.returncode != 0:

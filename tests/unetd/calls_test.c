@@ -604,7 +604,7 @@ static void leases_are_unique_and_come_back(void **state)
         static bool used[65536];
         struct unetd_client c;
         struct fake_stack a, b;
-        uint16_t first, count;
+        uint16_t first, count = 0;
         int blocks = 0, r;
 
         memset(used, 0, sizeof used);
@@ -612,7 +612,7 @@ static void leases_are_unique_and_come_back(void **state)
         fake_stack_new(&c, &a);
         fake_stack_new(&c, &b);
         for (;;) {
-                first = 0;
+                first = count = 0;
                 r = unetd_port_lease(&c, blocks % 2 ? a.id : b.id, &first, &count);
                 if (r < 0)
                         break;

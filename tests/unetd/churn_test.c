@@ -41,7 +41,7 @@ static int live(uint32_t peer)
         struct unetd_stack_fds f, got;
         struct unetd_chan ch;
         uint32_t id = 0, chan, peer_chan;
-        uint16_t port = 0, first = 0, count;
+        uint16_t port = 0, first = 0, count = 0;
         struct fake_state *s;
 
         if (unetd_open(&mine, UNETD_NO_START) != 0)

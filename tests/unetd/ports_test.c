@@ -146,7 +146,7 @@ static void what_is_not_bound_vouches_for_nothing(void **state)
 static void a_leased_port_is_not_another_stacks_to_send_from(void **state)
 {
         struct scene *s = *state;
-        uint16_t first = 0, count, port;
+        uint16_t first = 0, count = 0, port;
         int fd = -1;
 
         assert_int_equal(unetd_port_lease(&s->c, s->a.id, &first, &count), 0);
@@ -165,13 +165,13 @@ static void a_leased_port_is_not_another_stacks_to_send_from(void **state)
 static void blocks_in_which_somebody_has_a_port_are_leased_last(void **state)
 {
         struct scene *s = *state;
-        uint16_t first = 0, count, port[20];
+        uint16_t first = 0, count = 0, port[20];
 
         for (size_t i = 0; i < ARRAY_LEN(port); i++) {
                 port[i] = 0;
                 assert_int_equal(unetd_port_hold(&s->c, s->a.id, IPPROTO_TCP, any, &port[i]), 0);
         }
-        for (int n = 0; n < 200; n++, first = 0) {
+        for (int n = 0; n < 200; n++, first = count = 0) {
                 assert_int_equal(unetd_port_lease(&s->c, s->b.id, &first, &count), 0);
                 for (size_t i = 0; i < ARRAY_LEN(port); i++)
                         assert_true(port[i] < first || port[i] >= first + count);
@@ -184,6 +184,51 @@ static void blocks_in_which_somebody_has_a_port_are_leased_last(void **state)
         }
 }
 
+/* However small a run each asks for. */
+static void thousands_of_programs_get_client_ports(void **state)
+{
+        static bool used[65536];
+        struct scene *s = *state;
+
+        memset(used, 0, sizeof used);
+        for (int n = 0; n < 5000; n++) {
+                uint16_t first = 0, count = 4;
+
+                assert_int_equal(unetd_port_lease(&s->c, n % 2 ? s->a.id : s->b.id, &first, &count),
+                                 0);
+                assert_int_equal(count, 4);
+                for (uint32_t port = first; port < (uint32_t)first + count; port++) {
+                        assert_false(used[port]);
+                        used[port] = true;
+                }
+        }
+}
+
+/* What is left is in pieces: a stack that wants more than one gets the largest. */
+static void client_ports_are_had_though_they_lie_apart(void **state)
+{
+        struct scene *s = *state;
+        uint16_t first = 0, count = 4, before = 0, firsts[16384];
+        int n = 0;
+
+        while (unetd_port_lease(&s->c, s->a.id, &first, &count) == 0) {
+                firsts[n++] = first;
+                first = 0;
+                count = 4;
+        }
+        assert_true(n > 100);
+        for (int i = 0; i < n; i += 2)
+                assert_int_equal(unetd_port_unlease(&s->c, s->a.id, firsts[i]), 0);
+        for (int i = 0; i < n / 2; i++) {
+                first = 0;
+                count = 64;
+                assert_int_equal(unetd_port_lease(&s->c, s->b.id, &first, &count), 0);
+                assert_int_equal(count, 4);
+                assert_int_not_equal(first, before);
+                before = first;
+        }
+}
+
 #define t(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -193,6 +238,8 @@ int main(void)
                 t(what_is_not_bound_vouches_for_nothing),
                 t(a_leased_port_is_not_another_stacks_to_send_from),
                 t(blocks_in_which_somebody_has_a_port_are_leased_last),
+                t(thousands_of_programs_get_client_ports),
+                t(client_ports_are_had_though_they_lie_apart),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,7 +192,7 @@ static void alice_tries_everything(void)
         struct unetd_stack_fds got;
         struct unetd_chan ch;
         uint32_t uid = ALICE, chan, peer, theirs;
-        uint16_t port = 80, first = 0, count;
+        uint16_t port = 80, first = 0, count = 0;
         char path[64];
 
         become(ALICE);

@@ -12,20 +12,21 @@
 
 #define LOOPBACK 0x7f000001u
 
-/* ---- blocks of client ports ---- */
+/* ---- client ports ---- */
 
 static int leases_by_number(void)
 {
         int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
-        uint32_t low = hostile_dir->lease_low, n = hostile_dir->lease_ports, port = table->port;
+        uint32_t n = DIR_BLOCK_PORTS, port = table->port;
         struct hostile_stack st;
 
         must(k >= 0 && hostile_stack(c, &st) == 0);
-        for (uint32_t block = 0; low + block * n <= UINT16_MAX - n; block++) {
-                bool his = hostile_dir->lease[block] != 0 || (port - low) / n == block;
-                struct unetd_msg msg = {
-                        .type = UNETD_PORT_LEASE,
-                        .lease = {.stack = st.id, .first = (uint16_t)(low + block * n)}};
+        for (uint32_t block = 1; block < DIR_BLOCKS; block++) {
+                bool his = hostile_dir->lease[block] != 0 || port / n == block;
+                struct unetd_msg msg = {.type = UNETD_PORT_LEASE,
+                                        .lease = {.stack = st.id,
+                                                  .first = (uint16_t)(block * n),
+                                                  .count = (uint16_t)n}};
 
                 if (!his)
                         continue;
@@ -253,7 +254,7 @@ static void who_comes_first_leaves_channels(void **state)
         users_wait(hostile);
 }
 
-/* ---- blocks of client ports ---- */
+/* ---- client ports ---- */
 
 static int leases_all(void)
 {
@@ -266,7 +267,7 @@ static int leases_all(void)
                 struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = st.id}};
 
                 r = hostile_ask(c, &msg, NULL, 0);
-                n += r == 0;
+                n += r == 0 ? msg.lease.count : 0;
         } while (r == 0);
         must(r == -EDQUOT);
         table->value[table->ready] = n;
@@ -285,8 +286,7 @@ static void client_ports_are_left_to_others(void **state)
         eventually(table->ready == 1);
         second = users_begin(VICTIM, leases_all);
         eventually(table->ready == 2);
-        print_message("blocks of client ports: %d, then %d\n", (int)table->value[0],
-                      (int)table->value[1]);
+        print_message("client ports: %d, then %d\n", (int)table->value[0], (int)table->value[1]);
         assert_true(table->value[1] > 0 && table->value[1] >= table->value[0] / 3);
         table->done = 1;
         users_wait(first);

@@ -435,7 +435,7 @@ int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto,
 int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count)
 {
         struct unetd_msg msg = {.type = UNETD_PORT_LEASE,
-                                .lease = {.stack = stack_id, .first = *first}};
+                                .lease = {.stack = stack_id, .first = *first, .count = *count}};
         int r = client_ask_plain(c, &msg, NULL, 0);
 
         if (r < 0)

@@ -35,7 +35,9 @@
 #define DIR_PER_KEY 64u  /* stacks with the same key that are told apart */
 #define DIR_RUN     512u /* no entry is farther from where its probing starts */
 #define DIR_TRIES   64u
-#define DIR_BLOCKS  1024u /* of client TCP ports */
+/* Client TCP ports are leased in runs of so many; the whole range of ports in these. */
+#define DIR_BLOCK_PORTS 4u
+#define DIR_BLOCKS      (65536u / DIR_BLOCK_PORTS)
 /* With the protocol: the port is the stack's, which takes nothing at it. */
 #define DIR_HELD 0x80u
 
@@ -74,8 +76,7 @@ struct directory {
         struct sip_key hash_key; /* random: whoever chooses keys does not choose where they lie */
         uint32_t used;
         uint32_t naddrs;
-        uint16_t lease_low, lease_ports;    /* first port of block 0, ports in a block */
-        _Atomic uint32_t lease[DIR_BLOCKS]; /* stack that has the block, 0: nobody */
+        _Atomic uint32_t lease[DIR_BLOCKS]; /* stack that has leased these ports, 0: nobody */
         _Atomic uint32_t lo_down;           /* the kernel would lose what goes from here to here */
         ip_addr addrs[DIR_ADDRS];
         uint32_t nifaces; /* places used, once at the least */
@@ -176,11 +177,7 @@ static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr add
 /* The stack that has leased a TCP port; 0: none. */
 static inline uint32_t directory_lessee_of(const struct directory *d, uint16_t port)
 {
-        uint32_t n = d->lease_ports,
-                 block = n != 0 && port >= d->lease_low ? (port - d->lease_low) / n : DIR_BLOCKS;
-
-        return block < DIR_BLOCKS ? atomic_load_explicit(&d->lease[block], memory_order_relaxed)
-                                  : 0;
+        return atomic_load_explicit(&d->lease[port / DIR_BLOCK_PORTS], memory_order_relaxed);
 }
 
 /* One attempt at whether a stack takes what is sent to the port, or holds it. */
@@ -368,16 +365,8 @@ int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16
 /* One less. False when there was none. */
 bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port,
                    uint32_t stack);
-/* Client ports: blocks of so many from there on. */
-void directory_set_ports(struct directory_owner *o, uint16_t low, uint16_t per_block);
-static inline void directory_lease(struct directory_owner *o, uint32_t block, uint32_t stack)
-{
-        atomic_store_explicit(&o->d->lease[block], stack, memory_order_relaxed);
-}
-static inline uint32_t directory_lessee(const struct directory_owner *o, uint32_t block)
-{
-        return atomic_load_explicit(&o->d->lease[block], memory_order_relaxed);
-}
+/* Whole blocks of client ports are leased to a stack; 0: to nobody. */
+void directory_lease(struct directory_owner *o, uint16_t first, uint32_t count, uint32_t stack);
 /* Replaces the list of local addresses; more than DIR_ADDRS are left out. */
 void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n);
 /* Adds an interface, of which there are at most DIR_IFACES: its place. */

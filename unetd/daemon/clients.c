@@ -16,6 +16,7 @@
 #include "unetd/daemon/discard.h"
 #include "unetd/daemon/emul.h"
 #include "unetd/daemon/links.h"
+#include "unetd/daemon/leases.h"
 #include "unetd/daemon/ports.h"
 #include "unetd/daemon/routes.h"
 #include "unetd/daemon/shares.h"

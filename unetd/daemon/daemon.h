@@ -7,7 +7,7 @@
  *      +------ stack ---- proc        a process slot, by pidfd
  *                +------- listener    an entry of the directory, with its kernel socket
  *                +------- hold        a kernel socket bound for the native API
- *                +------- lease       a block of client ports
+ *                +------- lease       a run of client ports
  *                +------- end ---- chan ---- end ---- stack
  *
  * A stack lives until its keeper says that it is empty. unetd keeps a duplicate of every descriptor
@@ -148,7 +148,7 @@ struct listener {
 
 struct lease {
         LIST_ENTRY(lease) link;
-        uint32_t block;
+        uint16_t first, count;
 };
 
 /* YIELDED and PARTING: see chans_yield.c. */
@@ -258,9 +258,9 @@ struct daemon {
         TAILQ_HEAD(, waiter) waiters;
         uint32_t nclients, nstacks, nchans, nlisteners;
         uint32_t next_stack, next_ask, next_serial;
-        nstime idle_since;  /* NSTIME_NEVER while in use */
-        uint16_t lease_low; /* first port of block 0 */
-        uint32_t lease_blocks, lease_next;
+        nstime idle_since; /* NSTIME_NEVER while in use */
+        /* Client ports are from lease_low to before lease_end; where a free one is looked for. */
+        uint32_t lease_low, lease_end, lease_next;
 };
 
 extern struct daemon unetd;

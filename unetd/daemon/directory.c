@@ -163,10 +163,13 @@ bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint1
         return true;
 }
 
-void directory_set_ports(struct directory_owner *o, uint16_t low, uint16_t per_block)
+void directory_lease(struct directory_owner *o, uint16_t first, uint32_t count, uint32_t stack)
 {
-        o->d->lease_low = low;
-        o->d->lease_ports = per_block;
+        assert(first % DIR_BLOCK_PORTS == 0 && count % DIR_BLOCK_PORTS == 0);
+        assert(first + count <= UINT16_MAX + 1u);
+        for (uint32_t port = first; port < first + count; port += DIR_BLOCK_PORTS)
+                atomic_store_explicit(&o->d->lease[port / DIR_BLOCK_PORTS], stack,
+                                      memory_order_relaxed);
 }
 
 void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n)

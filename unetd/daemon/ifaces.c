@@ -28,6 +28,7 @@
 #include "unetd/daemon/daemon.h"
 #include "unetd/daemon/discard.h"
 #include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/leases.h"
 #include "unetd/daemon/ports.h"
 #include "unetd/bridge/gate.h"
 #include "unetd/daemon/probe.h"

@@ -1,7 +1,4 @@
-/*
- * What belongs to the whole host: who listens where, which kernel ports are held, which client
- * ports are whose.
- */
+/* What belongs to the whole host: who listens where, which kernel ports are held. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -14,6 +11,7 @@
 #include "unetd/daemon/daemon.h"
 #include "unetd/daemon/discard.h"
 #include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/leases.h"
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/ports.h"
 #include "unetd/daemon/shares.h"
@@ -109,6 +107,26 @@ static struct vlink_range range_of(const struct listener *l)
 }
 
 /* ---- listeners, and bound sockets ---- */
+
+/* TCP entries of a stack's own among so many ports. */
+static uint32_t claims_in(const struct listener *first, uint16_t low, uint32_t count)
+{
+        uint32_t n = 0;
+
+        for (const struct listener *l = first; l; l = LIST_NEXT(l, link))
+                n += is_tcp(l->proto) && (uint32_t)(l->port - low) < count;
+        return n;
+}
+
+bool ports_claimed(uint16_t first, uint32_t count, const struct stack *but)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < count; i++)
+                n += claims[0][first + i];
+        return n > 0 && (!but || n > claims_in(LIST_FIRST(&but->listeners), first, count) +
+                                                 claims_in(LIST_FIRST(&but->holds), first, count));
+}
 
 static bool any_in(const struct listener *first, struct vlink_range r)
 {
@@ -565,153 +583,14 @@ int port_release(struct client *cl, const struct unetd_msg *msg)
         return 0;
 }
 
-/* ---- leases ---- */
+/* ---- what keepers bring, and what ends ---- */
 
 int ports_init(void)
 {
-        unsigned low = 32768, high = 60999;
-        FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
-
-        if (f) {
-                if (fscanf(f, "%u %u", &low, &high) != 2 || low == 0 || low > high || high > 65535)
-                        low = 32768, high = 60999;
-                fclose(f);
-        }
-        unetd.lease_low = (uint16_t)low;
-        unetd.lease_blocks = MIN((high - low + 1) / unetd.cfg.lease_ports, DIR_BLOCKS);
-        directory_set_ports(&unetd.dir, unetd.lease_low, (uint16_t)unetd.cfg.lease_ports);
-        if (unetd.lease_blocks > 0)
-                unetd.lease_next = unetd.next_stack % unetd.lease_blocks; /* random, as that is */
+        leases_init();
         if (sockdiag_open() < 0)
                 log_line("no sock_diag: what keepers say of ports is not believed");
         return vouch_init();
-}
-
-static uint16_t block_first(uint32_t block)
-{
-        return (uint16_t)(unetd.lease_low + block * unetd.cfg.lease_ports);
-}
-
-static struct vlink_range block_range(uint32_t block)
-{
-        return (struct vlink_range){.proto = IPPROTO_TCP,
-                                    .first = block_first(block),
-                                    .count = (uint16_t)unetd.cfg.lease_ports};
-}
-
-uint32_t port_lessee(uint8_t proto, uint16_t port)
-{
-        return proto == IPPROTO_TCP ? directory_lessee_of(unetd.dir.d, port) : 0;
-}
-
-/* Entries of the stack's own in the block. */
-static uint32_t claims_of(const struct listener *first, uint32_t block)
-{
-        uint32_t n = 0;
-
-        for (const struct listener *l = first; l; l = LIST_NEXT(l, link))
-                n += is_tcp(l->proto) &&
-                     (uint32_t)(l->port - block_first(block)) < unetd.cfg.lease_ports;
-        return n;
-}
-
-/* Whether others have ports there. */
-static bool block_claimed(const struct stack *st, uint32_t block)
-{
-        uint32_t n = 0;
-
-        for (uint32_t i = 0; i < unetd.cfg.lease_ports; i++)
-                n += claims[0][block_first(block) + i];
-        return n > 0 && n > claims_of(LIST_FIRST(&st->listeners), block) +
-                                        claims_of(LIST_FIRST(&st->holds), block);
-}
-
-/* The block that a stack had with an earlier unetd. It may have been another's meanwhile, or
- * somebody else may have a port there or a connection. */
-static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
-{
-        uint32_t b = (uint32_t)(first - unetd.lease_low) / unetd.cfg.lease_ports;
-
-        if (first < unetd.lease_low || b >= unetd.lease_blocks || block_first(b) != first ||
-            directory_lessee(&unetd.dir, b) != 0 || block_claimed(st, b) ||
-            ifaces_flow_of_others(st->id, first, unetd.cfg.lease_ports))
-                return -EADDRNOTAVAIL;
-        directory_lease(&unetd.dir, b, st->id);
-        *block = b;
-        return 0;
-}
-
-/* Round and round, so that a block that came back rests before it is used again. One in which
- * somebody has a port is taken only when there is no other: its lessee does not use that port
- * (port_owner() in ifaces.c, open_conn() in sock/core/usock_connect.c). */
-static int block_take(struct stack *st, uint32_t *block)
-{
-        for (uint32_t i = 0; i < 2 * unetd.lease_blocks; i++) {
-                uint32_t b = (unetd.lease_next + i) % unetd.lease_blocks;
-                if (directory_lessee(&unetd.dir, b) == 0 &&
-                    (i >= unetd.lease_blocks || !block_claimed(st, b))) {
-                        directory_lease(&unetd.dir, b, st->id);
-                        unetd.lease_next = b + 1;
-                        *block = b;
-                        return 0;
-                }
-        }
-        return -EADDRNOTAVAIL;
-}
-
-static void lease_free(struct stack *st, struct lease *l)
-{
-        directory_lease(&unetd.dir, l->block, 0);
-        links_ports(NULL, NULL, st, block_range(l->block), false);
-        assert(st->user->used.leases != 0);
-        st->user->used.leases--;
-        LIST_REMOVE(l, link);
-        free(l);
-}
-
-static struct lease *lease_find(struct stack *st, uint16_t first)
-{
-        struct lease *l;
-
-        LIST_FOREACH (l, &st->leases, link)
-                if (first != 0 && block_first(l->block) == first)
-                        return l;
-        return NULL;
-}
-
-static int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
-{
-        struct stack *st;
-        struct lease *l;
-        int r = stack_of(u, msg->lease.stack, &st);
-
-        if (r < 0)
-                return r;
-        if (lease_find(st, msg->lease.first)) { /* its keeper brought it */
-                msg->lease.count = (uint16_t)unetd.cfg.lease_ports;
-                return 0;
-        }
-        if (st->user->used.leases >= unetd.cfg.per_uid.leases || !share_may_lease(st->user))
-                return -EDQUOT;
-        l = calloc(1, sizeof *l);
-        if (!l)
-                return -ENOMEM;
-        r = msg->lease.first ? block_retake(st, msg->lease.first, &l->block)
-                             : block_take(st, &l->block);
-        if (r < 0) {
-                free(l);
-                return r;
-        }
-        LIST_INSERT_HEAD(&st->leases, l, link);
-        st->user->used.leases++;
-        msg->lease.first = block_first(l->block);
-        msg->lease.count = (uint16_t)unetd.cfg.lease_ports;
-        return links_ports(cl, msg, st, block_range(l->block), true);
-}
-
-int port_lease(struct client *cl, struct unetd_msg *msg)
-{
-        return lease_put(cl->user, cl, msg);
 }
 
 void port_offered(struct user *u, struct wire_in *in)
@@ -726,30 +605,12 @@ void port_offered(struct user *u, struct wire_in *in)
                 lease_put(u, NULL, &in->msg);
 }
 
-int port_unlease(struct client *cl, const struct unetd_msg *msg)
-{
-        struct stack *st;
-        struct lease *l;
-        int r = stack_of(cl->user, msg->lease.stack, &st);
-
-        if (r < 0)
-                return r;
-        l = lease_find(st, msg->lease.first);
-        if (!l)
-                return -ENOENT;
-        ifaces_forget_flows(st->id, block_first(l->block), unetd.cfg.lease_ports);
-        lease_free(st, l);
-        return 0;
-}
-
 void ports_free(struct stack *st)
 {
         struct listener *hold;
-        struct lease *l;
 
         ports_stop_listening(st);
         while ((hold = LIST_FIRST(&st->holds)))
                 hold_free(st, hold);
-        while ((l = LIST_FIRST(&st->leases)))
-                lease_free(st, l);
+        leases_free(st);
 }

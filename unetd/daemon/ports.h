@@ -1,4 +1,4 @@
-/* Listeners, bound and held ports, leases of client ports. */
+/* Listeners, bound and held ports. */
 #ifndef UNETD_PORTS_H
 #define UNETD_PORTS_H
 
@@ -21,15 +21,13 @@ int port_settle(struct client *cl, const struct unetd_msg *msg);
 void port_settled(struct user *u, int err);
 int port_hold(struct client *cl, struct unetd_msg *msg);
 int port_release(struct client *cl, const struct unetd_msg *msg);
-int port_lease(struct client *cl, struct unetd_msg *msg);
-int port_unlease(struct client *cl, const struct unetd_msg *msg);
 /* Its keeper says what a stack had with the last unetd: LISTEN_ADD, PORT_HOLD or PORT_LEASE. */
 void port_offered(struct user *u, struct wire_in *in);
 void ports_stop_listening(struct stack *st);
 /* An interface came: those who wait for something at its address are reached by it. */
 void ports_offer_ifaces(void);
-/* The stack that has leased a port; 0: none. */
-uint32_t port_lessee(uint8_t proto, uint16_t port);
+/* Whether some of these TCP ports are listened on or held, by another stack than `but`. */
+bool ports_claimed(uint16_t first, uint32_t count, const struct stack *but);
 /* The stack that last had a port that it has no more: those that stand are still its own.
  * 0: none. */
 uint32_t port_listened(uint8_t proto, uint16_t port);

@@ -206,9 +206,7 @@ struct agent_msg link_says(const struct rlink *l, enum agent_op op)
         if (op != AGENT_OPEN && op != AGENT_HERE)
                 return m;
         LIST_FOREACH (b, &l->st->leases, link)
-                put_range(&m, IPPROTO_TCP,
-                          (uint16_t)(unetd.lease_low + b->block * unetd.cfg.lease_ports),
-                          (uint16_t)unetd.cfg.lease_ports);
+                put_range(&m, IPPROTO_TCP, b->first, b->count);
         LIST_FOREACH (p, &l->st->listeners, link)
                 put_range(&m, p->proto, p->port, 1);
         LIST_FOREACH (p, &l->st->holds, link)

@@ -50,9 +50,11 @@ bool share_may_enter(const struct user *u)
         return share_may_hold(u, 1) && share_may_take(entries_of(u), all(entries_of), DIR_MAX);
 }
 
-bool share_may_lease(const struct user *u)
+bool share_may_lease(const struct user *u, uint32_t more)
 {
-        return share_may_take(leases_of(u), all(leases_of), unetd.lease_blocks);
+        assert(more != 0);
+        return share_may_take(leases_of(u) + more - 1, all(leases_of) + more - 1,
+                              unetd.lease_end - unetd.lease_low);
 }
 
 bool share_may_hold(const struct user *u, uint32_t more)

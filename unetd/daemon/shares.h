@@ -7,7 +7,7 @@
  *   places at an interface's bridge  GATE_PORTS               the stack's user
  *   channels of one stack            per_uid.chans_per_stack  who asked for them; the stack's own
  *                                                             user is not limited
- *   blocks of client ports           all there are            the stack's user
+ *   client ports                     all there are            the stack's user
  *   entries of the directory         DIR_MAX                  the stack's user
  *   descriptors of unetd             RLIMIT_NOFILE            who made it hold them
  */
@@ -20,8 +20,8 @@
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total);
 /* The same of `more` descriptors. */
 bool share_may_hold(const struct user *u, uint32_t more);
-/* ... of an entry of the directory, of a block of client ports. */
+/* ... of an entry of the directory, of so many client ports. */
 bool share_may_enter(const struct user *u);
-bool share_may_lease(const struct user *u);
+bool share_may_lease(const struct user *u, uint32_t more);
 
 #endif

@@ -75,8 +75,8 @@ static bool put_lease(struct walk *w, const struct stack *st, const struct lease
                 return false;
         w->item->uid = st->user->uid;
         w->item->stack = st->id;
-        w->item->port = (uint16_t)(unetd.lease_low + l->block * unetd.cfg.lease_ports);
-        w->item->count = unetd.cfg.lease_ports;
+        w->item->port = l->first;
+        w->item->count = l->count;
         return true;
 }
 

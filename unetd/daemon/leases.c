@@ -1,0 +1,203 @@
+/* See leases.h. */
+#include "unetd/daemon/leases.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/links.h"
+#include "unetd/daemon/ports.h"
+#include "unetd/daemon/shares.h"
+#include "unetd/daemon/stacks.h"
+
+#define LEASE_MOST 4096u /* ports at once: the most that lease_ports may say */
+
+/* Whole blocks of what the kernel chooses from. */
+void leases_init(void)
+{
+        unsigned low = 32768, high = 60999;
+        FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+
+        if (f) {
+                if (fscanf(f, "%u %u", &low, &high) != 2 || low == 0 || low > high || high > 65535)
+                        low = 32768, high = 60999;
+                fclose(f);
+        }
+        unetd.lease_low = ALIGN_UP(low, DIR_BLOCK_PORTS);
+        unetd.lease_end = (high + 1) / DIR_BLOCK_PORTS * DIR_BLOCK_PORTS;
+        if (unetd.lease_end <= unetd.lease_low)
+                unetd.lease_end = unetd.lease_low;
+        else /* random, as that is */
+                unetd.lease_next = unetd.lease_low + unetd.next_stack %
+                                                             (unetd.lease_end - unetd.lease_low) /
+                                                             DIR_BLOCK_PORTS * DIR_BLOCK_PORTS;
+}
+
+uint32_t port_lessee(uint8_t proto, uint16_t port)
+{
+        return proto == IPPROTO_TCP ? directory_lessee_of(unetd.dir.d, port) : 0;
+}
+
+static struct vlink_range range_of(const struct lease *l)
+{
+        return (struct vlink_range){.proto = IPPROTO_TCP, .first = l->first, .count = l->count};
+}
+
+/* How many ports from there on nobody has leased, `want` at most; `clear`: nor claimed. */
+static uint32_t free_run(uint32_t port, uint32_t want, bool clear)
+{
+        uint32_t n = 0;
+
+        while (n < want && port + n < unetd.lease_end &&
+               directory_lessee_of(unetd.dir.d, (uint16_t)(port + n)) == 0 &&
+               !(clear && ports_claimed((uint16_t)(port + n), DIR_BLOCK_PORTS, NULL)))
+                n += DIR_BLOCK_PORTS;
+        return n;
+}
+
+/* The first run of so many, or else the longest; round and round, so that what came back rests
+ * before it is used again. */
+static struct lease longest_run(uint32_t want, bool clear)
+{
+        uint32_t all = unetd.lease_end - unetd.lease_low, n;
+        struct lease best = {.count = 0};
+
+        for (uint32_t i = 0; i < all && best.count < want; i += n + DIR_BLOCK_PORTS) {
+                uint32_t port = unetd.lease_low + (unetd.lease_next - unetd.lease_low + i) % all;
+
+                n = free_run(port, want, clear);
+                if (n > best.count)
+                        best = (struct lease){.first = (uint16_t)port, .count = (uint16_t)n};
+        }
+        return best;
+}
+
+/* Ports at which somebody has a socket are taken only when there are no others: their lessee does
+ * not use these (port_owner() in ifaces.c, open_conn() in sock/core/usock_connect.c). */
+static int lease_take(struct lease *l, uint32_t want)
+{
+        struct lease found = longest_run(want, true);
+
+        if (found.count == 0)
+                found = longest_run(want, false);
+        if (found.count == 0)
+                return -EADDRNOTAVAIL;
+        l->first = found.first;
+        l->count = found.count;
+        unetd.lease_next = l->first + l->count < unetd.lease_end ? (uint32_t)l->first + l->count
+                                                                 : unetd.lease_low;
+        return 0;
+}
+
+/* Those that a stack had with an earlier unetd. They may have been another's meanwhile, or somebody
+ * else may have a port there or a connection. */
+static int lease_retake(const struct stack *st, struct lease *l, uint16_t first, uint32_t count)
+{
+        if (first < unetd.lease_low || first + count > unetd.lease_end || count > LEASE_MOST ||
+            count == 0 || first % DIR_BLOCK_PORTS != 0 || count % DIR_BLOCK_PORTS != 0)
+                return -EADDRNOTAVAIL;
+        if (free_run(first, count, false) < count || ports_claimed(first, count, st) ||
+            ifaces_flow_of_others(st->id, first, count))
+                return -EADDRNOTAVAIL;
+        l->first = first;
+        l->count = (uint16_t)count;
+        return 0;
+}
+
+static void lease_free(struct stack *st, struct lease *l)
+{
+        directory_lease(&unetd.dir, l->first, l->count, 0);
+        links_ports(NULL, NULL, st, range_of(l), false);
+        assert(st->user->used.leases >= l->count);
+        st->user->used.leases -= l->count;
+        LIST_REMOVE(l, link);
+        free(l);
+}
+
+static struct lease *lease_find(struct stack *st, uint16_t first)
+{
+        struct lease *l;
+
+        LIST_FOREACH (l, &st->leases, link)
+                if (first != 0 && l->first == first)
+                        return l;
+        return NULL;
+}
+
+/* How many of those that are asked for the user may have; 0: none. */
+static uint32_t allowed(const struct user *u, uint32_t want)
+{
+        while (want > 0 &&
+               (u->used.leases + want > unetd.cfg.per_uid.leases || !share_may_lease(u, want)))
+                want = want / 2 / DIR_BLOCK_PORTS * DIR_BLOCK_PORTS;
+        return want;
+}
+
+int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
+{
+        uint32_t most = ALIGN_UP(unetd.cfg.lease_ports, DIR_BLOCK_PORTS), want;
+        struct stack *st;
+        struct lease *l;
+        int r = stack_of(u, msg->lease.stack, &st);
+
+        if (r < 0)
+                return r;
+        l = lease_find(st, msg->lease.first);
+        if (l) { /* its keeper brought it */
+                msg->lease.count = l->count;
+                return 0;
+        }
+        want = msg->lease.count == 0 ? most : ALIGN_UP(msg->lease.count, DIR_BLOCK_PORTS);
+        if (msg->lease.first == 0)
+                want = allowed(u, MIN(want, most));
+        else if (allowed(u, want) < want)
+                want = 0;
+        if (want == 0)
+                return -EDQUOT;
+        l = calloc(1, sizeof *l);
+        if (!l)
+                return -ENOMEM;
+        r = msg->lease.first ? lease_retake(st, l, msg->lease.first, msg->lease.count)
+                             : lease_take(l, want);
+        if (r < 0) {
+                free(l);
+                return r;
+        }
+        directory_lease(&unetd.dir, l->first, l->count, st->id);
+        LIST_INSERT_HEAD(&st->leases, l, link);
+        u->used.leases += l->count;
+        msg->lease.first = l->first;
+        msg->lease.count = l->count;
+        return links_ports(cl, msg, st, range_of(l), true);
+}
+
+int port_lease(struct client *cl, struct unetd_msg *msg)
+{
+        return lease_put(cl->user, cl, msg);
+}
+
+int port_unlease(struct client *cl, const struct unetd_msg *msg)
+{
+        struct stack *st;
+        struct lease *l;
+        int r = stack_of(cl->user, msg->lease.stack, &st);
+
+        if (r < 0)
+                return r;
+        l = lease_find(st, msg->lease.first);
+        if (!l)
+                return -ENOENT;
+        ifaces_forget_flows(st->id, l->first, l->count);
+        lease_free(st, l);
+        return 0;
+}
+
+void leases_free(struct stack *st)
+{
+        struct lease *l;
+
+        while ((l = LIST_FIRST(&st->leases)))
+                lease_free(st, l);
+}
