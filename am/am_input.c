@@ -30,14 +30,15 @@ static void owe(struct am_peer *p)
 
 static bool owes(const struct am_peer *p)
 {
-        return p->ack_now || p->rx[AM_SEQ_REQ].told != p->rx[AM_SEQ_REQ].nxt ||
+        return p->ack_now || p->answer != 0 || p->rx[AM_SEQ_REQ].told != p->rx[AM_SEQ_REQ].nxt ||
                (!p->lossless && p->rx[AM_SEQ_REP].told != p->rx[AM_SEQ_REP].nxt);
 }
 
 static void acknowledge(struct am_peer *p)
 {
         am_count(p->am, UAM_STAT_ACKS);
-        am_control(p, AM_ACK, 0);
+        am_control(p, AM_ACK, p->answer);
+        p->answer = 0;
         am_link_flush(p->link);
 }
 
@@ -151,8 +152,10 @@ static void deliver(struct am_peer *p, const struct am_pkt *k, const struct am_p
 
 /* The peer sent it because it has not heard of our acknowledgement, or a copy was made on
  * the way. */
-static void duplicate(struct am_peer *p, enum am_seq s)
+static void duplicate(struct am_peer *p, enum am_seq s, const struct am_pkt *k)
 {
+        if (k->h.flags & AM_F_ACK)
+                p->answer |= (uint8_t)(AM_A_HAD << s);
         am_count(p->am, UAM_STAT_DUPLICATES);
         p->rx[s].patience = (uint16_t)MIN(2u * p->rx[s].patience + 1, p->am->o.window);
         p->ack_now = true;
@@ -215,7 +218,8 @@ static void gap(struct am_peer *p, enum am_seq s, const struct am_pkt *k, const 
         uint16_t window = (uint16_t)p->am->o.window;
 
         am_count(p->am, UAM_STAT_GAPS);
-        if (!hold(p, s, k, d) || r->nheld < MIN(OVERTAKEN + r->patience, window - 1u) ||
+        if (!hold(p, s, k, d) || r->held[r->nxt & p->am->mask] != NULL ||
+            r->nheld < MIN(OVERTAKEN + r->patience, window - 1u) ||
             (uint16_t)(r->nacked - r->nxt - 1) < window)
                 return;
         am_count(p->am, UAM_STAT_NACKS);
@@ -237,7 +241,7 @@ static void out_of_order(struct am_peer *p, enum am_seq s, const struct am_pkt *
         if (p->lossless)
                 am_cut_off(p, -EPROTO);
         else if ((int16_t)(k->h.seq - p->rx[s].nxt) < 0)
-                duplicate(p, s);
+                duplicate(p, s, k);
         else
                 gap(p, s, k, d);
 }
@@ -253,6 +257,7 @@ static inline bool in_order(struct am_peer *p, enum am_seq s, const struct am_pk
         }
         if (unlikely(s == AM_SEQ_REQ && !reply_has_place(p))) {
                 am_count(p->am, UAM_STAT_NO_PLACE);
+                hold(p, s, k, d);
                 return false;
         }
         r->nxt++;
@@ -267,7 +272,8 @@ static inline void take_numbered(struct am_peer *p, const struct am_pkt *k,
         if (!in_order(p, s, k, d))
                 return;
         if (unlikely(k->h.flags & AM_F_ACK)) {
-                p->rx[s].patience = 0; /* it was missing for long */
+                p->rx[s].patience /= 2; /* it was missing for long */
+                p->answer |= (uint8_t)(AM_A_MISSED << s);
                 p->ack_now = true;
                 owe(p);
         }
@@ -280,12 +286,12 @@ static inline void take_numbered(struct am_peer *p, const struct am_pkt *k,
         }
 }
 
-/* What was held and is next; if it cannot be taken now it is forgotten, and will be sent again. */
-static bool next_held(struct am_peer *p, struct am_pkt *k, struct am_pieces *d)
+/* What was held and is next, as long as there is a place for a reply to it. */
+static bool next_held(struct am_peer *p, enum am_seq s, struct am_pkt *k, struct am_pieces *d)
 {
-        struct am_rx *r = &p->rx[k->kind];
+        struct am_rx *r = &p->rx[s];
         struct am_held **at = &r->held[r->nxt & p->am->mask];
-        bool is = *at != NULL;
+        bool is = *at != NULL && (s == AM_SEQ_REP || reply_has_place(p));
 
         if (is) {
                 memcpy(p->am->gather, (*at)->bytes, (*at)->len);
@@ -294,6 +300,16 @@ static bool next_held(struct am_peer *p, struct am_pkt *k, struct am_pieces *d)
                 forget(r, at);
         }
         return is;
+}
+
+static void take_held(struct am_peer *p)
+{
+        struct am_pkt k;
+        struct am_pieces d;
+
+        for (int s = 0; s < AM_SEQS; s++)
+                while (p->rx[s].nheld != 0 && next_held(p, (enum am_seq)s, &k, &d))
+                        take_numbered(p, &k, &d);
 }
 
 /* ---- one message ---- */
@@ -351,6 +367,9 @@ static void take_control(struct am_peer *p, const struct am_pkt *k)
                 take_bye(p, -(int)MIN(k->h.seq, 4095));
                 break;
         default:
+                for (int s = 0; s < AM_SEQS; s++)
+                        if (k->h.seq >> s & (AM_A_MISSED | AM_A_HAD))
+                                am_answered(p, (enum am_seq)s, k->h.seq >> s & AM_A_MISSED);
                 break;
         }
 }
@@ -387,13 +406,12 @@ static void input(struct am_peer *p, const struct unet_rx *rx, uint32_t skip)
                 take_held_bits(p, &k);
         if (k.kind != AM_BYE || k.h.seq == 0) /* what broke the rules is acknowledged to nobody */
                 take_acks(p, &k.h);
-        if (unlikely(k.kind > AM_REP)) {
+        if (unlikely(k.kind > AM_REP))
                 take_control(p, &k);
-                return;
-        }
-        do
+        else
                 take_numbered(p, &k, &d);
-        while (unlikely(p->rx[k.kind].nheld != 0) && next_held(p, &k, &d));
+        if (unlikely(p->rx[AM_SEQ_REQ].nheld + p->rx[AM_SEQ_REP].nheld != 0))
+                take_held(p);
 }
 
 /* ---- links ---- */

@@ -22,8 +22,8 @@
  * Acknowledgements that are sent alone name what is held, and only what is missing is sent again.
  *
  * Replies need no window: a request is taken only while fewer than `window` replies to its sender
- * are unacknowledged (lossy channels; else the request that could be one too many carries the
- * acknowledgement, since it is behind it).
+ * are unacknowledged, and held until then (lossy channels; else the request that could be one too
+ * many carries the acknowledgement, since it is behind it).
  *
  * Buffers of the transmit part hold payload that is longer than a descriptor. A connected peer has
  * `window` of them set aside for replies, so that a reply never waits.
@@ -70,7 +70,7 @@ struct am_rx {
         uint16_t nxt;      /* expected */
         uint16_t told;     /* acknowledged */
         uint16_t nacked;   /* all gaps before it were told */
-        uint16_t patience; /* a gap is told when so many more are held than at first */
+        uint16_t patience; /* a gap is told when so many more are held than OVERTAKEN */
         uint32_t nheld;
         struct am_held **held; /* by number & mask: what came before its turn */
 };
@@ -84,6 +84,7 @@ struct am_peer {
         bool lossless, csum;
         /* In the list of those to be acknowledged; a duplicate or gap wants it at once. */
         bool owing, ack_now;
+        uint8_t answer;    /* to messages that a timeout sent again: AM_A_* << enum am_seq */
         bool timed, heard; /* in the list of those with a timer */
         struct am_tx tx[AM_SEQS];
         struct am_rx rx[AM_SEQS];
@@ -205,6 +206,9 @@ void am_control(struct am_peer *p, enum am_kind kind, uint16_t seq);
 void am_fill_gaps(struct am_peer *p, enum am_seq s);
 /* The peer has taken everything before `ack`. */
 void am_acked(struct am_peer *p, enum am_seq s, uint16_t ack);
+/* The peer has what a timeout sent again. If it had missed it, it may miss what followed, too, and
+ * has told what it holds of that; else the timeout was too early. */
+void am_answered(struct am_peer *p, enum am_seq s, bool missed);
 /* Slots of messages that have been injected since become free. */
 void am_collect(struct uam *am);
 /* Everything that was on its way is over. */

@@ -415,12 +415,15 @@ void am_acked(struct am_peer *p, enum am_seq s, uint16_t ack)
         if (!p->lossless)
                 am_progress(p, s, ack);
         acked_slots(p, x, ack, 0);
-        if (p->lossless || !x->recovering)
-                return;
-        /* The oldest was missing, and so may be what followed it and is not known to be held. */
+}
+
+void am_answered(struct am_peer *p, enum am_seq s, bool missed)
+{
+        struct am_tx *x = &p->tx[s];
+
+        if (x->recovering && missed && (int16_t)(x->recover - x->una) > 0)
+                am_repeat(p, s, x->una, x->recover, 0);
         x->recovering = false;
-        if ((int16_t)(x->recover - ack) > 0)
-                am_repeat(p, s, ack, x->recover, 0);
 }
 
 void am_drop_sent(struct am_peer *p, int err)

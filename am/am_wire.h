@@ -30,7 +30,7 @@ static_assert(AM_WITH_ARGS <= AM_INLINE, "all but payload is in the descriptor")
 enum am_kind {
         AM_REQ,
         AM_REP, /* numbered, each kind on its own */
-        AM_ACK, /* only acknowledges */
+        AM_ACK, /* only acknowledges; `seq` answers AM_F_ACK: AM_A_* << enum am_seq */
         AM_NACK_REQ,
         AM_NACK_REP, /* and something is missing from there on */
         AM_BYE,      /* the sender has left; `seq` is why, an errno or 0 */
@@ -39,8 +39,13 @@ enum am_kind {
 enum am_cat { AM_CAT_SHORT, AM_CAT_MEDIUM, AM_CAT_LONG, AM_CAT_GOT };
 
 enum {
-        AM_F_ACK = 1,  /* acknowledge at once */
+        AM_F_ACK = 1,  /* a timeout sent it again: answer at once */
         AM_F_LAST = 2, /* long: all of it is there now, run the handler */
+};
+
+enum {
+        AM_A_MISSED = 1, /* it is taken now */
+        AM_A_HAD = 4,    /* it had come before */
 };
 
 struct am_hdr {       /* as on the wire */

@@ -235,7 +235,7 @@ UNET_API void uam_job_close(struct uam *am);
         X(TIMEOUTS, "retransmission timeouts")                             \
         X(DUPLICATES, "messages that had come before")                     \
         X(GAPS, "messages that came before an earlier one")                \
-        X(NO_PLACE, "requests dropped because replies are unacknowledged") \
+        X(NO_PLACE, "requests that waited until a reply was acknowledged") \
         X(STRAYS, "messages of another job, rank or version")              \
         X(MALFORMED, "messages that contradict themselves")                \
         X(CHECKSUM, "messages whose checksum is wrong")                    \

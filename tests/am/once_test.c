@@ -274,6 +274,90 @@ static void only_what_is_missing_is_sent_again(void **state)
         assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .late = 0.03}) < 8);
 }
 
+/* ---- rounds of a few messages, as programs have them (tests/vm/am_rounds.c) ---- */
+
+#define ROUNDS 30u
+#define PUT    20000u
+#define ASKED  32u
+
+struct rounds {
+        uint32_t seen[2], answers[2], wrong;
+        uint8_t seg[2][PUT];
+};
+
+static void on_round_ask(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                         void *ctx)
+{
+        struct rounds *r = ctx;
+
+        r->seen[uam_rank(uam_token_am(t))]++;
+        r->wrong += uam_reply_short(t, ANSWER, arg, nargs) != 0;
+}
+
+static void on_round_answer(struct uam_token *t, const uam_arg *arg, int nargs, void *data,
+                            size_t len, void *ctx)
+{
+        struct rounds *r = ctx;
+
+        r->answers[uam_rank(uam_token_am(t))]++;
+}
+
+static void play_rounds(struct job *j, struct uam *am, void *arg)
+{
+        static uint8_t data[PUT];
+        struct rounds *r = arg;
+        uint32_t me = uam_rank(am);
+
+        uam_register(am, ASK, on_round_ask, UAM_SHORT | UAM_REQUEST, r);
+        uam_register(am, ANSWER, on_round_answer, UAM_SHORT | UAM_REPLY, r);
+        uam_segment(am, r->seg[me], PUT);
+        for (uint32_t round = 1; round <= ROUNDS; round++) {
+                r->wrong += uam_put(am, 1 - me, 0, data, PUT, NULL) != 0;
+                for (uint32_t i = 0; i < ASKED; i++)
+                        r->wrong += uam_request_short(am, 1 - me, ASK, 0, NULL, 0) != 0;
+                uam_wait_for(am, r->answers[me] >= round * ASKED);
+                r->wrong += uam_flush(am, UAM_ALL, UNET_FOREVER) != 0 || uam_barrier(am) != 0;
+                r->wrong += r->seen[me] < round * ASKED;
+        }
+}
+
+/* So many of a hundred. */
+static double share_of_rounds(struct fabric_opts net)
+{
+        static struct rounds r;
+        uint64_t repeated = 0, sent = 0;
+
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+                struct job_opts o = {.net = net, .am.buffer_bytes = 4096};
+
+                o.net.nodes = 2;
+                o.net.seed = seed;
+                memset(&r, 0, sizeof r);
+                assert_true(job_run(&o, play_rounds, &r));
+                assert_int_equal(r.wrong, 0);
+                assert_true(r.seen[0] == ROUNDS * ASKED && r.seen[1] == ROUNDS * ASKED);
+                repeated += job_stat(UAM_STAT_REPEATED);
+                sent += job_stat(UAM_STAT_REQUESTS) + job_stat(UAM_STAT_REPLIES);
+        }
+        print_message("of rounds, sent again: %.1f of a hundred\n",
+                      100.0 * (double)repeated / (double)sent);
+        return 100.0 * (double)repeated / (double)sent;
+}
+
+/* A request that comes before its sender has acknowledged a reply waits for the place; it is not
+ * left to a timeout. A timeout that was too early is followed by nothing. */
+static void rounds_are_not_sent_again_where_messages_overtake_each_other(void **state)
+{
+        const nstime ms = NS_PER_MS;
+
+        assert_true(share_of_rounds((struct fabric_opts){.delay = 3 * ms, .jitter = ms / 10}) < 2);
+        assert_true(share_of_rounds((struct fabric_opts){.delay = ms, .jitter = 4 * ms}) < 2);
+        assert_true(share_of_rounds((struct fabric_opts){.delay = 3 * ms, .late = 0.03}) < 3);
+        assert_true(share_of_rounds((struct fabric_opts){.delay = 3 * ms, .loss = 0.03}) < 4);
+        assert_true(share_of_rounds((struct fabric_opts){
+                            .delay = ms, .jitter = 4 * ms, .loss = 0.03}) < 10);
+}
+
 /* ---- every fate of the first messages ---- */
 
 #define FIRST 6u /* messages: 4^6 scripts */
@@ -404,6 +488,7 @@ int main(int argc, char **argv)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(every_handler_runs_once_whatever_the_network_does),
                 cmocka_unit_test(only_what_is_missing_is_sent_again),
+                cmocka_unit_test(rounds_are_not_sent_again_where_messages_overtake_each_other),
                 cmocka_unit_test(every_fate_of_the_first_messages_window_1),
                 cmocka_unit_test(every_fate_of_the_first_messages_window_2),
                 cmocka_unit_test(a_rank_that_stops_for_ten_seconds_loses_nothing),
