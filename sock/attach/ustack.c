@@ -15,6 +15,7 @@
 #include "sock/attach/ustack_directory.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
+#include "sock/attach/ustack_way.h"
 #include "sock/usock_process.h"
 
 #include <dlfcn.h>
@@ -347,25 +348,6 @@ static void entered(struct ustack *u)
         ustack_follow(u);
 }
 
-static bool none_held(void *arg, uint32_t frame)
-{
-        return false;
-}
-
-/* Packets of an interface are copied before a call ends, in and out: whatever is lent was lent to
- * the dead process. */
-static void repair_ifaces(struct ustack *u)
-{
-        for (uint32_t i = 0; unlikely(i < u->s.st->netifs); i++) {
-                uint32_t chan = stack_netif(u->s.st, i)->chan;
-                if (chan == 0 || u->s.chan[chan - 1].ops == NULL ||
-                    !ustack_chan_is_xdp(u, chan - 1))
-                        continue;
-                frame_unlend_all(u->s.frames, FRAME_REGION_TX(chan - 1));
-                ni_xdp_reclaim(&u->xdp[chan - 1]->ni, none_held, NULL);
-        }
-}
-
 static void repair(struct ustack *u)
 {
         assert(ustack_locked(u));
@@ -373,8 +355,7 @@ static void repair(struct ustack *u)
                 /* Whoever armed it may not have lived to look at the queues. */
                 bell_disarm(u->s.bell);
         stack_recover(&u->s, ustack_now());
-        repair_ifaces(u);
-        ustack_links_repair(u);
+        ustack_ways_repair(u);
         ustack_look_again(u);
 }
 

@@ -20,6 +20,8 @@
 
 #define USTACKS_MAX 16u
 
+struct ustack_way; /* ustack_way.h */
+
 /* A socket of an interface; the addresses of those before it, of other sizes, stay, since a thread
  * may be looking there. */
 struct xdp_view {
@@ -55,11 +57,8 @@ struct ustack {
         /* Of those that are, or were, interfaces of our own; kept for the next one. */
         struct xdp_view *xdp[STACK_CHANS];
         struct ni_verbs remote[STACK_CHANS]; /* of those to other hosts */
-        struct remote_tx {
-                struct shm_region *mem; /* what their frames lie in; kept for the next one */
-                size_t bytes;
-                bool mapped; /* the channel is one of these */
-        } remote_tx[STACK_CHANS];
+        /* Which way each goes; NULL: it is not mapped. */
+        const struct ustack_way *way[STACK_CHANS];
         /* Over which they go, by the interface's number: link_at(). */
         struct vlink *link[DIR_IFACES];
         /* Their descriptors, for the next unetd; 0: none. */

@@ -29,16 +29,9 @@ void ustack_chan_unmap(struct ustack *u, uint32_t k);
 void ustack_ringers_close(struct ustack *u);
 /* Peers are rung for whatever was sent: who was to do it has died. Under the lock. */
 void ustack_ring_peers(struct ustack *u);
-/* The channel goes by rings of its own (unet/xdp/xdp.h): to an interface that this stack
- * has alone. */
-bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k);
 /* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the
  * caller's still. */
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
-/* The same for an interface, in two steps, for the keeper: what the socket says of itself goes into
- * the state between. */
-bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
-void ustack_iface_mapped(struct ustack *u, uint32_t k);
 /* Channel to a stack or an interface of unetd's, opened when there is none: its number, or -errno.
  * The lock must not be held. */
 int ustack_chan_to(struct ustack *u, uint32_t peer);

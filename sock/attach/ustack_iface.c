@@ -7,6 +7,7 @@
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_directory.h"
 #include "sock/attach/ustack_link.h"
+#include "sock/attach/ustack_way.h"
 #include "sock/usock_ifaces.h"
 
 #include <errno.h>
@@ -224,9 +225,10 @@ int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd)
 
         for (uint32_t i = 0; unlikely(i < u->s.st->netifs); i++) {
                 uint32_t chan = stack_netif(u->s.st, i)->chan;
-                if (chan != 0 && u->s.chan[chan - 1].ops != NULL && ustack_chan_is_xdp(u, chan - 1))
+                const struct ustack_way *way = chan != 0 ? ustack_way_at(u, chan - 1) : NULL;
+                if (way != NULL && way->wake_fd != NULL)
                         pfd[n++] =
-                                (struct pollfd){.fd = u->chan_fds[chan - 1].xsk, .events = POLLIN};
+                                (struct pollfd){.fd = way->wake_fd(u, chan - 1), .events = POLLIN};
         }
         return n;
 }

@@ -11,6 +11,7 @@
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
+#include "sock/attach/ustack_way.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -83,6 +84,11 @@ static bool wants_us(const struct ustack *u, struct vlink *v)
                                                    memory_order_relaxed) == 0;
 }
 
+static bool goes_by(const struct ustack *u, uint32_t k, const struct vlink *v)
+{
+        return u->way[k] == &ustack_way_remote && u->remote[k].link == v;
+}
+
 int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
 {
         struct vlink *v = link_at(u, i);
@@ -91,7 +97,7 @@ int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
         assert(ustack_locked(u));
         assert(i < DIR_IFACES);
         for (uint32_t k = 0; err == 0 && k < u->s.nchan; k++)
-                if (u->remote_tx[k].mapped && u->remote[k].link == v)
+                if (goes_by(u, k, v))
                         u->s.frames->region[FRAME_REGION_RX(k)].base = vlink_rx_frames(v);
         return err;
 }
@@ -221,44 +227,43 @@ int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip
         return err != 0 ? -ENOENT : (int)chan;
 }
 
-bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
+static bool remote_map(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
         uint32_t i = fds->peer_chan % DIR_IFACES;
-        struct remote_tx *t = &u->remote_tx[k];
-        struct ni_verbs *n = &u->remote[k];
-        void *tx = ustack_map_over(t->mem, &t->bytes, fds->tx, SHM_REGION_BYTES(fds->tx_geom),
-                                   PROT_READ | PROT_WRITE);
 
-        assert(k < STACK_CHANS);
-        if (tx != NULL)
-                t->mem = tx;
-        if (tx == NULL || ustack_link_map(u, i, fds->mem, fds->book) != 0) {
-                ustack_remote_end(u, k);
+        if (ustack_link_map(u, i, fds->mem, fds->book) != 0)
                 return false;
-        }
-        ni_verbs_init(n, link_at(u, i), k, fds->mtu, !fds->no_csum,
-                      unet_mem_frames(t->mem->frames, fds->tx_geom));
-        t->mapped = true;
-        u->chan_fds[k] = *fds;
-        stack_chan_mapped(&u->s, k, &n->base, n->tx.base, vlink_rx_frames(n->link));
+        ni_verbs_init(&u->remote[k], link_at(u, i), k, fds->mtu, !fds->no_csum,
+                      unet_mem_frames(u->chan[k].mine->frames, fds->tx_geom));
         return true;
 }
 
-void ustack_remote_end(struct ustack *u, uint32_t k)
+static void remote_seat(struct ustack *u, uint32_t k)
 {
-        struct remote_tx *t = &u->remote_tx[k];
+        struct ni_verbs *n = &u->remote[k];
 
-        assert(k < STACK_CHANS);
-        if (t->mem != NULL)
-                ustack_empty(t->mem, t->bytes);
-        t->mapped = false;
+        stack_chan_mapped(&u->s, k, &n->base, n->tx.base, vlink_rx_frames(n->link));
 }
 
-void ustack_remote_unmap(struct ustack *u, uint32_t k)
+/* The link stays, for others of the stack's channels. */
+static void remote_end(struct ustack *u, uint32_t k)
 {
-        ustack_unmap(u->remote_tx[k].mem, u->remote_tx[k].bytes);
-        u->remote_tx[k] = (struct remote_tx){.mem = NULL};
 }
+
+/* Whatever was lent was lent to the dead process: packets are copied before a call ends, in
+ * and out. */
+static void remote_repair(struct ustack *u, uint32_t k)
+{
+        frame_unlend_all(u->s.frames, FRAME_REGION_TX(k));
+}
+
+const struct ustack_way ustack_way_remote = {.name = "remote",
+                                             .takes = unetd_chan_is_remote,
+                                             .map = remote_map,
+                                             .seat = remote_seat,
+                                             .end = remote_end,
+                                             .unmap = remote_end,
+                                             .repair = remote_repair};
 
 /* ---- another unetd, whom no keeper may have told ---- */
 
@@ -268,8 +273,7 @@ static bool link_fds(const struct ustack *u, uint32_t i, int *mem, int *book)
         *mem = u->link_mem[i];
         *book = u->link_book[i];
         for (uint32_t k = 0; k < u->s.nchan && *mem <= 0; k++)
-                if (u->remote_tx[k].mapped && u->remote[k].link == u->link[i] &&
-                    u->chan_fds[k].mem > 0) {
+                if (goes_by(u, k, u->link[i]) && u->chan_fds[k].mem > 0) {
                         *mem = u->chan_fds[k].mem;
                         *book = u->chan_fds[k].book;
                 }
@@ -297,26 +301,17 @@ void ustack_remotes_back(struct ustack *u, struct unetd_client *c)
 {
         assert(ustack_locked(u));
         for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (u->remote_tx[k].mapped && u->chan_fds[k].mem > 0 &&
+                if (u->way[k] == &ustack_way_remote && u->chan_fds[k].mem > 0 &&
                     atomic_load_explicit(&u->s.st->chan[k].state, memory_order_relaxed) ==
                             CHAN_READY)
                         unetd_chan_back(c, u->id, k, &u->chan_fds[k]);
-}
-
-/* Whatever was lent was lent to the dead process: packets are copied before a call ends, in
- * and out. */
-void ustack_links_repair(struct ustack *u)
-{
-        for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (unlikely(u->remote_tx[k].mapped && u->s.chan[k].ops == &ni_verbs_ops))
-                        frame_unlend_all(u->s.frames, FRAME_REGION_TX(k));
 }
 
 bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uint16_t port)
 {
         const struct ustack *u = s->owner;
 
-        return u->remote_tx[k].mapped &&
+        return u->way[k] == &ustack_way_remote &&
                vlink_vouches(vlink_book(u->remote[k].link), k, proto, port);
 }
 

@@ -12,11 +12,6 @@ int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip
                   uint16_t port, const char **why);
 /* Other hosts may come to ask for a port of the stack's. */
 void ustack_link_take(struct ustack *u, const struct dir_iface *f);
-/* Maps a channel to another host, as ustack_map_chan_fds() does. */
-bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
-/* It is none any more: what is behind its addresses goes back. */
-void ustack_remote_end(struct ustack *u, uint32_t k);
-void ustack_remote_unmap(struct ustack *u, uint32_t k); /* for good, as ustack_chan_unmap() */
 /* Maps link i, unless it is; the descriptors are borrowed. */
 int ustack_link_map(struct ustack *u, uint32_t i, int mem, int book);
 /* Becomes the driver of link i, as vlink_drive(). Under the lock. */
@@ -47,7 +42,6 @@ bool ustack_links_elsewhere(const struct ustack *u);
 bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved);
 /* When it is to be asked again in any case: something was tried in vain. */
 nstime ustack_links_again(const struct ustack *u, nstime now);
-void ustack_links_repair(struct ustack *u);
 /* We drive none any more, and the keeper does instead. Under the lock. */
 void ustack_links_yield(struct ustack *u);
 void ustack_links_forked(struct ustack *u);

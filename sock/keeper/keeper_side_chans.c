@@ -2,6 +2,7 @@
  * unetd/keeper/keeper_ops.h. */
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_wake.h"
+#include "sock/attach/ustack_way.h"
 #include "sock/keeper/keeper_view.h"
 
 #include <errno.h>
@@ -49,18 +50,14 @@ static void iface_config(const struct ustack *u, uint32_t slot, const struct une
                          struct netif_config *cfg, struct frame_geom *rx)
 {
         const struct unetd_iface *f = &chan->iface;
-        bool xdp = unetd_chan_is_xdp(chan);
 
         *cfg = (struct netif_config){.addr = f->addr,
                                      .gateway = f->gateway,
                                      .prefix = (uint8_t)f->prefix,
                                      .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1),
-                                     .serial = f->serial,
-                                     .mtu = xdp ? u->xdp[slot]->ni.geom.mtu : f->mtu};
+                                     .serial = f->serial};
         memcpy(cfg->name, f->name, sizeof cfg->name);
-        cfg->mtu_max = xdp ? xdp_mtu_max(&u->xdp[slot]->ni.geom) : SHM_MTU;
-        memcpy(cfg->mac, xdp ? u->xdp[slot]->ni.geom.mac : f->mac, sizeof cfg->mac);
-        *rx = xdp ? xdp_frame_geom(&u->xdp[slot]->ni.geom) : chan->rx_geom;
+        u->way[slot]->iface(u, slot, chan, cfg, rx);
 }
 
 /* The channel is in the state: it was brought by a keeper before us, or changes. */
@@ -92,7 +89,7 @@ static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan
                 return err;
         if (is_same(u, slot, chan))
                 take_what_came(u, slot);
-        if (unetd_chan_is_xdp(chan) && !ustack_map_iface_fds(u, slot, &mine)) {
+        if (!ustack_way_map(u, slot, &mine)) {
                 unetd_chan_close(&mine);
                 return -EPROTO;
         }
@@ -106,12 +103,10 @@ static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan
                 err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom, rx,
                                       seed, ustack_now());
         }
-        if (unetd_chan_is_xdp(chan)) {
-                if (err == 0)
-                        ustack_iface_mapped(u, slot);
-        } else if (err != 0 || !ustack_map_chan_fds(u, slot, &mine)) {
-                unetd_chan_close(&mine);
-        }
+        if (err == 0)
+                ustack_way_seat(u, slot);
+        else
+                ustack_way_end(u, slot);
         return err;
 }
 
