@@ -291,6 +291,7 @@ bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc,
         struct run r;
         bool room;
 
+        assert(c->netif.nif != NULL);
         r.segs = 0;
         while ((room = stack_chan_room(s, tc->tuple.chan)) &&
                tcp_output(&s->tcp, tc, &seg, s->now)) {
@@ -358,6 +359,7 @@ void netif_send_many(struct stack *s, uint32_t k, uint32_t dst, const uint8_t *i
 {
         uint8_t group[ETHER_MAC];
 
+        assert(s->chan[k].netif.nif != NULL);
         ether_multicast_v4(dst, group);
         if (stack_chan_room(s, k))
                 send_frame(s, k, ip_v4_multicast(dst) ? group : ether_broadcast, ETHER_IPV4, ip,
@@ -415,6 +417,7 @@ void netif_run(struct stack *s, uint32_t k)
         struct arp *a = &s->chan[k].netif.arp;
         struct arp_out out;
 
+        assert(s->chan[k].netif.nif != NULL);
         if (unlikely(igmp_deadline(s->igmp) <= s->now || !s->igmp->ifs[stack_ifc(s, k)].up))
                 stack_group_run(s, k);
         if (likely(arp_deadline(a) > s->now))

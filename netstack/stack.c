@@ -310,6 +310,7 @@ int stack_remote_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t
 
 struct netif *stack_netif(const struct stack_state *st, uint32_t i)
 {
+        assert(i < NETIF_MAX);
         return at_offset(st, st->netif_off + i * ALIGN_UP(sizeof(struct netif), 4096));
 }
 
@@ -367,6 +368,7 @@ bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cf
         struct chan_slot *slot = &s->st->chan[k];
         struct netif *n = stack_netif(s->st, slot->netif - 1);
 
+        assert(k < STACK_CHANS && slot->netif != 0);
         if (n->cfg.serial == cfg->serial)
                 return false;
         s->frames->region[FRAME_REGION_TX(k)].pool = stack_chan_pool(s->st, k);
@@ -415,6 +417,7 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                                .stranger = slot->remote != 0 ||
                                            (slot->netif == 0 && slot->peer_uid != s->st->uid)};
 
+        assert(k < STACK_CHANS && ch->ops != NULL);
         s->frames->region[FRAME_REGION_TX(k)] = (struct frame_region){
                 .base = tx_frames, .pool = stack_chan_pool(s->st, k), .geom = slot->shm.tx_geom};
         s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
@@ -435,6 +438,7 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
 
 void stack_chan_unmapped(struct stack *s, uint32_t k)
 {
+        assert(k < STACK_CHANS);
         set_view(&s->chan[k], &(struct stack_chan){0});
         s->frames->region[FRAME_REGION_TX(k)].base = NULL;
         s->frames->region[FRAME_REGION_RX(k)].base = NULL;
@@ -442,6 +446,7 @@ void stack_chan_unmapped(struct stack *s, uint32_t k)
 
 bool stack_chan_map(struct stack *s, uint32_t k)
 {
+        assert(k < STACK_CHANS);
         if (likely(s->chan[k].ops != NULL && s->chan[k].generation == s->st->chan[k].generation))
                 return true;
         return s->map_chan != NULL && s->map_chan(s, k);
@@ -461,6 +466,7 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
 {
         struct chan_slot *slot = &s->st->chan[k];
 
+        assert(k < STACK_CHANS);
         if (!chan_is_open(slot))
                 return;
         now = stack_time(s, now);
@@ -530,6 +536,7 @@ void stack_chan_yield(struct stack *s, uint32_t k, bool yields)
 {
         uint32_t from = yields ? CHAN_READY : CHAN_YIELDS;
 
+        assert(k < STACK_CHANS);
         atomic_compare_exchange_strong(&s->st->chan[k].state, &from,
                                        yields ? CHAN_YIELDS : CHAN_READY);
 }
@@ -565,6 +572,7 @@ bool stack_chan_free(struct stack *s, uint32_t k)
 {
         struct chan_slot *slot = &s->st->chan[k];
 
+        assert(k < STACK_CHANS);
         if (atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_DOWN)
                 return true;
         if (chan_in_use(s, k))
@@ -585,6 +593,7 @@ struct tcp_link stack_tcp_link(struct stack *s, uint32_t k)
         const struct unet_caps *caps = &s->chan[k].caps;
         uint32_t mss = caps->mtu - IP_MIN_HDR - TCP_MIN_HDR;
 
+        assert(k < STACK_CHANS);
         return (struct tcp_link){
                 .tx_region = FRAME_REGION_TX(k),
                 .mss = (uint16_t)MIN(mss, 65535 - IP_MIN_HDR - TCP_MIN_HDR),

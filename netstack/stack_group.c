@@ -122,6 +122,7 @@ void stack_group_run(struct stack *s, uint32_t k)
         uint8_t out[IGMP_ROOM];
         struct igmp_msg msg;
 
+        assert(s->chan[k].netif.nif != NULL);
         if (!s->igmp->ifs[stack_ifc(s, k)].up)
                 igmp_if_up(s->igmp, stack_ifc(s, k), s->chan[k].netif.nif->cfg.addr, s->now);
         while (igmp_output(s->igmp, out, sizeof out, &msg, &s->st->prng, s->now)) {
@@ -135,6 +136,7 @@ void stack_group_run(struct stack *s, uint32_t k)
 
 void stack_group_leave_all(struct stack *s, uint32_t sock)
 {
+        assert(sock != 0);
         igmp_leave_all(s->igmp, sock, s->now);
         for (uint32_t i = 0; i < s->st->netifs; i++) {
                 uint32_t chan = stack_netif(s->st, i)->chan;

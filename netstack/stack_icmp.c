@@ -29,6 +29,7 @@ static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, st
 
 uint8_t *stack_icmp_frame(struct stack *s, uint32_t k, uint32_t len, struct buf *data)
 {
+        assert(k < STACK_CHANS && s->chan[k].ops != NULL);
         if (!stack_chan_room(s, k))
                 return NULL;
         *data = (struct buf){.len = len};
@@ -43,6 +44,7 @@ void stack_icmp_post(struct stack *s, uint32_t k, const struct ip_tmpl *ip, cons
         struct stack_chan *c = &s->chan[k];
         struct netif_hdr h;
 
+        assert(k < STACK_CHANS && s->chan[k].ops != NULL);
         ip_hdr_write(ip, h.ip, (uint16_t)(IP_MIN_HDR + data->len), id);
         count(&s->st->cnt, COUNT_ICMP_OUT);
         if (IP_MIN_HDR + data->len > c->caps.mtu)

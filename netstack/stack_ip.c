@@ -70,6 +70,7 @@ uint32_t stack_path_mtu(struct stack *s, ip_addr dst)
 
 void stack_path_learnt(struct stack *s, uint32_t k, ip_addr dst, uint32_t mtu)
 {
+        assert(k < STACK_CHANS);
         s->ip->any_learnt = 1;
         pmtu_set(&s->ip->paths, ip_addr_get_v4(dst), mtu, s->chan[k].caps.mtu, s->now);
 }

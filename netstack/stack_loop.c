@@ -380,12 +380,14 @@ void stack_wait_frame(struct stack *s, uint32_t k, enum frame_class c)
 {
         struct frame_pool *p = s->frames->region[FRAME_REGION_TX(k)].pool;
 
+        assert(k < STACK_CHANS && s->chan[k].ops != NULL);
         WRITE_ONCE(p->starved, p->starved | 1u << c);
         want_room(s, k, true);
 }
 
 void stack_frame_came(struct stack *s, uint32_t k)
 {
+        assert(k < STACK_CHANS);
         if (s->chan[k].ops != NULL)
                 want_room(s, k, false);
         s->event(s, 0, TCP_EV_WRITABLE);

@@ -135,6 +135,7 @@ int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o,
                                    : frag_decide(o->pmtu_mode, len, c->caps.mtu,
                                                  stack_path_mtu(s, o->tuple.raddr), &plan);
 
+        assert(o->opts != NULL);
         if (err != 0)
                 return err;
         out.dont_frag = plan.dont_frag;

@@ -109,6 +109,7 @@ bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, con
         struct frag_piece p;
         struct frag g;
 
+        assert(c == &s->chan[k]);
         if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > STACK_LOANS_MAX ||
             c->ops->room(c->ch) < n)
                 return starves(s, c, k, n);

@@ -53,6 +53,7 @@ static void be_quiet(struct stack *s, uint32_t k)
 {
         struct stack_chan *c = &s->chan[k];
 
+        assert(c->ops != NULL && c->ops->quiet != NULL);
         stack_cool(s->st, k);
         c->ops->quiet(c->ch);
         if (c->ops->pending(c->ch))

@@ -69,6 +69,7 @@ static void hold(struct stack *s, uint32_t id)
 {
         struct frame_pool *p = id != 0 ? s->frames->region[frame_id_region(id)].pool : NULL;
 
+        assert(id == 0 || frame_id_region(id) < FRAME_REGIONS);
         if (p != NULL && frame_id_num(id) <= frame_geom_total(p->geom))
                 frame_pool_rec(p, frame_id_num(id))->refs++;
 }

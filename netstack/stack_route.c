@@ -94,6 +94,7 @@ void stack_route_mac(struct stack *s, struct netif *n, const uint8_t mac[ETHER_M
 {
         struct arp a = {&n->arp, &s->st->cnt};
 
+        assert(n->chan != 0);
         memcpy(n->arp.cfg.ll_addr, mac, ETHER_MAC);
         arp_link_up(&a, now);
         memcpy(n->cfg.mac, mac, ETHER_MAC);
@@ -332,6 +333,7 @@ bool stack_route_dead(struct stack *s, struct netif *n, uint32_t hop, uint32_t d
 {
         uint32_t other;
 
+        assert(hop != 0);
         forget_redirects(s->routes, 0, hop);
         route_advise(s->routes, n->cfg.ifindex, hop, false, s->now);
         other = stack_next_hop(s, n, dst);

@@ -526,6 +526,7 @@ void stack_last_words(struct stack *s, uint32_t k)
 {
         struct stack_chan *c = stack_chan_get(s, k);
 
+        assert(k < STACK_CHANS);
         for (uint32_t n = 0; c != NULL && n < SHM_SLOTS / STACK_RX_BATCH; n++) {
                 s->st->crowd.pcb = 0;
                 if (!stack_run_rx(s, k, c))
