@@ -51,21 +51,37 @@ void usock_tcp_hear(struct usock *s)
                 ustack_hear_own(u, tcp_conn_at(&u->s.tcp, rec->conn)->tuple.chan);
 }
 
+/* Who waits for the socket hears of an error that its next call will tell. Under the lock. */
+static void error_kept(struct ustack *u, const struct sock_rec *rec)
+{
+        ustack_event(&u->s, pool_index(&u->s.st->socks, rec), TCP_EV_READABLE);
+}
+
+static void keep_conn_error(struct ustack *u, struct sock_rec *rec, int err)
+{
+        struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, rec->conn);
+
+        if (tc->err != 0)
+                return;
+        WRITE_ONCE(tc->err, (int16_t)err);
+        error_kept(u, rec);
+}
+
 /* Of the connection, and told once; beside those a call fails of itself, or will fail again. Under
  * the lock. */
-static void keep_error(struct sock_rec *rec, struct tcp_conn *tc, ssize_t r)
+static void keep_error(struct ustack *u, struct sock_rec *rec, ssize_t r)
 {
         bool once = r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH ||
                     r == -ENETUNREACH || r == -ECONNABORTED;
 
-        if (once && rec->role == SOCK_ROLE_CONN && tc->err == 0)
-                WRITE_ONCE(tc->err, (int16_t)-r);
+        if (once && rec->role == SOCK_ROLE_CONN)
+                keep_conn_error(u, rec, (int)-r);
 }
 
 void usock_keep_error(struct usock *s, ssize_t r)
 {
         ustack_lock(s->u);
-        keep_error(usock_rec(s), usock_conn(s), r);
+        keep_error(s->u, usock_rec(s), r);
         ustack_leave(s->u);
 }
 
@@ -74,10 +90,12 @@ void usock_put_error(struct usock *s, int err)
         struct sock_rec *rec = usock_rec(s);
 
         ustack_lock(s->u);
-        if (rec->role == SOCK_ROLE_UDP)
+        if (rec->role == SOCK_ROLE_UDP) {
                 udp_put_error(&s->u->s.udp, rec->conn, err);
-        else if (rec->role == SOCK_ROLE_CONN && usock_conn(s)->err == 0)
-                WRITE_ONCE(usock_conn(s)->err, (int16_t)err);
+                error_kept(s->u, rec);
+        } else if (rec->role == SOCK_ROLE_CONN) {
+                keep_conn_error(s->u, rec, err);
+        }
         ustack_leave(s->u);
 }
 
@@ -238,7 +256,7 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
                 done += (size_t)got;
         }
         if (unlikely(done > 0 && got < 0))
-                keep_error(rec, tcp_conn_at(&u->s.tcp, rec->conn), got);
+                keep_error(u, rec, got);
         ustack_leave(u);
         if (done > 0)
                 return (ssize_t)done;
@@ -407,6 +425,8 @@ static ssize_t give_back(struct usock *s, const uint8_t *p, size_t n, uint32_t s
                         tcp_abort(&u->s.tcp, usock_conn(s), now);
                 stack_end(u->s.st);
                 stack_flush(&u->s, now);
+                /* Who looked meanwhile has seen nothing. */
+                ustack_event(&u->s, s->idx, TCP_EV_READABLE);
         }
         ustack_leave(u);
         return -EFAULT;
