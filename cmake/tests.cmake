@@ -29,6 +29,9 @@ function(unet_test_properties name)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" SKIP_RETURN_CODE 77
                        PROCESSORS ${processors} COST ${T_SECONDS})
+  if(UNET_CHECK_LEVELS AND "${T_LABELS}" MATCHES "sock|shim")       # sock/attach/ustack_levels.h
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "UNET_CHECK_LEVELS=1")
+  endif()
 endfunction()
 
 function(unet_test name)
@@ -47,5 +50,5 @@ function(unet_script_test name script)
   cmake_parse_arguments(T "" "TIMEOUT;SECONDS" "ARGS;LABELS" ${ARGN})
   add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${T_ARGS})
   unet_test_properties(${name} LABELS ${T_LABELS} TIMEOUT ${T_TIMEOUT} SECONDS ${T_SECONDS})
-  set_property(TEST ${name} PROPERTY ENVIRONMENT "UNET_BUILD=${PROJECT_BINARY_DIR};UNET_SOURCE=${PROJECT_SOURCE_DIR}")
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "UNET_BUILD=${PROJECT_BINARY_DIR};UNET_SOURCE=${PROJECT_SOURCE_DIR}")
 endfunction()

@@ -15,6 +15,9 @@ if(UNET_SANITIZE)
     add_compile_options(-Wno-tsan)      # gcc warns of fences, which TSan does not follow
   endif()
 endif()
+if(UNET_CHECK_LEVELS)
+  add_compile_definitions(UNET_CHECK_LEVELS)            # sock/attach/ustack_levels.h
+endif()
 if(UNET_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

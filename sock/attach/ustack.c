@@ -13,6 +13,7 @@
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_directory.h"
+#include "sock/attach/ustack_levels.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/attach/ustack_way.h"
@@ -379,6 +380,7 @@ void ustack_lock(struct ustack *u)
 
 void ustack_unlock(struct ustack *u)
 {
+        ustack_levels_check(u);
         if (unlikely(u->nwakes != 0 || u->bells.n != 0))
                 ustack_unlock_and_wake(u);
         else
@@ -475,6 +477,8 @@ static int view(struct ustack *u)
         u->s.event = ustack_event;
         u->s.vouch = ustack_vouch;
         u->s.elsewhere = ustack_elsewhere;
+        if (err == 0)
+                ustack_levels_begin(u);
         return err;
 }
 
@@ -634,6 +638,7 @@ int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *f
 
 void ustack_detach(struct ustack *u)
 {
+        ustack_levels_end(u);
         for (uint32_t k = 0; k < STACK_CHANS; k++)
                 ustack_chan_unmap(u, k);
         ustack_links_unmap(u);

@@ -72,6 +72,10 @@ struct ustack {
         struct usock *handles; /* this process's, linked by next */
         /* Of them, those of a record that has an older one here: it came back in a message. */
         uint32_t twins;
+        struct {
+                struct level_seen *seen; /* NULL: off */
+                uint32_t next;
+        } levels; /* the checker's: sock/attach/ustack_levels.h */
 };
 
 struct usock;

@@ -2,10 +2,12 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_levels.h"
 #include "sock/attach/ustack_wake.h"
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -628,6 +630,8 @@ int usock_accept(struct usock *s, struct usock **out)
                 *out = handle(u, idx, -1);
                 err = *out == NULL ? -ENOMEM : 0;
         }
+        if (err == -EAGAIN)
+                ustack_levels_again(u, rec, POLLIN);
         ustack_leave(u);
         return err;
 }

@@ -9,11 +9,13 @@
 #include "sock/attach/ustack.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/single_threaded.h>
 
 #include "sock/attach/cursor.h"
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_levels.h"
 #include "sock/attach/ustack_wake.h"
 
 #define STAGE_BYTES 2048u /* copied through our own stack */
@@ -197,6 +199,8 @@ static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flag
         } else {
                 got = usock_tcp_awaits_turn(s);
         }
+        if (got == 0)
+                ustack_levels_again(u, rec, POLLOUT);
         ustack_leave(u);
         return got == 0 ? -EAGAIN : got;
 }
@@ -257,6 +261,8 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
         }
         if (unlikely(done > 0 && got < 0))
                 keep_error(u, rec, got);
+        if (done == 0 && got == 0)
+                ustack_levels_again(u, rec, POLLOUT);
         ustack_leave(u);
         if (done > 0)
                 return (ssize_t)done;
@@ -599,6 +605,8 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         if (got == -EAGAIN && u->s.st->nacks != 0)
                 /* The turn is over: no answer will carry them. */
                 stack_flush_acks(&u->s, ustack_now());
+        if (got == -EAGAIN && done == 0 && from == 0 && rec->reader == 0)
+                ustack_levels_again(u, rec, POLLIN);
         ustack_leave(u);
         return done > 0 ? (ssize_t)done : got;
 }

@@ -5,9 +5,11 @@
 #include "sock/attach/ustack.h"
 
 #include <errno.h>
+#include <poll.h>
 
 #include "sock/attach/cursor.h"
 #include "sock/attach/handle.h"
+#include "sock/attach/ustack_levels.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/udp/usock_cmsg.h"
 #include "sock/udp/usock_udp.h"
@@ -251,6 +253,8 @@ static ssize_t let_in(struct usock *s, int flags)
                 stack_run(&u->s, ustack_now());
                 n = udp_recv_peek(&u->s.udp, pcb, 0, &msg, 1);
         }
+        if (n == -EAGAIN)
+                ustack_levels_again(u, usock_rec(s), POLLIN);
         ustack_leave(u);
         return n == 0 && (flags & MSG_DONTWAIT || usock_nonblock(s)) ? -EAGAIN : n;
 }
