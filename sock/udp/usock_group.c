@@ -457,8 +457,10 @@ int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent
 int usock_many(const struct usock *s, uint32_t chan, ip_addr to)
 {
         const struct stack_state *st = s->u->s.st;
-        const struct ip_host host = {.addr = &stack_netif(st, st->chan[chan].netif - 1)->addr,
-                                     .naddr = 1};
+        const struct chan_slot *slot = &st->chan[chan];
+        const struct ip_host host = {
+                .addr = slot->netif != 0 ? &stack_netif(st, slot->netif - 1)->addr : &slot->own,
+                .naddr = 1};
 
         if (ip_v4_multicast(ip_addr_get_v4(to)))
                 return 1;
