@@ -61,10 +61,11 @@ struct am_tx {
         uint16_t una, sent, nxt;
         uint16_t recover; /* everything before was sent again, or is to be, after a timeout */
         bool recovering;
-        bool stuck;     /* sent != nxt: the send queue was full */
-        uint32_t kept;  /* slots between una and nxt */
-        uint64_t held;  /* bit i: the peer has una + 1 + i, until it forgets it */
-        uint32_t *slot; /* by number & mask; 0: none */
+        bool stuck;      /* sent != nxt: the send queue was full */
+        uint32_t kept;   /* slots between una and nxt */
+        uint64_t held;   /* bit i: the peer has una + 1 + i, until it forgets it */
+        nstime deadline; /* of the oldest; 0: it starts at the next tick */
+        uint32_t *slot;  /* by number & mask; 0: none */
 };
 struct am_rx {
         uint16_t nxt;      /* expected */
@@ -90,7 +91,7 @@ struct am_peer {
         struct am_rx rx[AM_SEQS];
         struct am_peer *next_owing, *next_timed;
         /* RFC 6298 */
-        nstime srtt, rttvar, rto, deadline, heard_at;
+        nstime srtt, rttvar, rto, heard_at;
         nstime rtt_at; /* when rtt_seq of rtt_of was sent; 0: none is measured */
         enum am_seq rtt_of;
         uint16_t rtt_seq, rtt_skip; /* one in AM_RTT_EVERY is measured */

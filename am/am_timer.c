@@ -1,8 +1,9 @@
 /*
  * Retransmission timers, dead peers, sleeping. Over lossless channels nothing of this runs.
  *
- * The clock is read by am_tick() alone, and for one message in AM_RTT_EVERY: the timer of a peer
- * starts at the first tick that finds something unacknowledged.
+ * The clock is read by am_tick() alone, and for one message in AM_RTT_EVERY. Each sequence of a
+ * peer has a timer, for one goes on while the other waits; it starts at the first tick that finds
+ * something unacknowledged.
  */
 #include <errno.h>
 
@@ -73,46 +74,58 @@ void am_progress(struct am_peer *p, enum am_seq s, uint16_t ack)
                 set_rto(p); /* until then it stays backed off (RFC 6298 §5.7, Karn) */
                 p->rtt_at = 0;
         }
-        p->deadline = 0;
+        p->tx[s].deadline = 0;
 }
 
 /* ---- expiring ---- */
 
 /* The oldest first: its acknowledgement tells what else is missing (am_acked()). */
-static void expire(struct am_peer *p, nstime now)
+static void expire(struct am_peer *p, enum am_seq s)
 {
+        struct am_tx *x = &p->tx[s];
+
         am_count(p->am, UAM_STAT_TIMEOUTS);
-        for (int s = 0; s < AM_SEQS; s++) {
-                struct am_tx *x = &p->tx[s];
-                if (x->una == x->sent)
-                        continue;
+        if (x->una != x->sent) {
                 x->recovering = true;
                 x->recover = x->sent;
-                am_repeat(p, (enum am_seq)s, x->una, (uint16_t)(x->una + 1), AM_F_ACK);
+                am_repeat(p, s, x->una, (uint16_t)(x->una + 1), AM_F_ACK);
         }
         am_link_flush(p->link);
         p->rto = MIN(p->rto * 2, RTO_MAX); /* RFC 6298 §5.5 */
         p->rtt_at = 0;
         p->rtt_skip = 0; /* the next new message is measured */
-        p->deadline = now + p->rto;
+}
+
+static void tick_seq(struct am_peer *p, enum am_seq s, nstime now)
+{
+        struct am_tx *x = &p->tx[s];
+
+        if (x->una == x->nxt) {
+                x->deadline = 0;
+                return;
+        }
+        if (x->deadline != 0 && now >= x->deadline) {
+                expire(p, s);
+                x->deadline = 0;
+        }
+        if (x->deadline == 0)
+                x->deadline = now + p->rto;
 }
 
 /* False: nothing is unacknowledged any more. */
 static bool tick_peer(struct am_peer *p, nstime now)
 {
         if (p->err != 0 || !unacked(p)) {
-                p->deadline = p->heard_at = 0;
+                p->tx[AM_SEQ_REQ].deadline = p->tx[AM_SEQ_REP].deadline = p->heard_at = 0;
                 return false;
         }
         if (p->heard || p->heard_at == 0)
                 p->heard_at = now;
         p->heard = false;
-        if (p->deadline == 0)
-                p->deadline = now + p->rto;
-        else if (now - p->heard_at >= p->am->o.dead)
+        if (now - p->heard_at >= p->am->o.dead)
                 am_peer_ends(p, -ETIMEDOUT);
-        else if (now >= p->deadline)
-                expire(p, now);
+        for (int s = 0; s < AM_SEQS && p->err == 0; s++)
+                tick_seq(p, (enum am_seq)s, now);
         return p->err == 0;
 }
 
@@ -136,7 +149,9 @@ nstime am_deadline(struct uam *am)
         nstime first = NSTIME_NEVER;
 
         for (const struct am_peer *p = am->timed; p != NULL; p = p->next_timed)
-                first = MIN(first, p->deadline);
+                for (int s = 0; s < AM_SEQS; s++)
+                        if (p->tx[s].una != p->tx[s].nxt)
+                                first = MIN(first, p->tx[s].deadline);
         return first;
 }
 

@@ -352,10 +352,17 @@ static void rounds_are_not_sent_again_where_messages_overtake_each_other(void **
 
         assert_true(share_of_rounds((struct fabric_opts){.delay = 3 * ms, .jitter = ms / 10}) < 2);
         assert_true(share_of_rounds((struct fabric_opts){.delay = ms, .jitter = 4 * ms}) < 2);
-        assert_true(share_of_rounds((struct fabric_opts){.delay = 3 * ms, .late = 0.03}) < 3);
+        assert_true(share_of_rounds((struct fabric_opts){.delay = 3 * ms, .late = 0.03}) < 5);
         assert_true(share_of_rounds((struct fabric_opts){.delay = 3 * ms, .loss = 0.03}) < 4);
         assert_true(share_of_rounds((struct fabric_opts){
                             .delay = ms, .jitter = 4 * ms, .loss = 0.03}) < 10);
+}
+
+/* Who waits in a barrier asks now and then, and is answered; what a lost reply holds up is sent
+ * again all the same. */
+static void requests_that_go_on_do_not_hold_a_lost_reply_up(void **state)
+{
+        share_of_rounds((struct fabric_opts){.delay = 300 * NS_PER_MS, .loss = 0.1});
 }
 
 /* ---- every fate of the first messages ---- */
@@ -489,6 +496,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(every_handler_runs_once_whatever_the_network_does),
                 cmocka_unit_test(only_what_is_missing_is_sent_again),
                 cmocka_unit_test(rounds_are_not_sent_again_where_messages_overtake_each_other),
+                cmocka_unit_test(requests_that_go_on_do_not_hold_a_lost_reply_up),
                 cmocka_unit_test(every_fate_of_the_first_messages_window_1),
                 cmocka_unit_test(every_fate_of_the_first_messages_window_2),
                 cmocka_unit_test(a_rank_that_stops_for_ten_seconds_loses_nothing),
