@@ -156,6 +156,7 @@ struct uam {
         struct am_peer *owing, *timed;
         uint32_t idle;   /* polls in vain since the last message */
         bool polled;     /* since the last request */
+        bool yields;     /* who polls in vain gives the processor up */
         bool closing;    /* in uam_close(): nobody is told any more of who goes */
         uint32_t unsent; /* peers' sequences with sent != nxt */
         uint64_t ends;   /* peers lost or left */

@@ -218,6 +218,7 @@ int uam_job_open(const struct uam_job_opts *opts, struct uam **out)
                 return err;
         err = uam_open(ep, &o, &am);
         if (err == 0) {
+                am->yields = getenv(AM_JOB_YIELD) != NULL;
                 err = join_all(&p, ep, am);
                 if (err == 0)
                         err = uam_barrier(am);

@@ -7,6 +7,8 @@
  *   UNET_AM_MEET="ADDRESS PORT"     several hosts: where ranks meet (am_meet.h), the job's key. A
  *   UNET_AM_KEY=HEX                 rank of another host has no socket among UNET_AM_SOCKETS: it is
  *                                   talked to over verbs
+ *
+ * and what the user may: UNET_AM_YIELD=1, a rank that waits gives its processor up at each look.
  */
 #ifndef AM_JOB_H
 #define AM_JOB_H
@@ -18,6 +20,7 @@
 #define AM_JOB_NAME    "UNET_AM_NAME"
 #define AM_JOB_MEET    "UNET_AM_MEET"
 #define AM_JOB_KEY     "UNET_AM_KEY"
+#define AM_JOB_YIELD   "UNET_AM_YIELD"
 #define AM_JOB_MOST    128u /* ranks: a socket for each pair, and a link of the endpoint */
 
 #endif

@@ -6,6 +6,7 @@
  * something unacknowledged.
  */
 #include <errno.h>
+#include <sched.h>
 
 #include "am/am_int.h"
 #include "base/clock.h"
@@ -201,6 +202,8 @@ int uam_pause(struct uam *am)
 {
         int n = uam_poll(am);
 
+        if (n == 0 && am->yields)
+                sched_yield();
         if (n != 0 || (am->idle < PAUSE_POLLS && am->time.sleep == NULL))
                 return n;
         return uam_wait(am, SLEEP_MAX);
