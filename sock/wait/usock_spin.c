@@ -1,5 +1,5 @@
-/* Spinning before a sleep: for how long it pays, and what is done instead where there is
- * one processor. */
+/* Polling before a sleep. How long it pays: usock_policy.h. Behind RDMA devices the processor is
+ * offered meanwhile. */
 #include "sock/wait/usock_wait.h"
 
 #include <sched.h>
@@ -9,62 +9,94 @@
 #include "base/sys.h"
 #include "sock/wait/usock_nap.h"
 #include "sock/wait/usock_pace.h"
+#include "sock/wait/usock_policy.h"
 #include "sock/wait/usock_turns.h"
 #include "sock/usock_ready.h"
 #include "sock/usock_process.h"
 
-#define SPIN_MAX (50 * NS_PER_US) /* longest spin before sleeping */
-/* ... with an interface of our own: runs of segments come some 50 us apart. */
-#define SPIN_WIRE (100 * NS_PER_US)
-#define SPIN_MIN  (2 * NS_PER_US)
 /* Half of what an answer takes: as little as possible, but as much as evens out. */
 #define SPIN_QUIET (25 * NS_PER_US)
-#define SPIN_LOOKS 32 /* between two looks at the clock */
+#define SPIN_LOOKS 16 /* between two looks at the clock */
+/* Between two looks at the clock no more than that passes, unless others have the processor. */
+#define SPIN_GAP (10 * NS_PER_US)
 
-/* Per thread: how long spinning has paid lately. */
-static __thread nstime spin_budget __attribute__((tls_model("initial-exec"))) = SPIN_MAX;
+static __thread struct policy policy __attribute__((tls_model("initial-exec"))) = POLICY_BEGIN;
 
-/*
- * How long to spin at most. Spinning is for a peer that runs on another processor; 0: there is
- * none. Behind an interface of our own nobody needs this processor, behind one that is shared a
- * gateway does. Behind an RDMA device, which may be the kernel's software, it is offered to
- * everybody at each look (*yield): on a machine with one processor what comes next comes from
- * there.
- */
-static nstime spin_most(const struct wait *w, bool *yield)
+static enum policy_road road_of(const struct ustack *u, uint32_t k, uint32_t cpu)
+{
+        const struct stack_chan *c = &u->s.chan[k];
+        /* Mapped before. */
+        const struct bell *bell = __atomic_load_n(&u->chan[k].bell, __ATOMIC_ACQUIRE);
+
+        if (READ_ONCE(c->wire))
+                return POLICY_WIRE;
+        if (unlikely(READ_ONCE(c->remote)))
+                return POLICY_DEVICE;
+        if (READ_ONCE(c->outside) ||
+            (bell != NULL && atomic_load_explicit(&bell->cpu, memory_order_relaxed) != cpu))
+                return POLICY_MEMORY;
+        return POLICY_NONE;
+}
+
+static enum policy_road best_road(const struct wait *w)
 {
         uint32_t cpu = (uint32_t)sched_getcpu();
-        nstime most = 0;
+        enum policy_road best = POLICY_NONE;
 
-        *yield = false;
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
                 if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
                         atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
-                STACK_FOR_HOT (&u->s, k) {
-                        /* Mapped before. */
-                        const struct bell *bell =
-                                __atomic_load_n(&u->chan[k].bell, __ATOMIC_ACQUIRE);
-                        if (READ_ONCE(u->s.chan[k].wire))
-                                return SPIN_WIRE;
-                        if (READ_ONCE(u->s.chan[k].outside) ||
-                            (bell != NULL &&
-                             atomic_load_explicit(&bell->cpu, memory_order_relaxed) != cpu))
-                                most = SPIN_MAX;
-                        if (unlikely(READ_ONCE(u->s.chan[k].remote)))
-                                *yield = true;
-                }
+                STACK_FOR_HOT (&u->s, k)
+                        best = MAX(best, road_of(u, k, cpu));
         }
-        return most;
+        return best;
 }
 
-void wait_judge_sleep(const struct wait *w, nstime slept)
+static nstime first_deadline(const struct wait *w)
 {
-        bool yield;
+        nstime due = w->until;
 
-        if (slept < 2 * SPIN_WIRE && spin_most(w, &yield) == SPIN_WIRE)
-                spin_budget = SPIN_WIRE;
+        for (uint32_t i = 0; i < w->nall; i++)
+                due = nstime_min(due, stack_deadline(&w->all[i]->s));
+        return due;
 }
+
+static bool looks(struct wait *w, int n)
+{
+        for (int i = 0; i < n; i++) {
+                if (wait_pending(w, 0) || wait_heard(w))
+                        return true;
+                cpu_relax();
+        }
+        return false;
+}
+
+/* The clock was not looked at while so much of a poll passed. */
+static void passed(struct wait *w, nstime time)
+{
+        w->polled += time;
+        if (time > SPIN_GAP)
+                w->lost += time;
+}
+
+/* With success the clock is left to whoever goes on: this is the way of each message. */
+static bool poll_memory(struct wait *w, nstime now, nstime end)
+{
+        nstime due = first_deadline(w);
+
+        do {
+                w->looked = now;
+                if (looks(w, SPIN_LOOKS))
+                        return true;
+                now = ustack_now();
+                passed(w, now - w->looked);
+                w->looked = 0;
+        } while (!usock_tls.pending && now < end && now < due);
+        return usock_tls.pending || now >= due;
+}
+
+/* ---- behind an RDMA device ---- */
 
 /* Turns are left to the kernel, and it was not the other end's: a sleep that makes it so, and is as
  * short as there are. False: it was no use, and who waits sleeps until he is woken. */
@@ -89,60 +121,69 @@ static bool nap_for_once(struct wait *w)
         return napped;
 }
 
-bool wait_spin(struct wait *w, nstime now)
+/* The processor is offered to everybody at each look: on a machine with one, what comes next comes
+ * from there. What others have of the time is not of the poll: it is theirs that it comes from. */
+static bool poll_and_offer(struct wait *w, nstime now, nstime end)
 {
-        enum usock_turns_wait how;
-        bool yield;
-        nstime most = spin_most(w, &yield), end = now + MIN(spin_budget, most), due = NSTIME_NEVER,
-               began = now, lent = 0;
-        int looks, offers = 0;
+        nstime due = first_deadline(w), began = now, lent = 0;
+        int offers = 0;
 
-        if (most == 0)
-                return false;
-        how = usock_turns_waits();
-        if (unlikely(how == USOCK_TURNS_NAP) && !w->napped)
-                return nap(w);
-        if (unlikely(how == USOCK_TURNS_SPIN)) {
-                end = now + SPIN_QUIET;
-                yield = false;
-        }
-        looks = yield ? 1 : SPIN_LOOKS;
-        for (uint32_t i = 0; i < w->nall; i++)
-                due = MIN(due, stack_deadline(&w->all[i]->s));
         do {
-                for (int i = 0; i < looks; i++) {
-                        if (wait_pending(w, 0) || wait_heard(w)) {
-                                spin_budget = MIN(spin_budget * 2, most);
-                                if (unlikely(yield))
-                                        usock_turns_spun(offers, lent);
-                                if (lent > USOCK_LENT_SHARED) { /* it was no better than a sleep */
-                                        usock_nap_shared();
-                                        usock_slept(w->all, w->nall, ustack_now() - began);
-                                }
-                                return true;
+                nstime then;
+                if (looks(w, 1)) {
+                        usock_turns_spun(offers, lent);
+                        if (lent > USOCK_LENT_SHARED) { /* it was no better than a sleep */
+                                usock_nap_shared();
+                                usock_slept(w->all, w->nall, ustack_now() - began);
                         }
-                        cpu_relax();
-                }
-                now = ustack_now();
-                if (yield) {
-                        sandbox_yield();
-                        offers++;
-                        lent -= now;
-                        end -= now;
-                        now = ustack_now();
-                        lent += now;
-                        end += now;
-                }
-                if (usock_tls.pending || now >= due || now >= w->until)
                         return true;
-                if (yield && lent <= USOCK_LENT_SHARED && !w->napped && usock_nap_pays())
+                }
+                then = ustack_now();
+                sandbox_yield();
+                offers++;
+                now = ustack_now();
+                lent += now - then;
+                w->lent += now - then;
+                if (usock_tls.pending || now >= due)
+                        return true;
+                if (lent <= USOCK_LENT_SHARED && !w->napped && usock_nap_pays())
                         return nap_for_once(w);
-        } while (now < end);
-        if (unlikely(how == USOCK_TURNS_SPIN))
-                return nap(w);
-        spin_budget = MAX(spin_budget / 2, SPIN_MIN);
+        } while (now - lent < end);
         if (lent <= USOCK_LENT_SHARED || !wait_pending(w, 0))
                 return false;
         usock_slept(w->all, w->nall, now - began); /* as good as a sleep */
         return true;
+}
+
+static bool poll_device(struct wait *w, nstime now, nstime end)
+{
+        enum usock_turns_wait how = usock_turns_waits();
+
+        if (how == USOCK_TURNS_NAP && !w->napped)
+                return nap(w);
+        if (how == USOCK_TURNS_SPIN)
+                return poll_memory(w, now, now + SPIN_QUIET) || nap(w);
+        return now < end && poll_and_offer(w, now, end);
+}
+
+bool wait_spin(struct wait *w, nstime now)
+{
+        enum policy_road road = best_road(w);
+        nstime end = w->began + w->lent + policy_length(&policy, road, now);
+
+        w->judged = true;
+        w->looked = 0; /* what came by the last poll was another's */
+        if (unlikely(road == POLICY_DEVICE))
+                return poll_device(w, now, end);
+        return now < end && poll_memory(w, now, end);
+}
+
+void wait_over(struct wait *w, nstime now, bool came)
+{
+        assert(w->judged);
+        policy_waited(&policy, MAX(now - w->began - w->lent, 0), came);
+        if (w->looked != 0)
+                passed(w, now - w->looked);
+        if (w->polled != 0)
+                policy_polled(&policy, w->polled, w->lost);
 }

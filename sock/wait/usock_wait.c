@@ -277,7 +277,6 @@ static int pause_or_doze(struct wait *w, nstime now)
         err = wait_doze(w);
         rest_seen = usock_ticks();
         slept = ustack_now() - now;
-        wait_judge_sleep(w, slept);
         usock_slept(w->all, w->nall, slept);
         return err;
 }
@@ -290,6 +289,15 @@ static bool left_to_caller(struct wait *w, nstime now)
                 return false;
         w->v[0].revents = POLLIN;
         return true;
+}
+
+/* What a poll would have seen. */
+static bool ours_is_ready(const struct wait *w)
+{
+        for (int i = 0; i < w->n; i++)
+                if (w->v[i].s != NULL && w->v[i].revents != 0)
+                        return true;
+        return has_news(w);
 }
 
 static int wait_loop(struct wait *w, nstime timeout)
@@ -316,8 +324,11 @@ static int wait_loop(struct wait *w, nstime timeout)
                 just = false;
                 if (due)
                         rest_seen = usock_ticks();
-                if (ready > 0 || now >= w->until)
+                if (ready > 0 || now >= w->until) {
+                        if (w->judged)
+                                wait_over(w, now, ours_is_ready(w));
                         return ready;
+                }
                 if (usock_tls.pending)
                         return -EINTR;
                 if (unlikely(w->look_daemon)) {

@@ -24,8 +24,12 @@ struct wait {
         /* acknowledgements; and who sends had the processor since something was ready last. */
         bool owes, gave_way;
         nstime began;
-        bool is_long;     /* it has waited for USTACK_PEERS_EVERY */
-        bool napped;      /* once is enough (nap()) */
+        nstime lent;         /* what others had of the time, when they were offered the processor */
+        bool judged;         /* it was asked whether to poll: it goes into the account */
+        nstime polled, lost; /* what polls have lasted; what others had of it without being asked */
+        nstime looked; /* when the clock was looked at last, in the poll that brought something */
+        bool is_long;  /* it has waited for USTACK_PEERS_EVERY */
+        bool napped;   /* once is enough (nap()) */
         bool look_daemon; /* it is time to look whether unetd is the same */
 };
 
@@ -51,13 +55,10 @@ bool wait_heard(struct wait *w);
 /* One turn of a stack. Under its lock. */
 void wait_turn(struct wait *w, struct ustack *u, nstime now);
 
-/* Polls until something is pending or the budget is spent. True: something came. What others had of
- * the time, when they were offered the processor, is not of the budget: it is theirs that what
- * comes next comes from. */
+/* Polls as long as that pays (usock_policy.h). True: there is something to look at. */
 bool wait_spin(struct wait *w, nstime now);
-/* With an interface of our own a sleep as short as that should have been a spin: it cost whoever
- * ended it a wake-up, and us its way here. */
-void wait_judge_sleep(const struct wait *w, nstime slept);
+/* The wait is over, into the account; `came`: something of ours is ready. */
+void wait_over(struct wait *w, nstime now, bool came);
 
 /* ---- usock_sleep.c ---- */
 
