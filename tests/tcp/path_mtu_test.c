@@ -236,23 +236,28 @@ static void timeouts_of_small_segments_change_nothing(void **state)
         peer_sends(s, .seq = 1, .ack = 257);
 }
 
+/* Segments of 600 bytes, and a window that holds a probe and what must follow it. */
+static void grown_at_600(struct scene *s)
+{
+        app_writes(s, 1000);
+        forget_sent(s);
+        claims(s, 1, 640);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        for (uint32_t at = 1001; at < 20000; at += 600) {
+                app_writes(s, 600);
+                expect_sent(s, .seq = at, .len = 600);
+                peer_sends(s, .seq = 1, .ack = at + 600);
+        }
+}
+
 /* RFC 1191 §6.3, RFC 4821 §7: ten minutes later one larger segment is tried, and when it is
  * acknowledged, it is so. */
 static void a_larger_size_is_tried_after_ten_minutes(void **state)
 {
         struct scene *s = *state;
 
-        app_writes(s, 1000);
-        forget_sent(s);
-        claims(s, 1, 640);
-        forget_sent(s);
-        peer_sends(s, .seq = 1, .ack = 1001);
-        for (uint32_t at = 1001; at < 20000;
-             at += 600) { /* a window that holds a probe and what must follow it */
-                app_writes(s, 600);
-                expect_sent(s, .seq = at, .len = 600);
-                peer_sends(s, .seq = 1, .ack = at + 600);
-        }
+        grown_at_600(s);
         advance_ms(s, 599950);
         peer_sends(s, .seq = 1, .ack = 20201, .wnd = 600);
         app_writes(s, 6000);
@@ -268,6 +273,30 @@ static void a_larger_size_is_tried_after_ten_minutes(void **state)
         assert_int_equal(s->tc->snd_mss, 1000);
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_MTU_PROBE], 1);
         peer_sends(s, .seq = 1, .ack = 26201, .wnd = 60000);
+        forget_sent(s);
+}
+
+/* A window that holds no segment is probed, and that cuts the larger one that was to be tried: what
+ * is acknowledged then says nothing of its size. */
+static void a_window_probe_is_no_larger_size(void **state)
+{
+        struct scene *s = *state;
+
+        grown_at_600(s);
+        advance_ms(s, 599950);
+        peer_sends(s, .seq = 1, .ack = 20201, .wnd = 300);
+        app_writes(s, 6000);
+        expect_silence(s);
+        advance_ms(s, 50);
+        assert_int_equal(s->tc->path.probe, 1000);
+        advance_ms(s, 1000);
+        expect_sent(s, .seq = 20201, .len = 300);
+        assert_int_equal(s->tc->path.probe, 0);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 20501, .wnd = 60000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 22301, .wnd = 60000);
+        assert_int_equal(s->tc->snd_mss, 600);
         forget_sent(s);
 }
 
@@ -289,6 +318,7 @@ int main(void)
                  established, scene_end, (void *)(uintptr_t)&ethernet},
                 IN(timeouts_of_small_segments_change_nothing, established),
                 IN(a_larger_size_is_tried_after_ten_minutes, established),
+                IN(a_window_probe_is_no_larger_size, established),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
