@@ -6,6 +6,7 @@
  */
 #include "sock/shim/decide.h"
 #include "sock/shim/epoll.h"
+#include "sock/shim/handle.h"
 #include "sock/shim/netns.h"
 #include "sock/shim/opts.h"
 #include "sock/shim/process.h"
@@ -96,6 +97,8 @@ int sock_engage(struct file *f)
         if (!f->us) {
                 if (netns_is_elsewhere(f->kfd))
                         return -EXDEV;
+                if (handle_has_second_libc())
+                        return -ELIBACC;
                 r = usock_open(f->kind, f->family, f->kfd, &f->us);
                 if (r < 0) {
                         f->us = NULL;
@@ -120,6 +123,8 @@ const char *sock_refused(int err)
                 return "no unetd";
         case -EXDEV:
                 return "it was made in another network namespace";
+        case -ELIBACC:
+                return "a second libc was loaded (dlmopen), whose calls are not seen";
         case -ETIMEDOUT:
                 return "unetd, or its keeper, does not answer: it is stopped, or the machine very "
                        "busy";

@@ -3,7 +3,10 @@
  * ctypes, JNA), or by a library that was loaded with RTLD_DEEPBIND and so is bound to libc before
  * all others. They are answered with our versions.
  *
- * Both calls go on to libc's by a jump (jump.S), because libc goes by who calls: RTLD_NEXT is what
+ * dlmopen() loads a second libc, with an errno of its own: its functions cannot be answered with
+ * ours. From then on new sockets are the kernel's, which all can use.
+ *
+ * The calls go on to libc's by a jump (jump.S), because libc goes by who calls: RTLD_NEXT is what
  * comes after the caller, and a library is searched for where the caller says.
  */
 #include "sock/shim/real.h"
@@ -25,6 +28,7 @@ static void *const ours[REAL_COUNT] = {
 #include "sock/shim/hooks.def"
 };
 
+static _Atomic bool second_libc;
 static _Atomic bool deep_loaded; /* since libraries were looked at: they may be bound past us */
 
 /* ---- by a handle ---- */
@@ -47,9 +51,11 @@ static bool would_come_back(enum real_index i, const void *caller)
         return object_of(caller) == object_of(real_get(i));
 }
 
-static void *found_by_handle(void *handle, const char *name, enum real_index i, const void *caller)
+/* version: NULL, or the one that is asked for. */
+static void *found_by_handle(void *handle, const char *name, const char *version, enum real_index i,
+                             const void *caller)
 {
-        void *p = real_dlsym()(handle, name);
+        void *p = version ? real_dlvsym()(handle, name, version) : real_dlsym()(handle, name);
 
         return p && is_libcs(p) && !would_come_back(i, caller) ? ours[i] : p;
 }
@@ -197,22 +203,39 @@ static void rebind_all(void)
         dlclose(libc);
 }
 
-/* ---- the two calls, from jump.S ---- */
+/* ---- the calls, from jump.S ---- */
 
-/* What it answers, or where to go on. */
-UNCHECKED struct handle_answer handle_lookup(void *handle, const char *name, const void *caller)
+/* NULL: libc is to be asked. */
+static void *lookup(void *handle, const char *name, const char *version, const void *caller)
 {
         int i;
 
-        if (handle == RTLD_NEXT || handle == RTLD_DEFAULT)
-                return (struct handle_answer){NULL, (void *)real_dlsym()};
         if (atomic_load_explicit(&deep_loaded, memory_order_relaxed) &&
             atomic_exchange(&deep_loaded, false))
                 rebind_all();
         i = real_index_of(name);
-        return (struct handle_answer){
-                i < 0 ? NULL : found_by_handle(handle, name, (enum real_index)i, caller),
-                (void *)real_dlsym()};
+        return i < 0 ? NULL : found_by_handle(handle, name, version, (enum real_index)i, caller);
+}
+
+static bool asks_in_order(const void *handle)
+{
+        return handle == RTLD_NEXT || handle == RTLD_DEFAULT;
+}
+
+/* What it answers, or where to go on. */
+UNCHECKED struct handle_answer handle_lookup(void *handle, const char *name, const void *caller)
+{
+        return (struct handle_answer){asks_in_order(handle) ? NULL
+                                                            : lookup(handle, name, NULL, caller),
+                                      (void *)real_dlsym()};
+}
+
+UNCHECKED struct handle_answer handle_lookup_version(void *handle, const char *name,
+                                                     const char *version, const void *caller)
+{
+        return (struct handle_answer){asks_in_order(handle) ? NULL
+                                                            : lookup(handle, name, version, caller),
+                                      (void *)real_dlvsym()};
 }
 
 /* A program that loads a library looks something up in it before it calls it. */
@@ -221,4 +244,16 @@ void *handle_open(int flags)
         if (flags & RTLD_DEEPBIND)
                 atomic_store(&deep_loaded, true);
         return (void *)REAL(dlopen);
+}
+
+void *handle_open_apart(long space)
+{
+        if (space != LM_ID_BASE)
+                atomic_store(&second_libc, true);
+        return (void *)REAL(dlmopen);
+}
+
+bool handle_has_second_libc(void)
+{
+        return atomic_load_explicit(&second_libc, memory_order_relaxed);
 }

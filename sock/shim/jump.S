@@ -4,7 +4,7 @@
  * vfork returns twice to its caller, the second time when the child has already used the stack. The target is libc's vfork in a process
  * without a socket of ours, and our fork in one with.
  *
- * dlsym and dlopen go by their caller, whom they know by the address that they return to.
+ * dlsym, dlvsym, dlopen and dlmopen go by their caller, whom they know by the address that they return to.
  */
 #if defined(__x86_64__)
         .text
@@ -37,6 +37,39 @@ dlsym:
         ret
 1:      jmp     *%rdx
         .size   dlsym, . - dlsym
+
+        .globl  dlvsym
+        .type   dlvsym, @function
+dlvsym:
+        endbr64
+        pushq   %rdi
+        pushq   %rsi
+        pushq   %rdx
+        movq    24(%rsp), %rcx
+        call    handle_lookup_version
+        movq    %rdx, %rcx
+        popq    %rdx
+        popq    %rsi
+        popq    %rdi
+        testq   %rax, %rax
+        jz      1f
+        ret
+1:      jmp     *%rcx
+        .size   dlvsym, . - dlvsym
+
+        .globl  dlmopen
+        .type   dlmopen, @function
+dlmopen:
+        endbr64
+        pushq   %rdi
+        pushq   %rsi
+        pushq   %rdx
+        call    handle_open_apart
+        popq    %rdx
+        popq    %rsi
+        popq    %rdi
+        jmp     *%rax
+        .size   dlmopen, . - dlmopen
 
         .globl  dlopen
         .type   dlopen, @function
@@ -81,6 +114,39 @@ dlsym:
         ret
 1:      br      x16
         .size   dlsym, . - dlsym
+
+        .globl  dlvsym
+        .type   dlvsym, %function
+dlvsym:
+        stp     x29, x30, [sp, -48]!
+        stp     x0, x1, [sp, 16]
+        str     x2, [sp, 32]
+        mov     x3, x30
+        bl      handle_lookup_version
+        mov     x16, x1
+        mov     x17, x0
+        ldp     x0, x1, [sp, 16]
+        ldr     x2, [sp, 32]
+        ldp     x29, x30, [sp], 48
+        cbz     x17, 1f
+        mov     x0, x17
+        ret
+1:      br      x16
+        .size   dlvsym, . - dlvsym
+
+        .globl  dlmopen
+        .type   dlmopen, %function
+dlmopen:
+        stp     x29, x30, [sp, -48]!
+        stp     x0, x1, [sp, 16]
+        str     x2, [sp, 32]
+        bl      handle_open_apart
+        mov     x16, x0
+        ldp     x0, x1, [sp, 16]
+        ldr     x2, [sp, 32]
+        ldp     x29, x30, [sp], 48
+        br      x16
+        .size   dlmopen, . - dlmopen
 
         .globl  dlopen
         .type   dlopen, %function

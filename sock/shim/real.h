@@ -11,6 +11,7 @@
 #define SHIM_REAL_H
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
@@ -58,9 +59,11 @@ void *real_lookup(enum real_index i);
 const char *real_name(enum real_index i);
 /* Which of them has this name; -1: none. */
 int real_index_of(const char *name);
-/* libc's dlsym(), by which the others are found. */
+/* libc's dlsym() and dlvsym(), by which the others are found. */
 typedef void *real_dlsym_fn(void *handle, const char *name);
+typedef void *real_dlvsym_fn(void *handle, const char *name, const char *version);
 real_dlsym_fn *real_dlsym(void);
+real_dlvsym_fn *real_dlvsym(void);
 
 static inline void *real_get(enum real_index i)
 {

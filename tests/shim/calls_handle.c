@@ -25,13 +25,20 @@ static struct {
         int (*close)(int);
 } by_handle;
 
-static void look_up(void *handle)
+#if defined(__x86_64__)
+#define FIRST_VERSION "GLIBC_2.2.5"
+#else
+#define FIRST_VERSION "GLIBC_2.17"
+#endif
+
+/* version: NULL, or the one that is asked for. */
+static void look_up(void *handle, const char *version)
 {
         static const char *const names[] = {"socket", "connect",    "accept", "read", "write",
                                             "poll",   "setsockopt", "dup",    "close"};
 
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-                void *p = dlsym(handle, names[i]);
+                void *p = version ? dlvsym(handle, names[i], version) : dlsym(handle, names[i]);
 
                 if (!p)
                         die(names[i]);
@@ -98,13 +105,31 @@ void scene_by_handle(void)
         void *libc = dlopen("libc.so.6", RTLD_NOW);
         int v[2];
 
-        look_up(libc);
+        look_up(libc, NULL);
         tcp_pair(v);
         converse(v[0], v[1]);
         closed_by_handle();
         made_by_handle();
         printf("  no such function: %d\n", dlsym(libc, "no_such_function") == NULL);
         printf("  told: %d\n", dlerror() != NULL);
+        dlclose(libc);
+}
+
+void scene_by_version(void)
+{
+        void *libc = dlopen("libc.so.6", RTLD_NOW);
+        int v[2];
+
+        look_up(libc, FIRST_VERSION);
+        tcp_pair(v);
+        converse(v[0], v[1]);
+        closed_by_handle();
+        made_by_handle();
+        look_up(RTLD_DEFAULT, FIRST_VERSION);
+        made_by_handle();
+        printf("  no such version: %d\n", dlvsym(libc, "read", "GLIBC_1.0") == NULL);
+        printf("  told: %d\n", dlerror() != NULL);
+        printf("  no such function: %d\n", dlvsym(libc, "no_such", FIRST_VERSION) == NULL);
         dlclose(libc);
 }
 
@@ -116,6 +141,12 @@ static void own_functions(void *plug)
         printf("  its own shutdown: %d\n", own(7));
 }
 
+static const char *plug_path(char path[PATH_MAX])
+{
+        snprintf(path, PATH_MAX, "%.*s/libshim_plug.so", (int)(strrchr(self, '/') - self), self);
+        return path;
+}
+
 static void plugged(int flags)
 {
         char path[PATH_MAX];
@@ -125,16 +156,14 @@ static void plugged(int flags)
         void *plug;
         int l = listener(&to), v[2];
 
-        snprintf(path, sizeof(path), "%.*s/libshim_plug.so", (int)(strrchr(self, '/') - self),
-                 self);
-        plug = dlopen(path, flags | DEEP);
+        plug = dlopen(plug_path(path), flags | DEEP);
         if (!plug)
                 die(dlerror());
         dial = (int (*)(const struct sockaddr_in *))dlsym(plug, "dial");
         say = (ssize_t(*)(int, const char *))dlsym(plug, "say");
         v[0] = dial(&to);
         v[1] = accept(l, NULL, NULL);
-        look_up(plug);
+        look_up(plug, NULL);
         SHOW(say(v[1], "from the plug"));
         converse(v[0], v[1]);
         own_functions(plug);
@@ -146,4 +175,38 @@ void scene_deep_bound(void)
 {
         plugged(RTLD_NOW);
         plugged(RTLD_LAZY);
+}
+
+/* A plug-in with a libc of its own, which uses connections that are made from then on. */
+void scene_second_libc(void)
+{
+        char path[PATH_MAX], b[64];
+        struct sockaddr_in to;
+        int (*dial)(const struct sockaddr_in *);
+        ssize_t (*say)(int, const char *);
+        void *plug;
+        int l, v[2];
+
+        tcp_pair(v);
+        SHOW(write(v[0], "before", 6));
+        show_bytes("before", b, read(v[1], b, sizeof(b)));
+        plug = dlmopen(LM_ID_NEWLM, plug_path(path), RTLD_NOW);
+        if (!plug)
+                die(dlerror());
+        SHOW(write(v[0], "after", 5));
+        show_bytes("after", b, read(v[1], b, sizeof(b)));
+        close2(v);
+        dial = (int (*)(const struct sockaddr_in *))dlsym(plug, "dial");
+        say = (ssize_t(*)(int, const char *))dlsym(plug, "say");
+        tcp_pair(v);
+        SHOW(write(v[0], "to the plug", 11));
+        SHOW(say(v[1], "from the plug"));
+        show_bytes("heard", b, read(v[0], b, sizeof(b)));
+        close2(v);
+        l = listener(&to);
+        v[0] = dial(&to);
+        v[1] = accept(l, NULL, NULL);
+        show_bytes("heard", b, read(v[1], b, sizeof(b)));
+        close2(v);
+        close(l);
 }

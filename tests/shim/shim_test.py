@@ -228,13 +228,20 @@ class Beside(Case):
 
 
     def test_a_library_that_finds_libcs_functions_by_its_handle(self):
-        behind = os.path.join(BUILD, "tests", "shim", "libshim_behind.so")
-        for name in ("by_handle", "read_write", "deep_bound"):
-            with self.subTest(name):
-                kernel = self.run_it("env", f"LD_PRELOAD={behind}", CALLS, name, shim=False).end()
-                ours = self.run_it("env", f"LD_PRELOAD={SHIM} {behind}", "UNET_LOG=1", CALLS, name, shim=False)
-                self.assert_same(ours.end(), kernel)
-                self.assertGreater(ours.said("(ours|both)"), 0)
+        other = os.path.join(BUILD, "tests", "shim", "libshim_behind.so")
+        for name in ("by_handle", "by_version", "read_write", "deep_bound"):
+            kernel = self.run_it("env", f"LD_PRELOAD={other}", CALLS, name, shim=False).end()
+            for order in (f"{SHIM} {other}", f"{other} {SHIM}"):
+                with self.subTest(name, order=order):
+                    ours = self.run_it("env", f"LD_PRELOAD={order}", "UNET_LOG=1", CALLS, name, shim=False)
+                    self.assert_same(ours.end(), kernel)
+                    self.assertGreater(ours.said("(ours|both)"), 0)
+
+    def test_a_second_libc_leaves_new_sockets_to_the_kernel(self):
+        p = self.run_it(CALLS, "second_libc")
+        p.end()
+        self.assertGreater(p.said("ours"), 0)
+        self.assertGreater(p.said("kernel: a second libc"), 0)
 
 
 class Inert(Case):
