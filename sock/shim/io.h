@@ -32,6 +32,14 @@ static inline bool io_vector_readable(const struct iovec *iov, size_t n)
         return n <= IOV_MAX && user_read_range(iov, n * sizeof(*iov));
 }
 
+/* What preadv2() and pwritev2() may ask for; of that only one is about sockets. */
+#define IO_RWF (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
+
+static inline int io_rwf_flags(int flags)
+{
+        return flags & RWF_NOWAIT ? MSG_DONTWAIT : 0;
+}
+
 /* read(), readv() and writev() of nothing ask nobody, as SYS5 has it; recv() of nothing waits, and
  * send() and write() of nothing say what they would of something. */
 static inline bool io_vector_is_empty(const struct iovec *iov, int n)

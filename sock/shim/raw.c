@@ -43,6 +43,12 @@ static bool one_descriptor(const struct raw *c, long *r)
         case SYS_writev:
                 *r = h_writev(fd, (const struct iovec *)a[1], (int)a[2]);
                 return true;
+        case SYS_preadv2: /* a[4] is the upper half of a[3] where words are short */
+                *r = h_preadv2(fd, (const struct iovec *)a[1], (int)a[2], a[3], (int)a[5]);
+                return true;
+        case SYS_pwritev2:
+                *r = h_pwritev2(fd, (const struct iovec *)a[1], (int)a[2], a[3], (int)a[5]);
+                return true;
         case SYS_recvfrom:
                 *r = h_recvfrom(fd, (void *)a[1], (size_t)a[2], (int)a[3], (struct sockaddr *)a[4],
                                 (socklen_t *)a[5]);

@@ -402,10 +402,10 @@ ssize_t h___recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, stru
         return h_recvfrom(fd, p, n, flags, sa, len);
 }
 
-ssize_t h_readv(int fd, const struct iovec *iov, int n)
+/* False: the kernel's call is the right one. */
+static bool readv_ours(int fd, const struct iovec *iov, int n, int flags, ssize_t *r)
 {
         struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
-        ssize_t r;
 
         cancellation_point();
         do {
@@ -414,11 +414,33 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
                                          : NULL;
 
                 if (!f)
-                        return relayed_read(fd, REAL(readv)(fd, iov, n));
-                r = io_vector_is_empty(iov, n) ? 0 : file_recvmsg(f, &m, 0);
+                        return false;
+                *r = io_vector_is_empty(iov, n) ? 0 : file_recvmsg(f, &m, flags);
                 file_leave(f);
-        } while (result_again(&r));
-        return r;
+        } while (result_again(r));
+        return true;
+}
+
+ssize_t h_readv(int fd, const struct iovec *iov, int n)
+{
+        ssize_t r;
+
+        return readv_ours(fd, iov, n, 0, &r) ? r : relayed_read(fd, REAL(readv)(fd, iov, n));
+}
+
+/* A socket has no position but the one it is at (-1). */
+ssize_t h_preadv2(int fd, const struct iovec *iov, int n, off_t at, int flags)
+{
+        ssize_t r;
+
+        if (at == -1 && !(flags & ~IO_RWF) && readv_ours(fd, iov, n, io_rwf_flags(flags), &r))
+                return r;
+        return relayed_read(fd, REAL(preadv2)(fd, iov, n, at, flags));
+}
+
+ssize_t h_preadv64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags)
+{
+        return h_preadv2(fd, iov, n, at, flags);
 }
 
 static void landed(int fd)

@@ -242,10 +242,10 @@ ssize_t h___write(int fd, const void *p, size_t n)
         return h_write(fd, p, n);
 }
 
-ssize_t h_writev(int fd, const struct iovec *iov, int n)
+/* False: the kernel's call is the right one. */
+static bool writev_ours(int fd, const struct iovec *iov, int n, int flags, ssize_t *r)
 {
         struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
-        ssize_t r;
 
         cancellation_point();
         do {
@@ -255,12 +255,34 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
 
                 if (!f) {
                         kernel_touched();
-                        return REAL(writev)(fd, iov, n);
+                        return false;
                 }
-                r = io_vector_is_empty(iov, n) ? 0 : file_sendmsg(f, &m, 0);
+                *r = io_vector_is_empty(iov, n) ? 0 : file_sendmsg(f, &m, flags);
                 file_leave(f);
-        } while (io_again(&r, 0));
-        return r;
+        } while (io_again(r, flags));
+        return true;
+}
+
+ssize_t h_writev(int fd, const struct iovec *iov, int n)
+{
+        ssize_t r;
+
+        return writev_ours(fd, iov, n, 0, &r) ? r : REAL(writev)(fd, iov, n);
+}
+
+/* A socket has no position but the one it is at (-1). */
+ssize_t h_pwritev2(int fd, const struct iovec *iov, int n, off_t at, int flags)
+{
+        ssize_t r;
+
+        if (at == -1 && !(flags & ~IO_RWF) && writev_ours(fd, iov, n, io_rwf_flags(flags), &r))
+                return r;
+        return REAL(pwritev2)(fd, iov, n, at, flags);
+}
+
+ssize_t h_pwritev64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags)
+{
+        return h_pwritev2(fd, iov, n, at, flags);
 }
 
 static inline bool does_not_connect(int fd, const struct sockaddr *sa, socklen_t len, int flags)

@@ -83,6 +83,7 @@ static const struct {
         {"small_reads", scene_small_reads},
         {"read_write", scene_read_write},
         {"vectors", scene_vectors},
+        {"vectors_at", scene_vectors_at},
         {"flags", scene_flags},
         {"ends", scene_ends},
         {"closes_unread", scene_closes_unread},

@@ -133,6 +133,7 @@ void scene_again(void);
 void scene_small_reads(void);
 void scene_read_write(void);
 void scene_vectors(void);
+void scene_vectors_at(void);
 void scene_flags(void);
 void scene_ends(void);
 void scene_closes_unread(void);

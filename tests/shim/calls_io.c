@@ -62,6 +62,37 @@ void scene_vectors(void)
         close2(v);
 }
 
+/* A socket has no position but the one it is at. */
+void scene_vectors_at(void)
+{
+        char b[8], all[64];
+        struct iovec out = {(char *)"abcdef", 6}, in = {b, 4};
+        int v[2];
+
+        tcp_pair(v);
+        SHOW(pwritev2(v[0], &out, 1, -1, 0));
+        SHOW(pwritev2(v[0], &out, 1, 0, 0));
+        SHOW(pwritev(v[0], &out, 1, 0));
+        SHOW(pwritev64v2(v[0], &out, 1, -1, RWF_DSYNC | RWF_APPEND | RWF_NOWAIT));
+        wait_bytes(v[1], 12);
+        SHOW(preadv2(v[1], &in, 1, -1, 0));
+        SHOW(preadv2(v[1], &in, 1, 5, 0));
+        SHOW(preadv2(v[1], &in, 1, -1, 0x1000));
+        SHOW(preadv64v2(v[1], &in, 1, -1, RWF_NOWAIT | RWF_HIPRI));
+        show_bytes("second", b, 4);
+        SHOW(syscall(SYS_preadv2, v[1], &in, 1, -1l, 0l, RWF_NOWAIT));
+        SHOW(preadv2(v[1], &in, 1, -1, RWF_NOWAIT));
+        SHOW(preadv2(v[1], &in, 0, -1, 0));
+        SHOW(syscall(SYS_pwritev2, v[1], &out, 1, -1l, 0l, 0));
+        show_bytes("back", all, read(v[0], all, sizeof(all)));
+        close(v[1]);
+        signal(SIGPIPE, SIG_IGN);
+        wait_readable(v[0]);
+        SHOW(preadv2(v[0], &in, 1, -1, 0));
+        pwritev2(v[0], &out, 1, -1, 0);
+        close(v[0]);
+}
+
 void scene_flags(void)
 {
         char b[64];
