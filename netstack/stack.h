@@ -228,6 +228,9 @@ enum {
         SOCK_CORK_ON = 1,     /* UDP_CORK is set */
         SOCK_CORK_OURS = 2,   /* a datagram is begun */
         SOCK_CORK_KERNEL = 4, /* ... by the kernel's socket */
+        /* Times of sending are asked for (SO_TIMESTAMPING), which only the kernel's socket tells.
+         */
+        SOCK_CORK_STAMPED = 8,
 };
 enum { SOCK_GROUP_ANY, SOCK_GROUP_KERNEL, SOCK_GROUP_OURS, SOCK_GROUP_IF };
 

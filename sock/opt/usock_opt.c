@@ -239,6 +239,8 @@ int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t 
                 return (int)n < 0 ? -EINVAL : usock_group_getsockopt(s, name, val, len);
         if (level == IPPROTO_TCP && name == TCP_SAVED_SYN && s->kind == USOCK_TCP)
                 return usock_saved_syn(s, val, len);
+        if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE && s->kind == USOCK_TCP)
+                return usock_zerocopy_receive(s, val, len);
         if (find_int(s, level, name) == NULL && find_blob(s, level, name) == NULL)
                 return -ENOPROTOOPT;
         if ((int)n < 0)

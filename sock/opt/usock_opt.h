@@ -70,6 +70,8 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 
 /* getsockopt() of TCP_SAVED_SYN, which changes what there is to get. */
 int usock_saved_syn(struct usock *s, void *val, socklen_t *len);
+/* ... and of TCP_ZEROCOPY_RECEIVE, which reads what is asked for, and may read from the stream. */
+int usock_zerocopy_receive(struct usock *s, void *val, socklen_t *len);
 
 /* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
 static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)

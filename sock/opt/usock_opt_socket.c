@@ -259,8 +259,8 @@ static int get_timestampns(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_TIMESTAMPNS);
 }
 
-/* Of all that it can ask for, software's time of arrival is told: there is no hardware here, and
- * nothing is told of sending. */
+/* Of all that it can ask for, software's time of arrival is told: there is no hardware here. When a
+ * datagram left the kernel's socket tells, if there is one, which sends it then. */
 static int set_stamps(struct opt_call *c, const void *val, socklen_t len)
 {
         uint32_t flags;
@@ -268,9 +268,12 @@ static int set_stamps(struct opt_call *c, const void *val, socklen_t len)
         memcpy(&flags, val, sizeof flags);
         if (flags & ~(uint32_t)SOF_TIMESTAMPING_MASK)
                 return -EINVAL;
-        if (!opt_is_udp(c) && flags & USOCK_STAMPS_OF_SENDING)
+        if ((!opt_is_udp(c) || c->s->kfd < 0) && flags & USOCK_STAMPS_OF_SENDING)
                 return -EOPNOTSUPP; /* who set it would wait for what never comes */
         c->rec->stamps = flags;
+        WRITE_ONCE(c->rec->cork,
+                   (uint8_t)((c->rec->cork & ~SOCK_CORK_STAMPED) |
+                             (flags & USOCK_STAMPS_OF_SENDING ? SOCK_CORK_STAMPED : 0)));
         return opt_set_told(c, USOCK_TELL_STAMPS,
                             flags & SOF_TIMESTAMPING_SOFTWARE &&
                                     flags & SOF_TIMESTAMPING_RX_SOFTWARE);

@@ -150,8 +150,8 @@ static bool is_void(int level, int name)
 {
         if (level == SOL_SOCKET)
                 return name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF;
-        return level == IPPROTO_TCP && (name == TCP_ULP || name == TCP_REPAIR ||
-                                        name == TCP_MD5SIG || name == TCP_ZEROCOPY_RECEIVE);
+        return level == IPPROTO_TCP &&
+               (name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG);
 }
 
 static int set_tcp(struct file *f, int level, int name, const void *val, socklen_t len)
@@ -230,7 +230,7 @@ static int get_tcp(struct file *f, int level, int name, void *val, socklen_t *le
 
         if (r == -ENOPROTOOPT)
                 r = usock_getsockopt(f->us, level, name, val, len);
-        if (r != -ENOPROTOOPT || (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE))
+        if (r != -ENOPROTOOPT)
                 return r;
         r = file_materialise(f);
         return r < 0 ? r : (int)sys5(SYS_getsockopt, f->kfd, level, name, val, len);

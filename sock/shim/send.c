@@ -178,6 +178,14 @@ ssize_t file_send_datagram(struct file *f, const void *p, size_t n, int flags)
         return file_sendto(f, p, n, flags, NULL, 0);
 }
 
+static ssize_t send_by_kernel(struct file *f, const void *p, size_t n, int flags)
+{
+        struct iovec iov = {(void *)p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+        return kernel_sendmsg(f, &m, flags);
+}
+
 /* The whole of write() and send(). */
 static inline ssize_t send_buf(struct file *f, const void *p, size_t n, int flags)
 {
@@ -189,6 +197,9 @@ static inline ssize_t send_buf(struct file *f, const void *p, size_t n, int flag
                 r = usock_send(f->us, p, n, flags);
                 if (likely(r != -EAGAIN && r != -ENOENT && r != -EDESTADDRREQ))
                         return r;
+                if (r ==
+                    -ENOENT) /* not asked twice: that would be the end of what is begun there */
+                        return send_by_kernel(f, p, n, flags);
         }
         return file_sendto(f, p, n, flags, NULL, 0);
 }

@@ -336,8 +336,11 @@ static int read_one(const struct cmsghdr *c, struct usock_sent *out)
                         return -EINVAL;
                 memcpy(&out->segment, val, sizeof out->segment);
                 return 0;
+        case SOL_SOCKET:
+                out->stamped |= c->cmsg_type == SO_TIMESTAMPING;
+                return 0; /* marks: nothing here goes by them */
         default:
-                return 0; /* marks and times of sending: nothing here goes by them */
+                return 0;
         }
 }
 

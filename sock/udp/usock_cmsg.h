@@ -55,6 +55,7 @@ void usock_cmsg_put_stream(struct usock *s, nstime came, struct msghdr *m);
 /* Of one datagram that is sent. */
 struct usock_sent {
         bool ttl_set, tos_set;
+        bool stamped; /* SO_TIMESTAMPING: when it left is asked for */
         uint8_t ttl, tos;
         uint16_t segment;      /* UDP_SEGMENT; 0: one datagram */
         uint32_t src, ifindex; /* IP_PKTINFO, host order; 0: not said */

@@ -115,7 +115,7 @@ static int begin_with(struct usock *s, const struct udp_dest *d, const struct us
         return 0;
 }
 
-static int begin(struct usock *s, const struct msghdr *m)
+static int begin(struct usock *s, const struct msghdr *m, int flags)
 {
         struct sock_rec *rec = usock_rec(s);
         struct usock_sent sent;
@@ -123,6 +123,8 @@ static int begin(struct usock *s, const struct msghdr *m)
         int err = usock_udp_said(s, m, &sent, &d);
         bool said = m->msg_controllen != 0 || READ_ONCE(rec->ip_opts);
 
+        if (err == 0 && usock_udp_kernel_tells(s, flags, &sent, &d))
+                err = -ENOENT;
         if (err == 0) {
                 ustack_lock(s->u);
                 err = rec->corked[0] == 0 ? begin_with(s, &d, &sent, said) : 0;
@@ -290,7 +292,7 @@ ssize_t usock_udp_send_corked(struct usock *s, const struct msghdr *m, size_t to
                 return -ENOENT;
         }
         do {
-                r = READ_ONCE(rec->corked[0]) == 0 ? begin(s, m) : 0;
+                r = READ_ONCE(rec->corked[0]) == 0 ? begin(s, m, flags) : 0;
                 if (r == 0)
                         r = add(s, m, total, more);
         } while (r == -ESTALE);

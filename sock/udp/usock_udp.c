@@ -559,6 +559,16 @@ static void take_options(struct usock *s, struct usock_sent *sent)
                 sent->opts = usock_own(s).opts;
 }
 
+bool usock_udp_kernel_tells(const struct usock *s, int flags, const struct usock_sent *sent,
+                            const struct udp_dest *d)
+{
+        bool asked = flags & MSG_ZEROCOPY || READ_ONCE(usock_rec(s)->cork) & SOCK_CORK_STAMPED ||
+                     (sent != NULL && sent->stamped);
+        const struct chan_slot *slot = &s->u->s.st->chan[d->chan];
+
+        return asked && READ_ONCE(s->kfd) >= 0 && slot->netif == 0 && !slot->remote;
+}
+
 int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *sent,
                    struct udp_dest *d)
 {
@@ -573,8 +583,9 @@ int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *s
 }
 
 /* With control messages, or with UDP_SEGMENT or IP options of the socket. */
-static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, uint16_t segment)
+static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, int flags)
 {
+        uint16_t segment = READ_ONCE(usock_rec(s)->segment);
         struct cursor c = {m->msg_iov, 0, 0};
         struct usock_sent sent;
         struct udp_dest d;
@@ -582,6 +593,8 @@ static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, 
 
         if (err != 0)
                 return err;
+        if (unlikely(usock_udp_kernel_tells(s, flags, &sent, &d)))
+                return -ENOENT;
         segment = sent.segment != 0 ? sent.segment : segment;
         if (segment != 0 && total > (size_t)segment * UDP_SEGMENTS_MAX)
                 return -EINVAL;
@@ -600,17 +613,18 @@ static ssize_t send_flagged(struct usock *s, const struct msghdr *m, size_t tota
                 return -EMSGSIZE;
         if (flags & MSG_OOB)
                 return -EOPNOTSUPP; /* Linux: "mirror BSD error message compatibility" */
-        if (flags & MSG_MORE || READ_ONCE(usock_rec(s)->cork))
+        if (flags & MSG_MORE || READ_ONCE(usock_rec(s)->cork) & ~SOCK_CORK_STAMPED)
                 return usock_udp_send_corked(s, m, total, flags);
-        if (!batched(flags))
-                return usock_udp_send(s, m, total, flags & ~USOCK_BATCH);
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
         if (m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 ||
             READ_ONCE(usock_rec(s)->ip_opts))
-                return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
+                return send_said(s, m, total, flags);
         err = dest_of(s, m, NULL, &d);
-        d.many |= UDP_MORE;
+        if (err == 0 && usock_udp_kernel_tells(s, flags, NULL, &d))
+                return -ENOENT;
+        if (batched(flags))
+                d.many |= UDP_MORE;
         return err != 0 ? err : send_one(s, &d, &c, total);
 }
 
@@ -620,13 +634,14 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
         struct udp_dest d;
         int err;
 
-        if (unlikely(flags & (MSG_OOB | USOCK_BATCH | MSG_MORE) || READ_ONCE(usock_rec(s)->cork)))
+        if (unlikely(flags & (MSG_OOB | USOCK_BATCH | MSG_MORE | MSG_ZEROCOPY) ||
+                     READ_ONCE(usock_rec(s)->cork)))
                 return send_flagged(s, m, total, flags);
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
         if (unlikely(m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 ||
                      READ_ONCE(usock_rec(s)->ip_opts)))
-                return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
+                return send_said(s, m, total, flags);
         err = dest_of(s, m, NULL, &d);
         return unlikely(err != 0) ? err : send_one(s, &d, &c, total);
 }

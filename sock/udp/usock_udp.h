@@ -43,6 +43,10 @@ uint32_t usock_udp_frame(struct usock *s, uint32_t chan, size_t n);
  * not more, if that is an error. Neither: the next one is to be staged or to go in a frame. */
 size_t usock_udp_place(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t total,
                        size_t segment, int *err);
+/* The kernel is to tell of what is sent: that the memory is the program's again (MSG_ZEROCOPY), or
+ * when it left (SO_TIMESTAMPING). So its socket sends it, within this host, where it has a way. */
+bool usock_udp_kernel_tells(const struct usock *s, int flags, const struct usock_sent *sent,
+                            const struct udp_dest *d);
 /* As usock_send_straight(). */
 ssize_t usock_udp_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
 

@@ -1,6 +1,7 @@
 /* Times of what arrives over a connection: SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING. */
 #include "tests/shim/calls.h"
 
+#include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
 #include <sys/time.h>
 
@@ -169,4 +170,99 @@ void scene_stream_times(void)
         SHOW(setsockopt(v[0], SOL_SOCKET, SO_TIMESTAMPING, &flags, 2));
         close2(v);
         sent_times();
+}
+
+/* ---- when a datagram left, of sockets that have sent some before they ask ---- */
+
+/* All that the error queue tells of, once there is something. */
+static void show_sent(int s)
+{
+        _Alignas(struct cmsghdr) char beside[512];
+        struct pollfd p = {.fd = s, .events = POLLRDHUP};
+        char b[200];
+
+        SHOW(poll(&p, 1, LONG));
+        for (;;) {
+                struct iovec iov = {b, sizeof(b)};
+                struct msghdr m = {.msg_iov = &iov,
+                                   .msg_iovlen = 1,
+                                   .msg_control = beside,
+                                   .msg_controllen = sizeof(beside)};
+                ssize_t n = recvmsg(s, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
+
+                printf("  told: %zd %s, flags %x\n", n, name_of(n), m.msg_flags);
+                if (n < 0)
+                        return;
+                for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+                        struct sock_extended_err e = {.ee_errno = 0};
+                        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR)
+                                memcpy(&e, CMSG_DATA(c), sizeof(e));
+                        printf("    level %d type %d, %zu bytes: error %u, origin %d, stage %u, "
+                               "number %u\n",
+                               c->cmsg_level, c->cmsg_type, (size_t)c->cmsg_len, e.ee_errno,
+                               e.ee_origin, e.ee_info, e.ee_data);
+                }
+        }
+}
+
+/* One that asks for it by itself. */
+static void send_asking(int s, unsigned what)
+{
+        _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(what))] = {0};
+        struct iovec iov = {"asked", 5};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = beside,
+                           .msg_controllen = sizeof(beside)};
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SO_TIMESTAMPING;
+        c->cmsg_len = CMSG_LEN(sizeof(what));
+        memcpy(CMSG_DATA(c), &what, sizeof(what));
+        SHOW(sendmsg(s, &m, 0));
+}
+
+void scene_datagram_times(void)
+{
+        static const unsigned sent[] = {SOF_TIMESTAMPING_TX_SOFTWARE,
+                                        SOF_TIMESTAMPING_TX_SCHED | SOF_TIMESTAMPING_TX_SOFTWARE,
+                                        SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_OPT_ID,
+                                        SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_OPT_ID |
+                                                SOF_TIMESTAMPING_OPT_TSONLY,
+                                        SOF_TIMESTAMPING_TX_SCHED | SOF_TIMESTAMPING_OPT_TSONLY |
+                                                SOF_TIMESTAMPING_OPT_CMSG};
+        struct sockaddr_in sa;
+        int t = udp_socket(&sa), s = socket(AF_INET, SOCK_DGRAM, 0);
+        char b[100];
+
+        connect(s, (void *)&sa, sizeof(sa));
+        SHOW(send(s, "first", 5, 0));
+        SHOW(recv(t, b, sizeof(b), 0));
+        for (size_t i = 0; i < ARRAY_LEN(sent); i++) {
+                set(s, SO_TIMESTAMPING, (int)(sent[i] | SOF_TIMESTAMPING_SOFTWARE));
+                SHOW(send(s, "when", 4, 0));
+                SHOW(recv(t, b, sizeof(b), 0));
+                show_sent(s);
+                SHOW(send(s, "wh", 2, MSG_MORE));
+                SHOW(send(s, "en", 2, 0));
+                SHOW(recv(t, b, sizeof(b), 0));
+                show_sent(s);
+                SHOW(sendto(s, "whom", 4, 0, (void *)&sa, sizeof(sa)));
+                SHOW(recv(t, b, sizeof(b), 0));
+                show_sent(s);
+        }
+        set(s, SO_TIMESTAMPING, SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_TSONLY);
+        send_asking(s, SOF_TIMESTAMPING_TX_SOFTWARE);
+        SHOW(recv(t, b, sizeof(b), 0));
+        show_sent(s);
+        send_asking(s, 1u << 31);
+        SHOW(send(s, "not", 3, 0));
+        SHOW(recv(t, b, sizeof(b), 0));
+        set(s, SO_TIMESTAMPING, 0);
+        SHOW(send(s, "off", 3, 0));
+        SHOW(recv(t, b, sizeof(b), 0));
+        SHOW(recv(s, b, sizeof(b), MSG_ERRQUEUE | MSG_DONTWAIT));
+        close(s);
+        close(t);
 }
