@@ -84,6 +84,7 @@
         X(TCP_UNVOUCHED, "not connected: its socket's port is not known to be its own")            \
         X(TCP_BACKLOG, "listen backlog full")                                                      \
         X(TCP_COOKIE, "acknowledges no SYN cookie of ours, in a time of cookies (RFC 4987)")       \
+        X(TCP_GROUP, "no place in the listener's group")                                           \
         X(TCP_NO_MEMORY, "no memory for the segment or connection")                                \
         X(TCP_OUT_OF_WINDOW, "outside the receive window")                                         \
         X(TCP_OLD_DUPLICATE, "everything in it was received before")                               \

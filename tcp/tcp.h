@@ -486,8 +486,35 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o);
 uint32_t tcp_saved_syn(const struct tcp *t, const struct tcp_conn *tc, uint8_t *out);
 void tcp_saved_syn_forget(struct tcp *t, struct tcp_conn *tc);
 /* With opts.credit: the peer may send so many bytes more, and is told. -EINVAL: without;
- * -EOVERFLOW: more than opts.window_most in advance. */
+ * -EOVERFLOW: more than opts.window_most in advance; -ENOBUFS: its group has no more. */
 int tcp_window_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes, nstime now);
+
+/* tcp_group.c: limits that many connections have in common. A group is a number, 0 is none. */
+#define TCP_GROUPS 256u
+struct tcp_group_limits {
+        uint64_t receive; /* bytes unread, lent or promised, of all; 0: no such limit */
+        uint64_t rate;    /* bytes a second that all send; 0: no such limit */
+        uint32_t members; /* connections, at most; 0: as many as come */
+        uint32_t least;   /* with `receive`: of it each member has this; members * least at most */
+};
+struct tcp_group_report {
+        struct tcp_group_limits limits;
+        uint32_t members;
+        uint64_t held; /* of `receive`: the members' shares */
+};
+/* One that nobody is in, and nothing is set; 0: there is none. */
+uint32_t tcp_group_new(const struct tcp *t);
+/* -ENOSPC: the members it has, or what they were promised, are more. */
+int tcp_group_set(struct tcp *t, uint32_t group, const struct tcp_group_limits *l);
+void tcp_group_get(const struct tcp *t, uint32_t group, struct tcp_group_report *r);
+/* An open connection enters, and leaves the one that it was in. -ENOSPC: no place, or it has been
+ * promised more than there is. */
+int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now);
+void tcp_group_leave(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* What a peer has been told that it may send, and what is unread or lent. */
+uint32_t tcp_promised(const struct tcp_conn *tc);
+/* What comes to the listener from now on is of that group (0: of none). */
+void tcp_group_listen(struct tcp *t, uint32_t listener, uint32_t group);
 
 /* tcp_watch.c: what is told of a connection, as TCP_EV_FLOW, and how it is asked for. */
 enum {
@@ -625,6 +652,7 @@ struct tcp_report {
                 uint8_t app_limited;
         } model;
         uint32_t send_limit;    /* of opts.send_window; 0: none */
+        uint32_t group, share;  /* tcp_group.c; 0: none, no limit */
         struct tcp_marks watch; /* all 0: nobody watches, or for what happens only */
         bool watched;
         struct {               /* cc is TCP_CC_PLAN */
@@ -639,6 +667,7 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
 
 /* Asserts every invariant of a connection that can be spelled; tests call it after each step. */
 void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc);
+void tcp_group_check(const struct tcp *t, uint32_t group); /* ... and of a group */
 /*
  * After a process died inside: rebuilds demultiplexing and free lists from the connections and
  * listeners, adds the references of their queues to frame records (the caller has zeroed refs and

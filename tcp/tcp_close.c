@@ -116,6 +116,7 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
                 return;
         case TCPS_TIME_WAIT:
                 rcvbuf_purge(t, tc);
+                group_over(t, tc);
                 return;
         }
         if (reset) {

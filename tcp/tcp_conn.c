@@ -327,6 +327,7 @@ bool conn_reap(struct tcp *t, struct tcp_conn *tc)
         rcvbuf_purge(t, tc);
         sndbuf_drop_fill(t, tc);
         saved_syn_drop(t, tc);
+        group_over(t, tc);
         if (t->gone)
                 t->gone(t->arg, tc->self);
         live_set(&tc->live, 0);
@@ -355,6 +356,8 @@ void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now)
                 tc->rtx_kind = RTX_NONE;
                 conn_raise(t, tc, TCP_EV_CLOSED);
         }
+        if (tc->flags & TCF_CLOSED_BY_APP)
+                group_over(t, tc);
         tc->slow_at = now + TIME_WAIT_FOR;
 }
 

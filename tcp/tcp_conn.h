@@ -327,13 +327,16 @@ struct tcp_conn {
         uint32_t rcv_size; /* receive buffer; see rcv_limit */
         nstime limit_since;
         nstime limited[TCP_LIMITS];
-        nstime busy; /* time with something in flight, until stalled_at */
+        uint8_t group;        /* tcp_group.c; 0: none */
+        uint8_t group_paced;  /* ... which has a rate */
+        uint32_t group_share; /* the receive buffer is no larger; 0: no such limit */
         struct tcp_opts opts;
         struct {               /* tcp_pace.c */
                 uint64_t rate; /* bytes a second, 0: as fast as it goes */
                 nstime at;     /* the next quantum's time */
                 uint32_t quantum, left;
         } pace;
+        nstime busy;                /* time with something in flight, until stalled_at */
         nstime syn_sent;            /* with FO_OPEN: when the SYN-ACK left; */
         uint32_t fastopen_listener; /* ... and whose count it is in; 0: that listener is closed */
         uint32_t saved_syn;         /* frame of the SYN's headers; 0: none */
@@ -359,6 +362,13 @@ struct tcp_conn {
         uint32_t train_at; /* when it came */
 
         uint16_t ooo_records; /* beyond a gap */
+        /* copied_seq() when the share was looked at last, and when that was. */
+        uint32_t group_mark;
+        nstime group_at;
+        /* When it may send next, standing in line; 0: it does not. When it did last, and how much
+         * of its turn is left. */
+        nstime group_due, group_turn;
+        uint32_t group_left;
 
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;
@@ -379,7 +389,7 @@ static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 &&
 static_assert(offsetof(struct tcp_conn, opts.tos) / CACHE_LINE ==
                       offsetof(struct tcp_conn, opts.ip_opts.len) / CACHE_LINE,
               "who looks at the one looks at the other");
-static_assert(sizeof(struct tcp_conn) == 1344, "twenty-one lines");
+static_assert(sizeof(struct tcp_conn) == 1408, "twenty-two lines");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */
 static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)
@@ -431,11 +441,23 @@ struct tcp_listener {
         uint32_t queued, half_open; /* derived */
         uint32_t sharing;       /* derived: listeners at this address and port, itself among them */
         uint32_t fastopen_open; /* derived: connections with FO_OPEN */
+        uint8_t group;          /* of what comes to it: tcp_group.c */
         uint32_t fastopen_resets; /* of those so many were reset, and count until then */
         nstime fastopen_calm_at;
         /* The last SYN cookie of those that share the port is good no longer; 0: there was none. */
         nstime cookies_until;
         struct tcp_opts opts;
+};
+
+/* Limits in common: tcp_group.c. */
+struct tcp_group {
+        struct tcp_group_limits limits[2]; /* `now` says which holds: they change in one store */
+        uint8_t now;
+        uint64_t held;               /* derived: the members' shares */
+        uint32_t members, listeners; /* derived; both 0: nobody's */
+        uint32_t waiting;            /* derived: members that stand in line to send */
+        /* When the next turn begins; when the last one did, and how much longer it was. */
+        nstime turn_at, turn_last, turn_more;
 };
 
 /* What a process has been lent: tcp_lend.c. */
@@ -481,6 +503,7 @@ struct tcp_shared {
         /* derived: frames of peers that stand in our queues, by channel. */
         uint32_t lent[TCP_CACHE][FRAME_CLASSES];
         struct fastopen_peer fastopen[FASTOPEN_SETS][FASTOPEN_WAYS];
+        struct tcp_group groups[TCP_GROUPS];
         struct pool conns, listeners, txsegs, rxsegs, loans;
 };
 

@@ -15,6 +15,7 @@
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_ecn.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_recv.h"
 
 #define PERIOD    (60 * NS_PER_S)
 #define PERIODS   2u /* that a cookie is good for: the one it was made in, and the next */
@@ -100,8 +101,10 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
                 .flags = TCP_SYN | TCP_ACK,
                 .seq = whole_part(t, tuple) + syn->seq + (minute << DATA_BITS) + data,
                 .ack = syn->seq + 1,
-                .wnd = (uint16_t)MIN(o->credit ? o->window_first : conn_rcv_limit(o, link),
-                                     UINT16_MAX),
+                .wnd = (uint16_t)MIN(
+                        group_first(t, l->group,
+                                    o->credit ? o->window_first : conn_rcv_limit(o, link)),
+                        UINT16_MAX),
                 .mss = o->maxseg ? MIN(o->maxseg, link->mss) : link->mss,
                 .wscale = TCP_NO_WSCALE,
         };

@@ -86,8 +86,10 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .sock = tc->sock,
                 .delivery_rate = delivery_rate(tc),
                 .send_limit = tc->opts.send_window,
+                .group = tc->group,
+                .share = tc->group_share,
                 .watched = tc->watch.holds & TCP_WATCH_ON,
-                .pacing_rate = tc->pace.rate,
+                .pacing_rate = tc->pace.rate != PACE_UNBOUND ? tc->pace.rate : 0,
         };
         if (tc->flags & TCF_RATES && cc_of(tc)->report != NULL)
                 cc_of(tc)->report(tc, r);

@@ -35,6 +35,8 @@ static bool is_private(uint32_t frame)
 void rcvbuf_size(struct tcp_conn *tc, uint32_t bytes)
 {
         tc->rcv_size = bytes;
+        if (tc->group_share != 0)
+                bytes = MIN(bytes, tc->group_share);
         WRITE_ONCE(tc->rcv_limit, bytes > tc->rcv_lent ? bytes - tc->rcv_lent : 0);
 }
 

@@ -83,7 +83,7 @@ static bool is_plain(const struct tcp_conn *tc, const struct tcp_listener *l)
         return !tc->link.lossless && tc->ts_ok && tc->sack_ok &&
                (tc->flags & (TCF_WSCALE | TCF_ECN | TCF_COOKIE)) == TCF_WSCALE &&
                tc->opts.min_ttl == 0 && tc->opts.ip_opts.len == 0 && l->sharing == 1 &&
-               l->opts.save_syn == 0;
+               l->opts.save_syn == 0 && l->group == 0;
 }
 
 /* Connections that there is a place for in the queue, if those that are being opened get theirs. */
@@ -217,6 +217,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
                 else
                         conn_reset(t, tc, 0);
         }
+        tcp_group_listen(t, listener, 0);
         live_set(&l->live, 0);
         pool_free(&t->sh->listeners, listener);
 }
@@ -228,17 +229,32 @@ static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_li
         return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);
 }
 
+/* There is a place. A first grant holds as far as the group has it. */
+static void enter_group(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now)
+{
+        tcp_group_enter(t, tc, group, now);
+        if (tc->opts.credit)
+                group_grant(t, tc, tc->opts.window_first);
+}
+
 /* The SYN is good: a connection in SYN-RECEIVED. NULL: there is no memory for it. */
 static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
                               const struct tcp_opts *opts, const struct tcp_link *link,
                               const struct tcp_seg *seg, uint32_t iss, nstime now)
 {
-        struct tcp_conn *tc = conn_new(t, tuple, link, opts, now);
+        struct tcp_conn *tc;
 
+        if (unlikely(!group_has_place(t, l->group))) {
+                count_drop(t->cnt, DROP_TCP_GROUP);
+                return NULL;
+        }
+        tc = conn_new(t, tuple, link, opts, now);
         if (tc == NULL) {
                 count_drop(t->cnt, DROP_TCP_NO_MEMORY);
                 return NULL;
         }
+        if (unlikely(l->group != 0))
+                enter_group(t, tc, l->group, now);
         tc->opts.ip_opts.len = 0;
         tc->opts.fastopen &=
                 (uint8_t) ~(TCP_FASTOPEN_MORE - 1); /* the rest is the listener's own */
@@ -280,7 +296,8 @@ static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tc
         output_answered(t, tc, a->at, now);
         WRITE_ONCE(tc->rcv_wscale, a->wscale);
         if (!tc->opts.credit || tc->opts.window_first < a->wnd)
-                tc->rcv_adv = tc->rcv_nxt + a->wnd;
+                tc->rcv_adv = tc->rcv_nxt +
+                              (tc->group_share != 0 ? MIN(a->wnd, tc->group_share) : a->wnd);
         count(t->cnt, COUNT_TCP_ANSWERED);
         touch(t, tc);
 }
@@ -317,6 +334,10 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
         }
         if (queue_will_be_full(l, link) || (half_open_is_full(l) && min_iss != 0)) {
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
+                return false;
+        }
+        if (unlikely(!group_has_place(t, l->group))) {
+                count_drop(t->cnt, DROP_TCP_GROUP);
                 return false;
         }
         if (half_open_is_full(l)) {

@@ -56,9 +56,13 @@ static bool is_first_window(const struct tcp_conn *tc, uint32_t cur)
  * for it. */
 void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc);
-        uint32_t half = rcvbuf_limit(tc) / 2, step = MIN(half, 2u * tc->link.mss);
+        uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free, half, step;
 
+        if (unlikely(tc->group != 0))
+                group_read(t, tc, now);
+        free = rcvbuf_window(tc);
+        half = rcvbuf_limit(tc) / 2;
+        step = MIN(half, 2u * tc->link.mss);
         if (tc->flags & TCF_WND_ZERO)
                 step = MIN(half, (uint32_t)tc->link.mss);
         if (likely(free < cur + MAX(step, 1u) || cur > half))
@@ -186,13 +190,13 @@ static bool output_ack(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         return true;
 }
 
-static void note_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
+static void note_sent(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
 {
         s->sent = tc->last_sent = now;
         if (unlikely(tc->stalled_at == 0))
                 tc->stalled_at = now;
         if (unlikely(tc->pace.rate != 0))
-                pace_sent(tc, s->len);
+                pace_sent(t, tc, s->len);
         if (unlikely(tc->flags & TCF_RATES))
                 rate_sent(tc, s, now);
 }
@@ -262,9 +266,9 @@ static bool cwnd_blocks(const struct tcp_conn *tc, const struct tcp_txseg *s)
         return pipe != 0 && pipe + s->len > tc->cwnd;
 }
 
-static bool pace_blocks(struct tcp_conn *tc, nstime now)
+static bool pace_blocks(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        return tc->pace.rate != 0 && pace_waits(tc, now);
+        return tc->pace.rate != 0 && pace_waits(t, tc, now);
 }
 
 /* TCP_NOTSENT_LOWAT, opts.unsent_most: what leaves makes room for what may be written, before
@@ -286,7 +290,7 @@ static void send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
         else if (first && !tc->link.lossless && now - tc->last_sent > tc->rto)
                 tc->cwnd = MIN(tc->cwnd, cc_initial_window(tc)); /* RFC 5681 §4.1 */
         build_data(t, tc, s, seg, now);
-        note_sent(tc, s, now);
+        note_sent(t, tc, s, now);
         WRITE_ONCE(tc->snd_nxt, txseg_end(s));
         tc->snd_next = s->next;
         if (s->len < tc->snd_mss)
@@ -332,7 +336,7 @@ static bool output_new(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
                 conn_set_limit(tc, TCP_LIM_CWND, now);
                 return false;
         }
-        if (unlikely(pace_blocks(tc, now)))
+        if (unlikely(pace_blocks(t, tc, now)))
                 return false;
         send_next(t, tc, s, seg, now);
         if (unlikely(tc->flags & TCF_ECN))
@@ -371,7 +375,7 @@ static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, stru
                    nstime now)
 {
         build_data(t, tc, s, seg, now);
-        note_sent(tc, s, now);
+        note_sent(t, tc, s, now);
         s->marks |= TXS_EVER_RETX;
         tc->retrans++;
         tc->bytes_retrans += s->len;
@@ -407,7 +411,7 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
                 return false;
         if (s->seq != tc->snd_una && seq_gt(txseg_end(s), tc->snd_una + tc->snd_wnd))
                 return false;
-        if (!(tc->owed & OWE_FORCE) && pace_blocks(tc, now))
+        if (!(tc->owed & OWE_FORCE) && pace_blocks(t, tc, now))
                 return false;
         if (!cut_to_window(t, tc, s))
                 return false; /* closed: the timer probes */
@@ -636,9 +640,9 @@ bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8
         struct tcp_txseg *s;
 
         if (tc->snd_next == 0 || !says_the_same(tc) ||
-            !goes_at_once(tc, s = txseg_at(t, tc->snd_next)) || pace_blocks(tc, now))
+            !goes_at_once(tc, s = txseg_at(t, tc->snd_next)) || pace_blocks(t, tc, now))
                 return false;
-        note_sent(tc, s, now);
+        note_sent(t, tc, s, now);
         WRITE_ONCE(tc->snd_nxt, txseg_end(s));
         tc->snd_next = s->next;
         if (alone && !tc->link.lossless) /* else it is armed, for now */

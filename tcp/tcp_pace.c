@@ -13,6 +13,8 @@
  * whose round trip is some ten microseconds: then there is no pacing but by the window, unless
  * SO_MAX_PACING_RATE asks for it.
  *
+ * A group's rate (tcp_group.c) is waited for after one's own.
+ *
  *      output_new(), output_lost(), tcp_output_next() -> pace_waits()    note_sent() -> pace_sent()
  */
 #include "tcp/tcp_conn.h"
@@ -42,6 +44,10 @@ void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least)
         }
         if (tc->opts.pace_burst != 0)
                 quantum = MIN(quantum, tc->opts.pace_burst);
+        if (rate == 0 && tc->group_paced) {
+                rate = PACE_UNBOUND;
+                quantum = QUANTUM_MOST;
+        }
         tc->pace.rate = rate;
         tc->pace.quantum = quantum;
 }
@@ -73,14 +79,23 @@ static void next_quantum(struct tcp_conn *tc, nstime now)
 
 /* The timer of corked segments does: while one that is full waits for its time, none at the end is
  * held back. */
-bool pace_waits(struct tcp_conn *tc, nstime now)
+static bool waits_until(struct tcp_conn *tc, nstime at, nstime now)
 {
-        if (tc->pace.left == 0 && now < tc->pace.at) {
-                tc->cork_at = MIN(tc->cork_at, tc->pace.at);
-                conn_flag(tc, TCF_PACED);
-                conn_set_limit(tc, TCP_LIM_PACING, now);
-                return true;
-        }
+        tc->cork_at = MIN(tc->cork_at, at);
+        conn_flag(tc, TCF_PACED);
+        conn_set_limit(tc, TCP_LIM_PACING, now);
+        return true;
+}
+
+bool pace_waits(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        nstime turn;
+
+        if (tc->pace.left == 0 && now < tc->pace.at)
+                return waits_until(tc, tc->pace.at, now);
+        turn = tc->group_paced ? group_turn(t, tc, now) : now;
+        if (now < turn)
+                return waits_until(tc, turn, now);
         if (tc->pace.left == 0)
                 next_quantum(tc, now);
         if (tc->flags & TCF_PACED) {
@@ -97,8 +112,10 @@ void pace_comes(struct tcp_conn *tc, nstime now)
         conn_unflag(tc, TCF_PACED);
 }
 
-void pace_sent(struct tcp_conn *tc, uint32_t len)
+void pace_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len)
 {
+        if (tc->group_paced)
+                group_sent(t, tc, len);
         tc->pace.left -= MIN(len, tc->pace.left);
         tc->pace.at += time_of(len, tc->pace.rate);
 }

@@ -202,6 +202,7 @@ void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
         rebuild_listeners(t);
         rebuild_segs(t);
         rebuild_lists(t);
+        group_recover(t);
         recharge(t);
         if (mended)
                 mend_finish(t, tc, now);

@@ -37,7 +37,10 @@ static inline uint32_t rcvbuf_window(const struct tcp_conn *tc)
 /* What a SYN offers, before a scale holds, as far as 16 bits can say it. */
 static inline uint32_t rcvbuf_first_window(const struct tcp_conn *tc)
 {
-        return tc->opts.credit ? tc->opts.window_first : rcvbuf_window(tc);
+        if (!tc->opts.credit)
+                return rcvbuf_window(tc);
+        return tc->group_share != 0 ? MIN(tc->opts.window_first, tc->group_share)
+                                    : tc->opts.window_first;
 }
 /* The right edge, when the peer's SYN is known; rcv_limit, by these options: tcp_window.c. */
 void rcvbuf_open(struct tcp_conn *tc);
@@ -52,6 +55,19 @@ void rcvbuf_size(struct tcp_conn *tc, uint32_t bytes);
 void lend_mend(struct tcp *t, struct tcp_conn *tc);
 void lend_recover(struct tcp *t, uint64_t *live);
 uint32_t lend_private(const struct tcp *t, const struct tcp_conn *tc);
+
+/* tcp_group.c */
+/* A member has read or returned something: its share follows. */
+void group_read(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* By credit: so many bytes more may be promised. False: they may not. */
+bool group_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes);
+bool group_has_place(const struct tcp *t, uint32_t group);
+/* Of a window that a new member would offer, what it may. */
+uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window);
+/* It leaves: its connection is over, or it enters another. */
+void group_over(struct tcp *t, struct tcp_conn *tc);
+/* After a death. */
+void group_recover(struct tcp *t);
 
 /* tcp_reass.c */
 bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq,

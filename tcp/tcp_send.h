@@ -78,9 +78,16 @@ void timer_keepalive(struct tcp_conn *tc, nstime now);
 void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least);
 /* The rest where there is a rate: whether nothing may leave yet (a timer is set then); that timer
  * has come, late perhaps; `len` bytes leave. */
-bool pace_waits(struct tcp_conn *tc, nstime now);
+bool pace_waits(struct tcp *t, struct tcp_conn *tc, nstime now);
 void pace_comes(struct tcp_conn *tc, nstime now);
-void pace_sent(struct tcp_conn *tc, uint32_t len);
+void pace_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len);
+#define PACE_UNBOUND UINT64_MAX /* there is a rate, but only its group's */
+
+/* tcp_group.c */
+/* When it may send by its group's rate: now, or later, and it stands in line then. `len`
+ * bytes leave. */
+nstime group_turn(struct tcp *t, struct tcp_conn *tc, nstime now);
+void group_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len);
 
 /* tcp_output.c */
 void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now);

@@ -86,6 +86,8 @@ int tcp_window_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes, nstime 
                 return grant_before_open(tc, bytes);
         if (ahead > tc->opts.window_most || bytes > tc->opts.window_most - ahead)
                 return -EOVERFLOW;
+        if (tc->group != 0 && !group_grant(t, tc, bytes))
+                return -ENOBUFS;
         WRITE_ONCE(tc->rcv_adv, tc->rcv_adv + bytes);
         if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 &&
             tc->state != TCPS_FIN_WAIT_2)

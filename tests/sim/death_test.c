@@ -533,6 +533,81 @@ static void grants(struct view *v)
         stack_flush(s, v->w->now);
 }
 
+/* Limits in common, hardly more than was promised already, so that shares shrink. */
+static void limits_group(struct view *v, uint64_t more)
+{
+        struct tcp *t = &v->s[0].tcp;
+        struct tcp_group_limits l = {.members = 6, .least = 2000};
+
+        l.receive = more + 6 * l.least + tcp_promised(conn(v, 0, 0)) + tcp_promised(conn(v, 0, 1));
+        stack_begin(v->s[0].st, 0);
+        assert_int_equal(tcp_group_set(t, 1, &l), 0);
+        stack_end(v->s[0].st);
+}
+
+static void enters_group(struct view *v)
+{
+        struct stack *s = &v->s[0];
+
+        s->now = v->w->now;
+        for (int n = 0; n < CONNS; n++) {
+                stack_begin(s->st, v->w->conn[0][n]);
+                assert_int_equal(tcp_group_enter(&s->tcp, conn(v, 0, n), 1, v->w->now), 0);
+                stack_end(s->st);
+        }
+        stack_flush(s, v->w->now);
+}
+
+static void prepare_group(struct view *v)
+{
+        limits_group(v, 10000);
+        enters_group(v);
+        stack_begin(v->s[0].st, 0);
+        tcp_group_listen(&v->s[0].tcp, v->w->listener[0], 1);
+        stack_end(v->s[0].st);
+}
+
+static void prepare_group_limits(struct view *v)
+{
+        limits_group(v, 10000);
+}
+
+static void widens_group(struct view *v)
+{
+        limits_group(v, 200000);
+}
+
+static void leaves_group(struct view *v)
+{
+        struct stack *s = &v->s[0];
+
+        s->now = v->w->now;
+        stack_begin(s->st, v->w->conn[0][0]);
+        tcp_group_leave(&s->tcp, conn(v, 0, 0), v->w->now);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+/* Somebody connects to the listener, who will be a member. */
+static void prepare_group_and_syn(struct view *v)
+{
+        prepare_group(v);
+        open_from(v, 1, 41000);
+}
+
+static void prepare_group_and_input(struct view *v)
+{
+        prepare_group(v);
+        prepare_input(v);
+}
+
+static void prepare_group_and_credit(struct view *v)
+{
+        prepare_group(v);
+        limits_group(v, 200000);
+        changes_window(v);
+}
+
 /* Marks that are reached and some that are not. */
 static void watches(struct view *v)
 {
@@ -568,6 +643,13 @@ static void prepare_cut(struct view *v)
 {
         write_bytes(v, 0, 0, 3000);
         write_bytes(v, 0, 0, 1400);
+}
+
+static void prepare_close(struct view *v);
+static void prepare_group_and_close(struct view *v)
+{
+        prepare_group(v);
+        prepare_close(v);
 }
 
 static void closes(struct view *v)
@@ -769,6 +851,7 @@ static void succeed(const struct world *dead, struct world *copy, enum after aft
         for (uint32_t i = 1; i < v->s[0].tcp.sh->conns.fresh; i++)
                 if (tcp_conn_at(&v->s[0].tcp, i)->live)
                         tcp_conn_check(&v->s[0].tcp, tcp_conn_at(&v->s[0].tcp, i));
+        tcp_group_check(&v->s[0].tcp, 1);
         loans_end(v);
         if (after == GOES_ON) {
                 lost_nothing(v);
@@ -778,6 +861,7 @@ static void succeed(const struct world *dead, struct world *copy, enum after aft
         }
         goes_on(v, 1);
         new_one_works(v);
+        tcp_group_check(&v->s[0].tcp, 1);
         view_free(v);
 }
 
@@ -946,6 +1030,35 @@ static void a_turn_with_acks_that_are_watched_may_end_anywhere(void **state)
         dies_everywhere(prepare_watched_acks, runs_with_input, GOES_ON);
 }
 
+static void entering_a_group_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_group_limits, enters_group, GOES_ON);
+}
+
+static void leaving_a_group_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_group, leaves_group, GOES_ON);
+        dies_everywhere(prepare_group_and_close, closes, CLOSES);
+}
+
+static void changing_a_group_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_group, widens_group, GOES_ON);
+        dies_everywhere(prepare_group, prepare_group_limits, GOES_ON);
+}
+
+static void a_share_that_changes_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_group, reads_all, GOES_ON);
+        dies_everywhere(prepare_group_and_credit, grants, GOES_ON);
+}
+
+static void a_turn_of_a_group_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_group_and_input, runs_with_input, GOES_ON);
+        dies_everywhere(prepare_group_and_syn, runs_with_input, GOES_ON);
+}
+
 static void a_plan_may_end_anywhere(void **state)
 {
         dies_everywhere(NULL, plans, GOES_ON);
@@ -1099,6 +1212,11 @@ int main(void)
                 cmocka_unit_test(a_grant_may_end_anywhere),
                 cmocka_unit_test(setting_a_watch_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_acks_that_are_watched_may_end_anywhere),
+                cmocka_unit_test(entering_a_group_may_end_anywhere),
+                cmocka_unit_test(leaving_a_group_may_end_anywhere),
+                cmocka_unit_test(changing_a_group_may_end_anywhere),
+                cmocka_unit_test(a_share_that_changes_may_end_anywhere),
+                cmocka_unit_test(a_turn_of_a_group_may_end_anywhere),
                 cmocka_unit_test(a_plan_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_acks_by_plan_may_end_anywhere),
                 cmocka_unit_test(a_shutdown_may_end_anywhere),

@@ -1,0 +1,405 @@
+/*
+ * Groups: limits that many connections have in common.
+ *
+ *      receive   what is unread, lent, or promised to a peer, of all members together
+ *      rate      bytes a second that they send together
+ *
+ * A member holds a share, and promises nothing beyond it: rcv_limit is within the share
+ * (rcvbuf_size()), so a segment's path has no test, and what a peer was promised has its place
+ * already. The sum of shares is never more than the limit, and all are exact for that.
+ *
+ *      limit = | least | least | least ...  of members there are, and may yet come |  pool  |
+ *
+ * Everybody has `least` at all times, and goes on with it: nobody waits for what others hold. Of
+ * the pool a member may have as much as it leaves free (Choudhury and Hahne, 1998): one alone half
+ * of it, each of n an n-plus-first part. A share grows as it is used: half of it read within
+ * PERIOD makes it twice as large, less than an eighth half as large. It is looked at when its
+ * member reads; it never goes below what is unread, lent and promised.
+ *
+ * A member that has something to send, and whose windows and own rate let it, stands in line for a
+ * turn: what passes at the rate in a millisecond. Turns follow one another, each begins when the
+ * one before it has passed; so the rate is exact, and who sends all the time has an equal part. Who
+ * is late has his turn all the same, and what all have missed, up to CATCH_UP, makes turns longer.
+ *
+ * A group has no owner. It is there as long as a connection or a listener names it. Who belongs to
+ * it, and the sums, are derived: group_recover().
+ */
+#include <errno.h>
+
+#include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
+
+#define PERIOD       NS_PER_S
+#define CATCH_UP     (10 * NS_PER_MS)
+#define TURN_MOST    (64u << 10)
+#define TURNS_SECOND 1000u
+
+static struct tcp_group *group_at(const struct tcp *t, uint32_t i)
+{
+        assert(i != 0 && i < TCP_GROUPS);
+        return &t->sh->groups[i];
+}
+
+static struct tcp_group *group_of(const struct tcp *t, const struct tcp_conn *tc)
+{
+        return group_at(t, tc->group);
+}
+
+#define for_each_member(t, number, tc)                                            \
+        for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                    \
+                for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL) \
+                        if (tc->live && tc->group == (number))
+
+static const struct tcp_group_limits *limits_of(const struct tcp_group *g)
+{
+        return &g->limits[g->now];
+}
+
+/* What its peer may send and what has come and is not read, or not returned. */
+uint32_t tcp_promised(const struct tcp_conn *tc)
+{
+        bool comes = tc->state >= TCPS_SYN_RECEIVED && tc->state <= TCPS_FIN_WAIT_2 &&
+                     !(tc->flags & TCF_FIN_RCVD);
+
+        return tc->rcv_unread + tc->rcv_lent + (comes ? tcp_window_ahead(tc) : 0);
+}
+
+/* What is free of the pool: nobody's, and not kept for who may yet come. */
+static uint64_t free_of(const struct tcp_group *g)
+{
+        uint64_t kept =
+                g->held + (uint64_t)(limits_of(g)->members - g->members) * limits_of(g)->least;
+
+        return limits_of(g)->receive > kept ? limits_of(g)->receive - kept : 0;
+}
+
+static bool is_bounded(const struct tcp_group *g)
+{
+        return limits_of(g)->receive != 0;
+}
+
+static void set_share(struct tcp_group *g, struct tcp_conn *tc, uint32_t share)
+{
+        g->held += (uint64_t)share - tc->group_share;
+        tc->group_share = share;
+        rcvbuf_size(tc, tc->rcv_size);
+}
+
+/* ---- a share follows its use ---- */
+
+static void begin_period(struct tcp_conn *tc, nstime now)
+{
+        tc->group_mark = copied_seq(tc);
+        tc->group_at = now;
+}
+
+static uint32_t wanted(struct tcp_conn *tc, nstime now)
+{
+        uint32_t share = tc->group_share, read = copied_seq(tc) - tc->group_mark;
+        bool over = now - tc->group_at >= PERIOD;
+
+        if (!over && read >= share / 2)
+                share = share <= UINT32_MAX / 2 ? 2 * share : UINT32_MAX;
+        else if (over && read < share / 8)
+                share /= 2;
+        else if (!over)
+                return share;
+        begin_period(tc, now);
+        return MIN(share, tc->rcv_size);
+}
+
+void group_read(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        struct tcp_group *g = group_of(t, tc);
+        uint32_t least = limits_of(g)->least, want;
+        uint64_t most;
+
+        if (!is_bounded(g))
+                return;
+        want = wanted(tc, now);
+        most = least + (free_of(g) + tc->group_share - least) / 2;
+        set_share(g, tc, MAX(MAX((uint32_t)MIN(want, most), least), tcp_promised(tc)));
+}
+
+bool group_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)
+{
+        struct tcp_group *g = group_of(t, tc);
+        uint64_t need = (uint64_t)tcp_promised(tc) + bytes;
+
+        if (!is_bounded(g) || need <= tc->group_share)
+                return true;
+        if (need - tc->group_share > free_of(g))
+                return false;
+        set_share(g, tc, (uint32_t)need);
+        return true;
+}
+
+/* ---- turns ---- */
+
+static uint32_t turn_bytes(uint64_t rate)
+{
+        return (uint32_t)MAX(MIN(rate / TURNS_SECOND, TURN_MOST), 1u);
+}
+
+static nstime time_of(uint32_t bytes, uint64_t rate)
+{
+        return (nstime)(bytes * (uint64_t)NS_PER_S / rate);
+}
+
+/* A pause of all is nothing that was missed. */
+static void stand_in_line(struct tcp_group *g, struct tcp_conn *tc, nstime now)
+{
+        bool pause = g->waiting == 0 && now - g->turn_last > CATCH_UP;
+        uint64_t rate = limits_of(g)->rate;
+
+        tc->group_due = MAX(g->turn_at, pause ? now : now - CATCH_UP);
+        g->turn_at = tc->group_due + time_of(turn_bytes(rate), rate);
+        g->waiting++;
+}
+
+/* Time that has passed and is nobody's turn has been missed by all that wait: in equal parts it is
+ * theirs now. */
+static void begin_turn(struct tcp_group *g, struct tcp_conn *tc, nstime now)
+{
+        uint64_t rate = limits_of(g)->rate;
+        nstime missed = MIN(now - g->turn_at, CATCH_UP);
+
+        if (g->turn_last != now)
+                g->turn_more = missed > 0 ? missed / g->waiting : 0;
+        g->waiting--;
+        g->turn_at += g->turn_more;
+        g->turn_last = tc->group_turn = now;
+        tc->group_due = 0;
+        tc->group_left = turn_bytes(rate) +
+                         (uint32_t)MIN((uint64_t)g->turn_more * rate / NS_PER_S, UINT32_MAX / 2);
+}
+
+nstime group_turn(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        struct tcp_group *g = group_of(t, tc);
+
+        if (tc->group_left != 0)
+                return now;
+        if (tc->group_due == 0)
+                stand_in_line(g, tc, now);
+        if (now < tc->group_due)
+                return tc->group_due;
+        if (g->waiting > 1 && tc->group_turn == now)
+                return now + 1; /* others first, who may be late as well */
+        begin_turn(g, tc, now);
+        return now;
+}
+
+/* A segment is not cut: what it has beyond the turn the next ones wait for. */
+void group_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len)
+{
+        struct tcp_group *g = group_of(t, tc);
+        uint32_t in_turn = MIN(len, tc->group_left);
+
+        tc->group_left -= in_turn;
+        g->turn_at += time_of(len - in_turn, limits_of(g)->rate);
+}
+
+/* It has a rate, or none, from now on; or another. Who waits looks again. */
+static void pace_by_group(struct tcp *t, struct tcp_group *g, struct tcp_conn *tc)
+{
+        bool paced = tc->group != 0 && limits_of(g)->rate != 0;
+
+        if (!paced && !tc->group_paced)
+                return;
+        if (tc->group_due != 0)
+                g->waiting--;
+        tc->group_due = 0;
+        tc->group_left = 0;
+        tc->group_paced = paced;
+        pace_set(tc, tc->flags & TCF_RATES ? tc->pace.rate : 0, 1);
+        if (tc->flags & TCF_PACED)
+                touch(t, tc);
+}
+
+/* ---- who belongs to it ---- */
+
+bool group_has_place(const struct tcp *t, uint32_t group)
+{
+        const struct tcp_group *g;
+
+        if (likely(group == 0))
+                return true;
+        g = group_at(t, group);
+        return (limits_of(g)->members == 0 || g->members < limits_of(g)->members) &&
+               (!is_bounded(g) || g->held + limits_of(g)->least <= limits_of(g)->receive);
+}
+
+uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window)
+{
+        return group != 0 && is_bounded(group_at(t, group))
+                       ? MIN(window, limits_of(group_at(t, group))->least)
+                       : window;
+}
+
+int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now)
+{
+        struct tcp_group *g = group_at(t, group);
+        uint32_t share = MAX(limits_of(g)->least, tcp_promised(tc));
+
+        if (tc->group == group)
+                return 0;
+        if (!group_has_place(t, group) ||
+            (is_bounded(g) && share - limits_of(g)->least > free_of(g)))
+                return -ENOSPC;
+        group_over(t, tc);
+        begin_period(tc, now);
+        if (is_bounded(g)) {
+                tc->group_share = share;
+                g->held += share;
+        }
+        g->members++;
+        store_order();
+        tc->group = (uint8_t)group;
+        rcvbuf_size(tc, tc->rcv_size);
+        pace_by_group(t, g, tc);
+        return 0;
+}
+
+void group_over(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_group *g;
+
+        if (likely(tc->group == 0))
+                return;
+        g = group_of(t, tc);
+        g->held -= tc->group_share;
+        g->members--;
+        tc->group = 0;
+        store_order();
+        tc->group_share = 0;
+        rcvbuf_size(tc, tc->rcv_size);
+        pace_by_group(t, g, tc);
+}
+
+void tcp_group_leave(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        group_over(t, tc);
+        output_window_update(t, tc, now);
+}
+
+void tcp_group_listen(struct tcp *t, uint32_t listener, uint32_t group)
+{
+        struct tcp_listener *l = tcp_listener_at(t, listener);
+
+        if (l->group == group)
+                return;
+        if (l->group != 0)
+                group_at(t, l->group)->listeners--;
+        if (group != 0)
+                group_at(t, group)->listeners++;
+        l->group = (uint8_t)group;
+        if (t->answers != NULL)
+                t->answers->forget(t->arg);
+}
+
+/* ---- the group ---- */
+
+uint32_t tcp_group_new(const struct tcp *t)
+{
+        for (uint32_t i = 1; i < TCP_GROUPS; i++)
+                if (group_at(t, i)->members == 0 && group_at(t, i)->listeners == 0)
+                        return i;
+        return 0;
+}
+
+int tcp_group_set(struct tcp *t, uint32_t group, const struct tcp_group_limits *l)
+{
+        struct tcp_group *g = group_at(t, group);
+        uint64_t need = 0;
+
+        if (l->members != 0 && l->members < g->members)
+                return -ENOSPC;
+        if (l->receive != 0) {
+                for_each_member(t, group, tc) need += MAX(l->least, tcp_promised(tc));
+                need += (uint64_t)(l->members - g->members) * l->least;
+                if (need > l->receive)
+                        return -ENOSPC;
+        }
+        for_each_member(t, group, tc) if (l->receive != 0 &&
+                                          (tc->group_share == 0 ||
+                                           tc->group_share > MAX(l->least, tcp_promised(tc))))
+                set_share(g, tc, MAX(l->least, tcp_promised(tc)));
+        g->limits[!g->now] = *l;
+        g->turn_at = 0;
+        store_order();
+        g->now = !g->now; /* which the shares were within before and are after */
+        store_order();
+        for_each_member(t, group, tc)
+        {
+                if (tc->group_share < l->least || l->receive == 0)
+                        set_share(g, tc, l->receive != 0 ? l->least : 0);
+                pace_by_group(t, g, tc);
+        }
+        return 0;
+}
+
+void tcp_group_get(const struct tcp *t, uint32_t group, struct tcp_group_report *r)
+{
+        const struct tcp_group *g = group_at(t, group);
+
+        *r = (struct tcp_group_report){
+                .limits = *limits_of(g), .members = g->members, .held = g->held};
+}
+
+/* Limits that it had not been told of, and an entrance or a leave half done. */
+static void recover_conn(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_group *g = tc->group != 0 ? group_of(t, tc) : NULL;
+
+        tc->group_due = 0;
+        if (g == NULL || !is_bounded(g))
+                tc->group_share = 0;
+        else
+                tc->group_share = MAX(MAX(tc->group_share, limits_of(g)->least), tcp_promised(tc));
+        if (g != NULL) {
+                g->members++;
+                g->held += tc->group_share;
+        }
+        rcvbuf_size(tc, tc->rcv_size);
+        pace_by_group(t, g, tc);
+}
+
+void group_recover(struct tcp *t)
+{
+        for (uint32_t i = 1; i < TCP_GROUPS; i++) {
+                struct tcp_group *g = group_at(t, i);
+                g->members = g->listeners = g->waiting = 0;
+                g->held = 0;
+        }
+        for (uint32_t i = 1; i < t->sh->listeners.fresh; i++)
+                if (tcp_listener_at(t, i)->live && tcp_listener_at(t, i)->group != 0)
+                        group_at(t, tcp_listener_at(t, i)->group)->listeners++;
+        for (uint32_t i = 1; i < t->sh->conns.fresh; i++)
+                if (conn_at(t, i)->live)
+                        recover_conn(t, conn_at(t, i));
+}
+
+void tcp_group_check(const struct tcp *t, uint32_t group)
+{
+        const struct tcp_group *g = group_at(t, group);
+        uint32_t members = 0, waiting = 0;
+        uint64_t held = 0;
+
+        for_each_member(t, group, tc)
+        {
+                members++;
+                waiting += tc->group_due != 0;
+                assert(!tc->group_paced == (limits_of(g)->rate == 0));
+                held += tc->group_share;
+                assert((tc->group_share != 0) == is_bounded(g));
+                assert(!is_bounded(g) || tcp_promised(tc) <= tc->group_share);
+                assert(!is_bounded(g) || tc->rcv_limit <= tc->group_share);
+        }
+        assert(members == g->members && held == g->held && waiting == g->waiting);
+        assert(!is_bounded(g) ||
+               held + (uint64_t)(limits_of(g)->members - members) * limits_of(g)->least <=
+                       limits_of(g)->receive);
+}
