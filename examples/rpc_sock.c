@@ -7,6 +7,7 @@
  *                                                      wait on a connection
  *   rpc_sock [-p PORT] -n REQUESTS -o OUTSTANDING      asks, with so many under way
  *
+ * There are so many clients at most, and what they send takes so much memory at most, by a group.
  * From a client that does not read its answers no more requests are taken, for what is unsent is
  * told too.
  */
@@ -22,6 +23,7 @@
 #include <unet/flow.h>
 
 #define CLIENTS 32
+#define MEMORY  (1u << 20) /* that requests of all clients together take while they wait */
 /* Bytes of answers that a client may leave unread, beyond what is on its way. */
 #define UNSENT 65536u
 
@@ -111,10 +113,11 @@ static int serve(int port, int work, int queue)
                            .listener = unet_socket(AF_INET, SOCK_STREAM, 0),
                            .work = work,
                            .queue = queue};
+        struct unet_group g = {.size = sizeof g, .members = CLIENTS, .receive = MEMORY};
 
         if (s.set == NULL || s.listener < 0 ||
             unet_bind(s.listener, (struct sockaddr *)&at, sizeof at) != 0 ||
-            unet_listen(s.listener, CLIENTS) != 0 ||
+            unet_listen(s.listener, CLIENTS) != 0 || unet_group_set(s.listener, &g) != 0 ||
             unet_pollset_add(s.set, s.listener, POLLIN, (uint64_t)s.listener) != 0)
                 die("listen");
         serve_all(&s);

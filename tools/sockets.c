@@ -41,6 +41,10 @@ static void add_controls(json_t *row, const struct tcp_report *r, nstime now)
                 json_object_set_new(row, "granted", json_integer(r->rcv_wnd));
         if (r->send_limit != 0)
                 json_object_set_new(row, "send_window_limit", json_integer(r->send_limit));
+        if (r->group != 0)
+                json_object_set_new(
+                        row, "group",
+                        json_pack("{si sI}", "number", r->group, "share", (json_int_t)r->share));
         if (r->watched)
                 json_object_set_new(row, "watch", watch_json(&r->watch));
         if (r->plan.until != 0)
@@ -98,21 +102,36 @@ void sockets_connections(const struct seen_stack *s, json_t *rows)
         }
 }
 
+/* What it accepts is in it. */
+static json_t *group_json(const struct tcp *t, uint32_t group)
+{
+        struct tcp_group_report r;
+
+        tcp_group_get(t, group, &r);
+        return json_pack("{si sI sI sI sI sI sI}", "number", group, "members",
+                         (json_int_t)r.members, "members_most", (json_int_t)r.limits.members,
+                         "receive", (json_int_t)r.limits.receive, "least",
+                         (json_int_t)r.limits.least, "held", (json_int_t)r.held, "rate",
+                         (json_int_t)r.limits.rate);
+}
+
 void sockets_listeners(const struct seen_stack *s, json_t *rows)
 {
         const struct tcp *t = &s->view.tcp;
 
         for (uint32_t i = 1; i < t->sh->listeners.fresh && i < t->sh->listeners.cap; i++) {
                 const struct tcp_listener *l = tcp_listener_at(t, i);
+                json_t *row;
 
                 if (!l->live)
                         continue;
-                json_array_append_new(
-                        rows,
-                        json_pack("{ss si ss so ss so sI sI}", "protocol", "tcp", "stack", s->id,
-                                  "state", "LISTEN", "local", address_port_json(l->addr, l->port),
-                                  "peer", "*:*", "holders", stacks_holders(s, l->sock), "recv_q",
-                                  (json_int_t)l->queued, "send_q", (json_int_t)l->backlog));
+                row = json_pack("{ss si ss so ss so sI sI}", "protocol", "tcp", "stack", s->id,
+                                "state", "LISTEN", "local", address_port_json(l->addr, l->port),
+                                "peer", "*:*", "holders", stacks_holders(s, l->sock), "recv_q",
+                                (json_int_t)l->queued, "send_q", (json_int_t)l->backlog);
+                if (l->group != 0)
+                        json_object_set_new(row, "group", group_json(t, l->group));
+                json_array_append_new(rows, row);
         }
 }
 

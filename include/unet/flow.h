@@ -56,8 +56,8 @@ UNET_API int unet_window_get(int sock, struct unet_window *w);
 /*
  * By credit, on a connection or before connect(): the peer may send `bytes` more, and is told so
  * before the call returns. To hold it, grant nothing. EOVERFLOW: what is granted and has not come
- * would be more than `most`. EINVAL: not by credit, or a listener. A peer that sends whole segments
- * may wait for a segment's worth: see unet_flow(3).
+ * would be more than `most`. ENOBUFS: its group has no more. EINVAL: not by credit, or a listener.
+ * A peer that sends whole segments may wait for a segment's worth: see unet_flow(3).
  */
 UNET_API int unet_window_grant(int sock, uint32_t bytes);
 
@@ -90,6 +90,47 @@ struct unet_flow {
  */
 UNET_API int unet_flow_set(int sock, const struct unet_flow *f);
 UNET_API int unet_flow_get(int sock, struct unet_flow *f);
+
+/*
+ * Limits that many sockets have in common. A group is there as long as a socket is in it, and is
+ * named by any of them; what a listener in it accepts is in it, from the SYN on. It is the socket's
+ * as all settings are: parent and child of fork() share it, who gets a socket in a message has it,
+ * and a member leaves it when its connection is over.
+ *
+ *      struct unet_group g = {.size = sizeof g, .members = 1000, .receive = 8 << 20};
+ *      unet_group_set(listener, &g);           1,000 clients, and 8 MB for all of them together
+ *
+ * `receive` bounds what is unread, on loan, and promised to peers as windows, of all members
+ * together and to the byte, at all times. Of it each member has `least`, come what may. The rest is
+ * for those that use it: a member has as much of it as it leaves free, one alone half, each of n an
+ * n-plus-first part; it gets there by reading, within what its own buffer may be.
+ *
+ * `rate` bounds the bytes of data that all members send, repeated ones too, each of which has an
+ * equal part while it has something to send. In any time t it is no more than rate * (t + 10 ms),
+ * and a segment of each. A member's own rate (unet_flow.rate) holds beside it.
+ */
+struct unet_group {
+        uint32_t size;    /* sizeof(struct unet_group) */
+        uint32_t members; /* connections at most; 0: as many as come, without `receive` only */
+        uint64_t receive; /* bytes; 0: no such limit */
+        uint64_t rate;    /* bytes a second; 0: no such limit */
+        uint32_t least;   /* bytes, 1,024 at least; 0: half of an equal part. members * least is at
+                             most `receive` */
+        uint32_t in;      /* told: members there are */
+        uint64_t held;    /* told: of `receive`, what members hold or may promise next */
+};
+/*
+ * The socket's group has these limits from now on; if it has none, it is the first in a new one.
+ * NULL: it leaves its group. A connection, or a listener, which holds nothing itself: ENOTCONN.
+ * ENOSPC: there are more members already, or these were promised more, which is not taken back:
+ * the limits are as they were. ENFILE: 255 groups there are. A connection that there is no place
+ * for is not answered, and tries again.
+ */
+UNET_API int unet_group_set(int sock, const struct unet_group *g);
+UNET_API int unet_group_get(int sock, struct unet_group *g); /* ENOENT: it is in none */
+/* `sock` leaves its group, and enters the one that `member` is in. ENOENT: none. ENOSPC: no place,
+ * or what it was promised is more than there is: it stays where it was. */
+UNET_API int unet_group_join(int sock, int member);
 
 /*
  * Receiving by loan. unet_recv_lend() hands out what is unread, in order, where it lies, in at most
