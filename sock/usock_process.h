@@ -10,6 +10,7 @@
 #define SOCK_USOCK_PROCESS_H
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "sock/usock.h"
@@ -22,12 +23,17 @@ struct usock_tls {
         int turns;      /* of USOCK_TURNS_* (usock_turns.h) */
 };
 extern __thread struct usock_tls usock_tls __attribute__((tls_model("initial-exec")));
+/* Not 0: a thread takes the stacks away, and others wait before they enter. */
+extern _Atomic uint32_t usock_closed;
+void usock_wait_outside(void);
 /* Set by the shim: runs deferred handlers; called with inside == 0 and may not return (longjmp). */
 extern void (*usock_run_deferred)(void);
 
 static inline void usock_enter(void)
 {
         usock_tls.inside++;
+        if (unlikely(atomic_load_explicit(&usock_closed, memory_order_relaxed)))
+                usock_wait_outside();
 }
 static inline void usock_leave(void)
 {

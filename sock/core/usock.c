@@ -6,10 +6,12 @@
 #include "sock/attach/ustack_wake.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +25,19 @@
 
 __thread struct usock_tls usock_tls;
 void (*usock_run_deferred)(void);
+_Atomic uint32_t usock_closed;
+
+/* Who is inside already goes on: he may hold what others need to leave. */
+void usock_wait_outside(void)
+{
+        uint32_t closed;
+
+        while (usock_tls.inside == 1 && (closed = atomic_load(&usock_closed)) != 0) {
+                usock_leave();
+                sys4(SYS_futex, &usock_closed, FUTEX_WAIT_PRIVATE, closed, NULL);
+                usock_tls.inside++;
+        }
+}
 
 /* ---- addresses ---- */
 

@@ -13,6 +13,7 @@
  * outermost usock_leave().
  */
 #include "sock/shim/cancel.h"
+#include "sock/shim/hold.h"
 #include "sock/shim/shim.h"
 
 #include <signal.h>
@@ -21,9 +22,7 @@
 #include "base/sandbox.h"
 
 #define SLEEPERS 1024
-/* libc's own; its handler does nothing to a thread that is not in a call of libc. */
-#define SIGCANCEL 32
-#define KSIGSET   8 /* bytes of the kernel's signal set */
+#define KSIGSET  8 /* bytes of the kernel's signal set */
 
 /* Who may be asleep in usock_wait(), in threaded programs. */
 static struct sleeper {
@@ -130,16 +129,25 @@ static void send_to_self(void)
 
 static void cancel_signal(int sig, siginfo_t *info, void *uc)
 {
-        if (!usock_tls.inside) {
+        bool asked = hold_is_asked(info);
+
+        if (!usock_tls.inside && asked) {
+                hold_answer();
+        } else if (!usock_tls.inside) {
                 libcs_handler(sig, info, uc);
-                return;
+        } else {
+                shim_tls.hold_asked |= asked;
+                shim_tls.cancelled_inside |= !asked;
+                usock_tls.pending = 1;
         }
-        shim_tls.cancelled_inside = true;
-        usock_tls.pending = 1;
 }
 
 void cancelled_inside(void)
 {
+        if (unlikely(shim_tls.hold_asked)) {
+                shim_tls.hold_asked = false;
+                hold_answer();
+        }
         if (likely(!shim_tls.cancelled_inside))
                 return;
         shim_tls.cancelled_inside = false;
@@ -184,13 +192,19 @@ static void take_the_signal(void)
 }
 
 /* Once; not in a program that has locked itself in, where no thread may be made. */
-static void take_the_signal_if_need_be(void)
+bool cancel_has_signal(void)
 {
         static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-        if (shim.size && atomic_load(&shim.cancels_anywhere) &&
-            atomic_load(&sandbox_forbidden) == 0)
+        if (atomic_load(&sandbox_forbidden) == 0)
                 pthread_once(&once, take_the_signal);
+        return libcs_handler != NULL;
+}
+
+static void take_the_signal_if_need_be(void)
+{
+        if (shim.size && atomic_load(&shim.cancels_anywhere))
+                cancel_has_signal();
 }
 
 /* Before a thread can be cancelled so. */
@@ -230,4 +244,5 @@ void cancel_fork_child(void)
         for (unsigned i = 0; i < SLEEPERS; i++)
                 atomic_store(&sleepers[i].tid, 0);
         shim_tls.cancelled_inside = false;
+        hold_fork_child();
 }

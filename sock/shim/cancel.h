@@ -4,6 +4,9 @@
 
 #include "sock/shim/shim.h"
 
+/* libc's own; its handler does nothing to a thread that is not in a call of libc. */
+#define SIGCANCEL 32
+
 /* Does not return to a thread that is to end. */
 void cancellation_asked(void);
 /* At the beginning of every call that POSIX has as one and that may be about ours: libc's own does
@@ -22,5 +25,7 @@ bool sleeper_was_cancelled(void);
 /* Outside, with nothing of ours held: may not return. */
 void cancelled_inside(void);
 void cancel_fork_child(void);
+/* The signal has our handler from now on. False: it cannot have. */
+bool cancel_has_signal(void);
 
 #endif

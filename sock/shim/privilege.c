@@ -5,10 +5,11 @@
  * numbers; new sockets are of a stack of its new user. Nobody connects over the fabric any more to
  * a listener that such a process has; the relay hands on who has.
  *
- * It stays where other threads may be in there, and if UNET_ACROSS_USERS says so. docs/security.md
- * has what that means.
+ * Other threads are kept out meanwhile (hold.h). It stays if one of them does not come out, and if
+ * UNET_ACROSS_USERS says so. docs/security.md has what that means.
  */
 #include "sock/shim/decide.h"
+#include "sock/shim/hold.h"
 #include "sock/shim/privilege.h"
 #include "sock/shim/relay.h"
 
@@ -21,6 +22,7 @@
 /* A change of the user that is under way. */
 struct change {
         bool leaves; /* the stack, if the kernel agrees */
+        bool holds;  /* other threads: hold_others() */
         struct relay relay;
 };
 
@@ -99,13 +101,18 @@ static void leave(int fd, struct file *f, void *arg)
 static struct change begin(struct usock_uids to)
 {
         struct change c = {.leaves = false};
+        bool threads;
 
-        if (!shim.size || usock_tls.inside || shim.across_users || !usock_gives_up_user(&to) ||
-            has_threads())
+        if (!shim.size || usock_tls.inside || shim.across_users || !usock_gives_up_user(&to))
                 return c;
         usock_enter();
-        c.leaves = true;
-        relay_start(&c.relay);
+        threads = has_threads();
+        c.holds = threads && hold_others();
+        c.leaves = c.holds || !threads;
+        if (c.leaves)
+                relay_start(&c.relay);
+        else
+                usock_leave();
         return c;
 }
 
@@ -131,6 +138,8 @@ static int end(struct change *c, long r)
                 leave_stack(c);
         else
                 relay_cancel(&c->relay);
+        if (c->holds)
+                hold_end();
         usock_leave();
         errno = err;
         return (int)r;

@@ -166,6 +166,7 @@ struct shim_tls {
         /* What shim.cancels was when this thread last asked whether it is meant. */
         uint32_t cancels;
         bool cancelled_inside; /* it is told when it is outside */
+        bool hold_asked;       /* it answers then: hold.c */
         struct select_memo select;
 };
 extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec")));

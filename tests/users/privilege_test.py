@@ -18,7 +18,7 @@ LIMIT = 120                       # for what must come
 
 # What is tried: a master that listens as root, and a worker that accepts as somebody else. argv: port, how.
 PROGRAM = r"""
-import ctypes, os, socket, sys
+import ctypes, os, socket, sys, threading, time
 
 port, how = int(sys.argv[1]), sys.argv[2].split("+")
 NOBODY = 65534
@@ -44,6 +44,53 @@ def left():
             pass
     return f"mapped {mapped} open {sum('unet-' in name for name in names)}"
 
+def pair():
+    l = socket.socket()
+    l.bind(("127.0.0.1", 0))
+    l.listen(1)
+    s = socket.create_connection(l.getsockname())
+    return s, l.accept()[0]
+
+class Threads:
+    # One reads what does not come yet, two talk without a pause, one does nothing of ours.
+    def __init__(self):
+        self.rounds, self.wrong, self.over = 0, 0, False
+        self.quiet, self.talk = pair(), pair()
+        self.all = [threading.Thread(target=t, daemon=True) for t in (self.reads, self.asks, self.answers, self.works)]
+        for t in self.all:
+            t.start()
+        while self.rounds < 100:
+            time.sleep(0.001)
+
+    def reads(self):
+        self.read = self.quiet[0].recv(10)
+
+    def asks(self):
+        while not self.over:
+            want = str(self.rounds).encode()
+            self.talk[0].sendall(want)
+            self.wrong += self.talk[0].recv(100) != want
+            self.rounds += 1
+        self.talk[0].close()
+
+    def answers(self):
+        while data := self.talk[1].recv(100):
+            self.talk[1].sendall(data)
+
+    def works(self):
+        while not self.over:
+            time.sleep(0.0001)
+
+    def go_on(self):
+        before = self.rounds
+        while self.rounds < before + 100:
+            time.sleep(0.001)
+        self.over = True
+        self.quiet[1].sendall(b"read")
+        for t in self.all:
+            t.join()
+        return f"threads {self.read} wrong {self.wrong}"
+
 l = socket.socket()
 l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 l.bind(("127.0.0.1", port))
@@ -54,12 +101,15 @@ if "before" in how:
     give_up()
 pid = os.fork()
 if pid == 0:
+    threads = Threads() if "threads" in how else None
     if "after" in how:
         give_up()
     if "temporarily" in how:
         os.seteuid(NOBODY)
         os.seteuid(0)
     print("worker", left(), flush=True)
+    if threads:
+        print(threads.go_on(), flush=True)
     c, _ = l.accept()
     c.sendall(b"worker")
     c.close()
@@ -128,6 +178,15 @@ class Privilege(unittest.TestCase):
                 said, log = self.run_it(how)
                 self.assertIn(LEFT, said, log)
                 self.assertIn("has given up its user", log)
+                self.assertIn("master b'x'", said)
+
+    def test_threads_stay_out_meanwhile_and_go_on(self):
+        """One that sleeps in a call, some that make calls all the time, and one that makes none."""
+        for how in ("after+threads", "after+threads+resuid"):
+            with self.subTest(how):
+                said, log = self.run_it(how)
+                self.assertIn(LEFT, said, log)
+                self.assertIn("threads b'read' wrong 0", said, log)
                 self.assertIn("master b'x'", said)
 
     def test_who_gives_up_its_user_before_it_forks(self):
