@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -226,6 +227,7 @@ static void a_stack_of_huge_pages_is_refused(void **state)
         }
         plain_fd = memfd_create("unsealed", MFD_ALLOW_SEALING);
         assert_int_equal(ftruncate(plain_fd, FAKE_BYTES), 0);
+        assert_int_equal(fchmod(plain_fd, 0600), 0);
         f.state = plain_fd;
         assert_int_equal(unetd_stack_new(&b.c, &f, 0, &st.id), -EPERM);
         close(plain_fd);

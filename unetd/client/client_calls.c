@@ -60,10 +60,17 @@ int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uin
 {
         struct unetd_msg msg = {.type = UNETD_STACK_NEW,
                                 .stack = {.stack = *stack_id, .slot = slot}};
-        int fds[UNETD_STACK_FDS] = {f->state,       f->bell,   f->leader,
-                                    f->ring_leader, f->keeper, f->ring_keeper};
+        int reader = unet_memfd_reader(f->state); /* unetd writes into no stack */
+        int fds[UNETD_STACK_FDS] = {reader >= 0 ? reader : f->state,
+                                    f->bell,
+                                    f->leader,
+                                    f->ring_leader,
+                                    f->keeper,
+                                    f->ring_keeper};
         int r = client_ask_plain(c, &msg, fds, UNETD_STACK_FDS);
 
+        if (reader >= 0)
+                sys_close(reader);
         if (r < 0)
                 return r;
         *stack_id = msg.stack.stack;

@@ -126,7 +126,9 @@ enum unetd_type {
 
 /* Order of descriptors in STACK_NEW, K_STACK and the reply to STACK_GET. */
 enum unetd_stack_fd {
-        UNETD_FD_STATE, /* memfd, read and write */
+        /* memfd; to and from unetd for reading only: the keeper opens it anew, as its owner. Where
+         * the client cannot do that (no /proc) unetd gives up writing itself. */
+        UNETD_FD_STATE,
         UNETD_FD_BELL,  /* memfd of one page, read and write */
         /* Bell socket and the stack's own ringer (unet/bell_fd.h), O_NONBLOCK. */
         UNETD_FD_LEADER,

@@ -306,12 +306,30 @@ static int check_bell(int bell, int ringer)
         return MIN(ours, 0);
 }
 
+/* Whoever takes this process over is not to write into stacks; their owner is. */
+static int give_up_writing(int *state, const struct user *u)
+{
+        int seals = fcntl(*state, F_GET_SEALS), r, reader;
+
+        if (seals >= 0 && seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
+                return -EPERM;
+        r = unet_memfd_check(*state, 0, true, UNET_MEMFD_ANYBODY);
+        if (r < 0)
+                return unet_memfd_check(*state, 0, false, u->uid);
+        reader = fd_reopen(*state, O_RDONLY);
+        if (reader < 0)
+                return reader;
+        close(*state);
+        *state = reader;
+        return 0;
+}
+
 /* Six descriptors of the right kinds. */
-static int check_fds(const struct wire_in *in)
+static int check_fds(struct wire_in *in, const struct user *u)
 {
         int r;
 
-        if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
+        if ((r = give_up_writing(&in->fds[UNETD_FD_STATE], u)) < 0 ||
             (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) <
                     0)
                 return r;
@@ -432,7 +450,7 @@ int stack_new(struct client *cl, struct wire_in *in)
                 return -EBADMSG;
         if (in->msg.stack.slot >= UNETD_SLOTS_MAX || in->msg.stack.stack > UNETD_STACK_ID_MAX)
                 return -EINVAL;
-        r = check_fds(in);
+        r = check_fds(in, cl->user);
         if (r < 0)
                 return r;
         in->msg.stack.pid = 0;
@@ -523,7 +541,7 @@ void stack_offered(struct user *u, struct wire_in *in)
         struct stack *st = stack_find(in->msg.stack.stack);
 
         if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 ||
-            in->msg.stack.stack > UNETD_STACK_ID_MAX || check_fds(in) < 0)
+            in->msg.stack.stack > UNETD_STACK_ID_MAX || check_fds(in, u) < 0)
                 return;
         if (!st && u->used.stacks < unetd.cfg.per_uid.stacks &&
             share_may_hold(u, UNETD_STACK_FDS)) {

@@ -4,6 +4,10 @@
 #include "unetd/keeper/keeper.h"
 
 #include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memfd.h"
 
 #define LOOK_FIRST (10 * NS_PER_MS)
 #define LOOK_LAST  (250 * NS_PER_MS) /* less than a new unetd waits for us (adopt_ms) */
@@ -145,10 +149,16 @@ static void offer_links_and_ports(struct kstack *st)
 static void offer_stack(struct kstack *st)
 {
         struct unetd_msg msg = {.type = UNETD_K_STACK, .stack = {.stack = st->id, .pid = st->pid}};
+        int fds[UNETD_STACK_FDS], reader = unet_memfd_reader(st->fds[UNETD_FD_STATE]);
         struct kproc *p;
         struct kchan *ch;
 
-        conn_send(&keeper.daemon, &msg, st->fds, UNETD_STACK_FDS);
+        memcpy(fds, st->fds, sizeof fds);
+        if (reader >= 0)
+                fds[UNETD_FD_STATE] = reader;
+        conn_send(&keeper.daemon, &msg, fds, UNETD_STACK_FDS);
+        if (reader >= 0)
+                close(reader);
         kchans_tell_taken(st);
         LIST_FOREACH (p, &st->procs, link) {
                 if (p->state != PROC_LIVE)

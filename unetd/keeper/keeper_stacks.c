@@ -5,6 +5,7 @@
 #include "unetd/keeper/keeper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -60,6 +61,18 @@ static void kstack_free(struct kstack *st)
         free(st);
 }
 
+/* unetd has it for reading only. */
+static int begin_to_write(int *state)
+{
+        int writer = fd_reopen(*state, O_RDWR);
+
+        if (writer < 0)
+                return writer;
+        close(*state);
+        *state = writer;
+        return 0;
+}
+
 int kstack_new(struct wire_in *in, struct kstack **out)
 {
         struct kstack *st = calloc(1, sizeof *st);
@@ -75,8 +88,10 @@ int kstack_new(struct wire_in *in, struct kstack **out)
         for (unsigned i = 0; i < UNETD_STACK_FDS; i++)
                 st->fds[i] = wire_in_take(in, i);
         LIST_INSERT_HEAD(&keeper.stacks, st, link);
+        r = begin_to_write(&st->fds[UNETD_FD_STATE]);
         fds = stack_fds(st);
-        r = keeper.ops->attach(&st->view, st->id, &fds);
+        if (r == 0)
+                r = keeper.ops->attach(&st->view, st->id, &fds);
         if (r == 0) {
                 st->bell.fd = st->fds[UNETD_FD_KEEPER];
                 r = loop_add(&keeper.loop, &st->bell, EPOLLIN);
