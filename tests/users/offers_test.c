@@ -16,8 +16,21 @@ static int setup(void **state)
 
 /* ---- a keeper ---- */
 
+static void parts(struct unetd_msg *answer)
+{
+        if (table->value[5] != 0) {
+                usleep((useconds_t)table->value[5] * 1000);
+                answer->err = -EBUSY;
+                return;
+        }
+        table->ready = 2;
+        must_eventually(table->done != 0);
+}
+
 /* Answers with 0; the one channel that there is yields, and parts when it is said to. Counted: in
- * value[1] how often it was told of a stack, in value[2] of a channel that goes. */
+ * value[1] how often it was told of a stack, in value[2] of a channel that goes, in value[3] and
+ * [4] how often one was to yield and to part. With value[5] it refuses to part, after so many ms.
+ */
 static void *keep(void *fd)
 {
         struct wire_in in;
@@ -28,13 +41,14 @@ static void *keep(void *fd)
                 wire_in_close(&in);
                 if (answer.type == UNETD_K_STACK)
                         table->value[1]++;
-                if (answer.type == UNETD_K_CHAN_YIELD)
-                        answer.stack.slot = 0;
-                if (answer.type == UNETD_K_CHAN_PART) {
-                        table->ready = 2;
-                        must_eventually(table->done != 0);
-                }
                 answer.err = 0;
+                if (answer.type == UNETD_K_CHAN_YIELD) {
+                        answer.stack.slot = 0;
+                        table->value[3]++;
+                } else if (answer.type == UNETD_K_CHAN_PART) {
+                        table->value[4]++;
+                        parts(&answer);
+                }
                 if (answer.seq != 0)
                         hostile_send(*(int *)fd, &answer, NULL, 0);
                 if (answer.type == UNETD_K_CHAN_DOWN)
@@ -218,12 +232,52 @@ static void who_waits_for_a_channel_that_comes_back(void **state)
         assert_int_equal(users_broker(), broker);
 }
 
+/* ---- a keeper that takes its time to part ---- */
+
+#define SLOW_MS 300
+#define MOST    2 /* times that others wait for him, until unetd has learnt */
+
+static int asks_for_one_more(void)
+{
+        struct hostile_stack st, other;
+        int c, r;
+
+        be_keeper();
+        c = hostile_client();
+        must(hostile_stack(c, &st) == 0 && hostile_stack(c, &other) == 0);
+        open_channel(c, st.id, table->stack);
+        must(answer_to(c) == 0);
+        while (table->value[3] < 20) { /* several a second, after all were found in use */
+                open_channel(c, st.id, other.id);
+                r = answer_to(c);
+                must(r == -EDQUOT || r == -ETIMEDOUT);
+        }
+        return 0;
+}
+
+static void who_parts_slowly_is_not_waited_for_again_and_again(void **state)
+{
+        pid_t other;
+
+        if (users_cannot_run())
+                skip();
+        table->value[5] = SLOW_MS;
+        other = users_begin(BYSTANDER, parts_late);
+        eventually(table->ready == 1);
+        users_run(HOSTILE, asks_for_one_more);
+        assert_in_range(table->value[4], 1, MOST);
+        table->done = 2;
+        users_wait(other);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(numbers_that_there_are_not, setup, users_teardown),
                 cmocka_unit_test_setup_teardown(who_waits_for_a_channel_that_comes_back, setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(who_parts_slowly_is_not_waited_for_again_and_again,
+                                                setup, users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

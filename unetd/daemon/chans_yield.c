@@ -77,7 +77,8 @@ static bool may_yield(const struct end *e, const struct user *payer)
 
         return e->state == END_UP && o->state == END_UP && !e->chan->iface && !e->chan->remote &&
                (e->payer == payer || !slot_share_is_full(e->stack, payer)) &&
-               !user_keeper_late(o->stack->user, e->stack->user);
+               !user_keeper_late(o->stack->user, e->stack->user) &&
+               !user_parts_late(o->stack->user, e->stack->user);
 }
 
 void chan_yielded(struct user *u, const struct ask *a, const struct unetd_msg *msg)

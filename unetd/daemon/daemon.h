@@ -38,6 +38,9 @@
 #define ASK_PATIENCE  (10 * NS_PER_S) /* with a keeper that is stopped, ... */
 #define ASK_END       (60 * NS_PER_S) /* ... and with any */
 #define ASK_OTHERS    NS_PER_S        /* how long one user waits for another's keeper, ... */
+/* ... for it to part with channels: all waits together, in so long a time. */
+#define PART_OTHERS (ASK_OTHERS / 2)
+#define PART_WINDOW (10 * NS_PER_S)
 /* ... and messages that wait for it: beyond, others are refused at once. */
 #define QUEUE_OTHERS 256u
 #define WAITING_MAX  4096u              /* requests of one user that wait */
@@ -120,6 +123,7 @@ struct user {
         nstime adopt_until; /* KEEPER_AWAITED: then start one */
         uint32_t deaths;    /* of keepers, within DEATHS_WINDOW of the first */
         nstime first_death;
+        nstime part_since, part_took; /* since when, and how long it took to part: PART_OTHERS */
         TAILQ_HEAD(, ask) asks;
         bool settling;                               /* K_SETTLE is with the keeper, for these; */
         LIST_HEAD(, waiter) settle_now, settle_next; /* who came since waits for the next one */

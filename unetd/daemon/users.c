@@ -240,6 +240,21 @@ static void dispatch(struct user *u, struct ask *a, int err)
                 stack_answered(u, a, err);
 }
 
+static void has_parted(struct user *u, nstime took)
+{
+        if (unetd.loop.now - u->part_since > PART_WINDOW) {
+                u->part_since = unetd.loop.now;
+                u->part_took = 0;
+        }
+        u->part_took += took;
+}
+
+bool user_parts_late(const struct user *u, const struct user *asks)
+{
+        return u != asks && u->part_took > PART_OTHERS &&
+               unetd.loop.now - u->part_since <= PART_WINDOW;
+}
+
 static void answered(struct user *u, const struct unetd_msg *msg)
 {
         struct ask *a;
@@ -248,6 +263,8 @@ static void answered(struct user *u, const struct unetd_msg *msg)
         TAILQ_FOREACH (a, &u->asks, link) {
                 if (a->seq != msg->seq || a->type != msg->type)
                         continue;
+                if (msg->type == UNETD_K_CHAN_PART)
+                        has_parted(u, unetd.loop.now - a->sent);
                 if (msg->type == UNETD_K_CHAN_YIELD)
                         chan_yielded(u, a, msg);
                 else

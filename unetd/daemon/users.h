@@ -37,6 +37,8 @@ bool user_keeper_silent(struct user *u);
 /* The same for who is another user: it owes an answer for a while, or has much to read. He is
  * refused at once (-ETIMEDOUT) and goes by the kernel; nothing happens to it. */
 bool user_keeper_late(const struct user *u, const struct user *asks);
+/* The same of channels that it is to part with: others have waited for that long enough. */
+bool user_parts_late(const struct user *u, const struct user *asks);
 /* Not longer than a user waits for another's keeper. */
 void waiter_hurries(struct waiter *w);
 nstime users_deadline(void);
