@@ -145,7 +145,10 @@ static void a_number_that_is_no_stacks_is_refused(void **state)
         }
         world_fds_back_to("unetd", world_daemon_pid(&c), fds);
         fake_stack_make(&b);
-        id = UNETD_STACK_ID_MAX; /* one that a keeper brought, or forgot */
+        id = a.id ^ UNETD_STACKS_OF_USER; /* another user's */
+        assert_int_equal(unetd_stack_new(&c, &b.fds, 0, &id), -EINVAL);
+        /* One that a keeper brought, or forgot. */
+        id = unetd_stacks_of(geteuid()) + (a.id + 17) % UNETD_STACKS_OF_USER;
         assert_int_equal(unetd_stack_new(&c, &b.fds, 0, &id), 0);
         assert_int_equal(unetd_chan_open(&c, a.id, id, &chan, &peer), 0);
         fake_stack_forget(&a);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/memfd.h"
@@ -130,6 +131,71 @@ static void numbers_that_there_are_not(void **state)
         assert_int_equal(users_broker(), broker);
 }
 
+/* ---- a stack's number that is another user's ---- */
+
+static struct unetd_msg with_number(uint16_t type)
+{
+        return (struct unetd_msg){.type = type, .stack = {.stack = table->stack}};
+}
+
+static void put_fds(const struct unetd_stack_fds *f, int fds[UNETD_STACK_FDS])
+{
+        memcpy(fds,
+               (const int[]){[UNETD_FD_STATE] = f->state,
+                             [UNETD_FD_BELL] = f->bell,
+                             [UNETD_FD_LEADER] = f->leader,
+                             [UNETD_FD_RING_LEADER] = f->ring_leader,
+                             [UNETD_FD_KEEPER] = f->keeper,
+                             [UNETD_FD_RING_KEEPER] = f->ring_keeper},
+               UNETD_STACK_FDS * sizeof *fds);
+}
+
+static int comes_with_another_number(void)
+{
+        int k = be_keeper(), c = hostile_client(), fds[UNETD_STACK_FDS];
+        struct unetd_msg asks = with_number(UNETD_STACK_NEW), offers = with_number(UNETD_K_STACK);
+        struct hostile_stack st;
+
+        must(hostile_stack(c, &st) == 0);
+        put_fds(&st.fds, fds);
+        must(hostile_ask(c, &asks, fds, UNETD_STACK_FDS) == -EINVAL);
+        must(hostile_send(k, &offers, fds, UNETD_STACK_FDS) == 0);
+        in_step(c);
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+/* As a program whose stack unetd does not know any more. */
+static int comes_back(void)
+{
+        int c, fds[UNETD_STACK_FDS];
+        struct unetd_msg asks = with_number(UNETD_STACK_NEW);
+        struct unetd_stack_fds f;
+
+        be_keeper();
+        c = hostile_client();
+        must(unetd_stack_fds_make(&f, 1 << 20) == 0);
+        put_fds(&f, fds);
+        must(hostile_ask(c, &asks, fds, UNETD_STACK_FDS) == 0);
+        must(asks.stack.stack == table->stack);
+        return 0;
+}
+
+static void nobody_comes_with_another_users_number(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        table->stack = unetd_stacks_of(VICTIM) + 17;
+        hostile = users_begin(HOSTILE, comes_with_another_number);
+        eventually(table->ready == 1);
+        users_run(VICTIM, comes_back);
+        table->done = 1;
+        users_wait(hostile);
+}
+
 /* ---- a channel that yields, and is brought back ---- */
 
 static int parts_late(void)
@@ -177,16 +243,13 @@ static int answer_to(int client)
  * told all of that again. */
 static void tell_again(const struct hostile_stack *st)
 {
-        const struct unetd_stack_fds *f = &st->fds;
-        const int fds[UNETD_STACK_FDS] = {
-                [UNETD_FD_STATE] = f->state,   [UNETD_FD_BELL] = f->bell,
-                [UNETD_FD_LEADER] = f->leader, [UNETD_FD_RING_LEADER] = f->ring_leader,
-                [UNETD_FD_KEEPER] = f->keeper, [UNETD_FD_RING_KEEPER] = f->ring_keeper};
+        int fds[UNETD_STACK_FDS];
         struct unetd_msg hello = {.type = UNETD_K_HELLO},
                          has = {.type = UNETD_K_STACK, .stack = {.stack = st->id}};
         int64_t told = table->value[1];
         int late = hostile_client();
 
+        put_fds(&st->fds, fds);
         must(hostile_ask(late, &hello, NULL, 0) == -EEXIST);
         must(hostile_send(late, &has, fds, UNETD_STACK_FDS) == 0);
         close(late);
@@ -274,6 +337,8 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(numbers_that_there_are_not, setup, users_teardown),
+                cmocka_unit_test_setup_teardown(nobody_comes_with_another_users_number, setup,
+                                                users_teardown),
                 cmocka_unit_test_setup_teardown(who_waits_for_a_channel_that_comes_back, setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(who_parts_slowly_is_not_waited_for_again_and_again,

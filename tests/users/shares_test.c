@@ -218,7 +218,7 @@ static int opens_before_others(void)
                 hostile_stack_close(&st);
                 id[i] = st.id;
         }
-        table->stack = (st.id + 1) & UNETD_STACK_ID_MAX;
+        table->stack = unetd_stacks_of(VICTIM) + (st.id + 1) % UNETD_STACKS_OF_USER;
         table->ready = 1;
         for (int i = 0; i < RACERS && (r == 0 || r == -ENOENT || r == -ETIMEDOUT);) {
                 struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,

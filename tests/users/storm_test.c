@@ -242,7 +242,8 @@ static int takes_descriptors(void)
         for (uint32_t i = 1; i <= FDS && r == 0;
              i++) { /* who brings too much that is not wanted is cut off */
                 msg = (struct unetd_msg){.type = UNETD_K_STACK,
-                                         .stack = {.stack = (st.id + i) & UNETD_STACK_ID_MAX}};
+                                         .stack = {.stack = unetd_stacks_of(HOSTILE) +
+                                                            (st.id + i) % UNETD_STACKS_OF_USER}};
                 r = hostile_send(k, &msg, fds, UNETD_STACK_FDS);
         }
         table->ready = 1;

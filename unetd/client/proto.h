@@ -129,7 +129,7 @@ enum unetd_stack_fd {
         /* memfd; to and from unetd for reading only: the keeper opens it anew, as its owner. Where
          * the client cannot do that (no /proc) unetd gives up writing itself. */
         UNETD_FD_STATE,
-        UNETD_FD_BELL,  /* memfd of one page, read and write */
+        UNETD_FD_BELL, /* memfd of one page, read and write */
         /* Bell socket and the stack's own ringer (unet/bell_fd.h), O_NONBLOCK. */
         UNETD_FD_LEADER,
         UNETD_FD_RING_LEADER,
@@ -227,6 +227,13 @@ struct unetd_stack {
 #define UNETD_IFACE        0x80000000u
 #define UNETD_REMOTE       0x40000000u /* | number: stands for a stack of another host */
 #define UNETD_STACK_ID_MAX 0x3fffffffu
+/* A stack's number says whose it is, in its upper 14 bits: when unetd is another one, nobody comes
+ * with what was another user's before. */
+#define UNETD_STACKS_OF_USER 0x10000u
+static inline uint32_t unetd_stacks_of(uint32_t uid)
+{
+        return (uid * 2654435761u) >> 18 << 16;
+}
 
 struct unetd_chan_info {
         uint32_t stack, chan;           /* our end */

@@ -547,7 +547,7 @@ static int daemon_init(void)
         TAILQ_INIT(&unetd.waiters);
         unetd.began = loop_clock();
         memcpy(&unetd.instance, random, sizeof unetd.instance);
-        unetd.next_stack = random[2] & UNETD_STACK_ID_MAX;
+        unetd.next_stack = random[2];
         unetd.idle_since = NSTIME_NEVER;
         if ((r = loop_init(&unetd.loop, after_batch)) < 0 || (r = signals_init()) < 0 ||
             (r = directory_create(&unetd.dir, unetd.instance, (const uint8_t *)&random[4])) < 0 ||

@@ -52,13 +52,20 @@ int stack_of(struct user *u, uint32_t id, struct stack **out)
         return 0;
 }
 
-/* Numbers go up from a random start, so that one is not used again soon. */
-static uint32_t new_id(void)
+static bool is_number_of(const struct user *u, uint32_t id)
 {
-        do
-                unetd.next_stack = (unetd.next_stack + 1) & UNETD_STACK_ID_MAX;
-        while (unetd.next_stack == 0 || stack_find(unetd.next_stack));
-        return unetd.next_stack;
+        return id != 0 && id - unetd_stacks_of(u->uid) < UNETD_STACKS_OF_USER;
+}
+
+/* Numbers go up from a random start, so that one is not used again soon. 0: none is left. */
+static uint32_t new_id(const struct user *u)
+{
+        for (uint32_t i = 0; i < UNETD_STACKS_OF_USER; i++) {
+                uint32_t id = unetd_stacks_of(u->uid) + ++unetd.next_stack % UNETD_STACKS_OF_USER;
+                if (id != 0 && !stack_find(id))
+                        return id;
+        }
+        return 0;
 }
 
 /* ---- processes ---- */
@@ -448,7 +455,8 @@ int stack_new(struct client *cl, struct wire_in *in)
 
         if (in->n != UNETD_STACK_FDS)
                 return -EBADMSG;
-        if (in->msg.stack.slot >= UNETD_SLOTS_MAX || in->msg.stack.stack > UNETD_STACK_ID_MAX)
+        if (in->msg.stack.slot >= UNETD_SLOTS_MAX ||
+            (in->msg.stack.stack != 0 && !is_number_of(cl->user, in->msg.stack.stack)))
                 return -EINVAL;
         r = check_fds(in, cl->user);
         if (r < 0)
@@ -465,7 +473,11 @@ int stack_new(struct client *cl, struct wire_in *in)
         if (pidfd < 0)
                 return pidfd;
         if (in->msg.stack.stack == 0)
-                in->msg.stack.stack = new_id();
+                in->msg.stack.stack = new_id(cl->user);
+        if (in->msg.stack.stack == 0) {
+                close(pidfd);
+                return -EDQUOT;
+        }
         return stack_register(cl, in, pidfd);
 }
 
@@ -540,8 +552,8 @@ void stack_offered(struct user *u, struct wire_in *in)
 {
         struct stack *st = stack_find(in->msg.stack.stack);
 
-        if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 ||
-            in->msg.stack.stack > UNETD_STACK_ID_MAX || check_fds(in, u) < 0)
+        if (in->n != UNETD_STACK_FDS || !is_number_of(u, in->msg.stack.stack) ||
+            check_fds(in, u) < 0)
                 return;
         if (!st && u->used.stacks < unetd.cfg.per_uid.stacks &&
             share_may_hold(u, UNETD_STACK_FDS)) {
