@@ -2,11 +2,13 @@
  * A process that scribbles into everything that it may write: its transmit region (ring, positions,
  * returned frames, payload), its bell, the bells' sockets and the sleepers' of its peer. The victim
  * talks to a friend all the while; those connections carry exactly what was written, nothing
- * crashes (this runs under ASan too), and memory stays bounded.
+ * crashes (this runs under ASan too), and memory stays bounded. The victim's channels become quiet
+ * as soon as nothing goes by them, it takes what is hostile by loans, too, and keeps SYNs.
  */
 #include "tests/sock/sides.h"
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,12 +19,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <unet/flow.h>
+
 #include "sock/attach/ustack.h"
 #include "sock/usock_ready.h"
 
 #define FRIENDS  4  /* connections of the friend */
 #define LISTENED 64 /* connections of the victim */
-#define HOSTILES 24
+#define HOSTILES 27
 #define WHILE_MS 150 /* of each hostile process */
 /* A process that is still there then is stuck; ctest ends the test later. */
 #define PATIENCE_S 500
@@ -50,6 +54,8 @@ static void publish_sleepers(void)
         uint64_t drops = 0;
 
         ustack_lock(u);
+        st->quiet_few = 0;
+        st->quiet_after = NS_PER_MS;
         for (int i = 0; i < (int)STACK_WAITERS; i++) {
                 if (st->waiter[i].proc == 0)
                         continue;
@@ -77,6 +83,8 @@ static void *echo_alone(void *arg)
 static struct victim_conn {
         int sock;
         char who;
+        struct unet_loan lent[4];
+        int nlent;
 } conn[LISTENED];
 
 static void victim_close(struct victim_conn *c)
@@ -102,6 +110,26 @@ static void victim_greeting(struct victim_conn *c)
         }
 }
 
+/* Every other turn what it has is returned; every byte can be read. */
+static bool victim_borrows(struct victim_conn *c)
+{
+        uint64_t ones = 0, all = 0;
+
+        if (c->nlent > 0) {
+                CHECK(unet_recv_return(c->sock, c->lent, c->nlent) == 0);
+                c->nlent = 0;
+                return false;
+        }
+        c->nlent = unet_recv_lend(c->sock, c->lent, (int)ARRAY_LEN(c->lent), MSG_DONTWAIT);
+        for (int i = 0; i < c->nlent; i++) {
+                for (uint32_t k = 0; k < c->lent[i].len; k++)
+                        ones += ((const uint8_t *)c->lent[i].ptr)[k] & 1;
+                all += c->lent[i].len;
+        }
+        CHECK(ones <= all);
+        return c->nlent > 0;
+}
+
 static void victim_serve(struct victim_conn *c)
 {
         static char buf[30000];
@@ -111,6 +139,8 @@ static void victim_serve(struct victim_conn *c)
                 victim_greeting(c);
                 return;
         }
+        if (c->who == 'H' && victim_borrows(c))
+                return;
         n = unet_recv(c->sock, buf, sizeof buf, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN))
                 victim_close(c);
@@ -139,6 +169,7 @@ static void victim(struct side *s)
         int l = tcp_listen_any();
 
         CHECK(unet_set_nonblock(l, 1) == 0);
+        CHECK(unet_setsockopt(l, IPPROTO_TCP, TCP_SAVE_SYN, &(int){2}, sizeof(int)) == 0);
         for (int i = 0; i < LISTENED; i++)
                 conn[i].sock = -1;
         sh->port = port_of(l);
@@ -254,6 +285,19 @@ static void gives_back_anything(struct target *t)
         atomic_store(&r->ctrl.cons, (uint32_t)rnd(&t->rng));
 }
 
+/* That it looks at nothing until it is rung, that it wants room, that it is awake; or whatever. */
+static void lies_about_its_rest(struct target *t)
+{
+        struct shm_ctrl *c = &t->ch->mine->ctrl;
+        bool any = rnd(&t->rng) % 2;
+
+        atomic_store(&c->quiet, any ? (uint32_t)rnd(&t->rng) : atomic_load(&c->quiet) + 1);
+        atomic_store(&c->want_room, (uint32_t)rnd(&t->rng) % (any ? UINT32_MAX : 2));
+        atomic_store(&c->closed, (uint32_t)rnd(&t->rng));
+        atomic_store(&t->u->s.bell->word, (uint32_t)rnd(&t->rng));
+        unet_send(t->sock, "H", 1, MSG_DONTWAIT);
+}
+
 static void rings_everything(struct target *t)
 {
         static char junk[4096];
@@ -339,13 +383,16 @@ static void one_act(struct target *t, uint64_t what)
         case 6:
                 blocks_its_bells(t);
                 break;
+        case 7:
+                lies_about_its_rest(t);
+                break;
         default:
                 changes_what_it_sends(t);
                 break;
         }
 }
 
-#define ACTS 8
+#define ACTS 9
 
 static void hostile(struct side *s)
 {
