@@ -1,7 +1,8 @@
 /*
  * The headers of the SYN that opened a connection, for a listener that asks (TCP_SAVE_SYN). They
  * stand in a small private frame, behind their length, until they are asked for. None are kept of a
- * SYN that a cookie or the interface answered, and none where there is no frame for them.
+ * SYN that a cookie or the interface answered, and none where half of these frames are in use:
+ * whoever connects takes one, and may be hostile.
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
@@ -16,13 +17,20 @@ static uint8_t *saved_at(const struct tcp *t, const struct tcp_conn *tc)
         return frame_addr(t->frames, tc->saved_syn);
 }
 
+static bool are_few(const struct frames *f)
+{
+        const struct frame_pool *p = f->region[FRAME_REGION_PRIVATE].pool;
+
+        return p->used[FRAME_SMALL] >= p->geom.count[FRAME_SMALL] / 2;
+}
+
 void saved_syn_keep(struct tcp *t, struct tcp_conn *tc)
 {
         const struct tcp_syn *syn = t->syn;
         uint32_t id, mac_len = tc->opts.save_syn == 2 ? MAC_LEN : 0;
         uint8_t *p;
 
-        if (syn == NULL)
+        if (syn == NULL || are_few(t->frames))
                 return;
         id = frame_alloc(t->frames, FRAME_REGION_PRIVATE, FRAME_SMALL, 0);
         if (id == 0)

@@ -366,9 +366,50 @@ static void a_turn_ends_though_all_wait_for_a_full_channel(void **state)
         pair_free(p);
 }
 
+/* A listener keeps SYNs, and its program does not ask for them. */
+static void kept_syns_leave_frames_to_others(void **state)
+{
+        enum { FEW = 24, SYNS = 30 };
+        static const struct pair_size size = {.tx = {{[FRAME_SMALL] = 64, [FRAME_LARGE] = 2}},
+                                              .rx = {{[FRAME_SMALL] = FEW, [FRAME_LARGE] = 1}},
+                                              .conns = 2 * SYNS,
+                                              .segs = 128};
+        struct pair *p = pair_new(1, NULL, &size);
+        struct tcp *t = &p->side[1].s.tcp;
+        uint8_t syn[TCP_SAVED_SYN_MOST];
+        struct tcp_tuple to = {.laddr = pair_addr(0),
+                               .raddr = pair_addr(1),
+                               .lport = 40000,
+                               .rport = 80,
+                               .chan = PAIR_CHAN};
+        struct tcp_link link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
+        struct tcp_opts o;
+        uint32_t kept = 0;
+        int l;
+
+        tcp_opts_default(&o);
+        o.save_syn = 1;
+        l = tcp_listen(t, pair_addr(1), 80, SYNS, &o);
+        assert_true(l > 0);
+        for (int i = 0; i < SYNS; i++, to.lport++) {
+                uint32_t conn;
+
+                assert_true(tcp_connect(&p->side[0].s.tcp, &to, &link, &o, p->now) > 0);
+                stack_flush(&p->side[0].s, p->now);
+                pair_settle(p);
+                conn = tcp_accept(t, (uint32_t)l);
+                assert_int_not_equal(conn, 0);
+                kept += tcp_saved_syn(t, tcp_conn_at(t, conn), syn) != 0;
+        }
+        assert_in_range(kept, 1, FEW / 2);
+        assert_true(frame_avail(t->frames, FRAME_REGION_PRIVATE, FRAME_SMALL) >= FEW / 2);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(kept_syns_leave_frames_to_others),
                 cmocka_unit_test(bytes_arrive_over_shared_memory),
                 cmocka_unit_test(urgent_byte_is_read_out_of_line),
                 cmocka_unit_test(a_channel_that_goes_down_resets_its_connections),
