@@ -148,12 +148,58 @@ static void who_does_not_answer_is_not_waited_for(void **state)
         users_wait(hostile);
 }
 
+/* ---- a keeper that has no descriptors left ---- */
+
+#define SOME 60 /* descriptors; each channel takes several */
+
+static int opens_until_it_is_refused(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r = 0;
+        struct dir_hit hit;
+
+        must(k >= 0);
+        must_eventually(directory_lookup(hostile_dir, IPPROTO_TCP, ip_addr_v4(LOOPBACK),
+                                         (uint16_t)table->port, 0, &hit) == 1);
+        for (int i = 0; i < SOME && r == 0; i++) {
+                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN};
+                struct hostile_stack st;
+
+                must(hostile_stack(c, &st) == 0);
+                hostile_stack_close(&st);
+                msg.chan = (struct unetd_chan_info){.stack = st.id, .peer_stack = hit.stack};
+                r = hostile_ask(c, &msg, NULL, 0);
+        }
+        must(r < 0 && r != -ETIMEDOUT);
+        return 0;
+}
+
+static void a_keeper_without_descriptors_answers(void **state)
+{
+        struct rlimit was, few;
+        pid_t keeper;
+
+        if (users_cannot_run())
+                skip();
+        users_victim_start();
+        keeper = keeper_of_victim();
+        assert_int_equal(prlimit(keeper, RLIMIT_NOFILE, NULL, &was), 0);
+        few = was;
+        few.rlim_cur = (rlim_t)users_fds(keeper) + SOME;
+        assert_int_equal(prlimit(keeper, RLIMIT_NOFILE, &few, NULL), 0);
+        users_run(HOSTILE, opens_until_it_is_refused);
+        users_victim_goes_on();
+        assert_int_equal(prlimit(keeper, RLIMIT_NOFILE, &was, NULL), 0);
+        assert_int_equal(keeper_of_victim(), keeper);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(questions_do_not_end_a_keeper, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(who_does_not_answer_is_not_waited_for, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(a_keeper_without_descriptors_answers, users_setup,
                                                 users_teardown),
         };
 

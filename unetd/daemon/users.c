@@ -255,17 +255,24 @@ bool user_parts_late(const struct user *u, const struct user *asks)
                unetd.loop.now - u->part_since <= PART_WINDOW;
 }
 
+/* UNETD_ERROR: it has no descriptors left for what came with the question. */
+static bool is_answer(const struct unetd_msg *msg, const struct ask *a)
+{
+        return a->seq == msg->seq &&
+               (a->type == msg->type || (msg->type == UNETD_ERROR && msg->err < 0));
+}
+
 static void answered(struct user *u, const struct unetd_msg *msg)
 {
         struct ask *a;
 
         u->silence_said = false;
         TAILQ_FOREACH (a, &u->asks, link) {
-                if (a->seq != msg->seq || a->type != msg->type)
+                if (!is_answer(msg, a))
                         continue;
-                if (msg->type == UNETD_K_CHAN_PART)
+                if (a->type == UNETD_K_CHAN_PART)
                         has_parted(u, unetd.loop.now - a->sent);
-                if (msg->type == UNETD_K_CHAN_YIELD)
+                if (a->type == UNETD_K_CHAN_YIELD)
                         chan_yielded(u, a, msg);
                 else
                         dispatch(u, a, msg->err > 0 ? -EPROTO : msg->err);
