@@ -355,6 +355,7 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer,
         err = arp_addr_add(&a, cfg->addr, cfg->prefix, ARP_DEFEND_ALWAYS, false, now);
         if (err != 0)
                 return err;
+        st->chan[k].shm.pos = shm_pos_begin(cfg->serial);
         st->chan[k].netif = i + 1;
         st->chan[k].peer_uid = 0;
         WRITE_ONCE(st->netifs, MAX(st->netifs, i + 1));
@@ -373,7 +374,8 @@ bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cf
                 return false;
         s->frames->region[FRAME_REGION_TX(k)].pool = stack_chan_pool(s->st, k);
         frame_unlend_all(s->frames, FRAME_REGION_TX(k));
-        slot->shm = (struct shm_shared){.tx_geom = slot->shm.tx_geom, .rx_geom = rx};
+        slot->shm = (struct shm_shared){
+                .pos = shm_pos_begin(cfg->serial), .tx_geom = slot->shm.tx_geom, .rx_geom = rx};
         if (memcmp(n->cfg.mac, cfg->mac, ETHER_MAC) != 0)
                 stack_route_mac(s, n, cfg->mac, stack_time(s, s->now));
         n->cfg = *cfg;

@@ -117,6 +117,17 @@ class Share(Sharing):
         self.reached(PORT + 11)
         self.assertIsNone(second.child.poll())
 
+    def test_who_comes_and_goes_takes_nothing_from_the_first(self):
+        """Again and again, after more and fewer packets by the gateway."""
+        self.first()
+        for n in (3, 1, 170, 2):
+            second = self.second()
+            self.assertEqual(self.peer(self.other, "many", OURS, PORT + 10, n).end(), "all\n")
+            second.child.kill()
+            second.child.wait()
+            self.ours.until(self.ours.program_on_link, "the first to have it to itself again")
+            self.reached(PORT + 10)
+
     def test_a_keeper_that_is_late_costs_no_connection(self):
         """The gateway is gone before the stack hears of it, and its processes look whether their peers live."""
         pair = self.both_ways(self.ours, self.other, 5, 0.1, user=ALICE, goes_on=True)

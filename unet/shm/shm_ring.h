@@ -88,6 +88,16 @@ struct shm_pos {
         uint32_t ret_cons; /* next entry to read in the peer's ret */
 };
 
+/* Where both sides begin when a region is used once more, for the nth time: what its words and
+ * slots still say is far from there, and means nothing. At the first slot; never where zeroes
+ * would. */
+static inline struct shm_pos shm_pos_begin(uint32_t nth)
+{
+        uint32_t at = (nth * 2654435769u >> 1) / SHM_SLOTS * SHM_SLOTS;
+
+        return (struct shm_pos){at, at, at, at, at};
+}
+
 /* Free slots in our ring. A peer that claims to have consumed what was never sent is ignored. Asked
  * without the lock as well: tx_cons is read first (acquire), so that it is never ahead of tx_prod,
  * and a note of it that comes late is an older one and just as true. */

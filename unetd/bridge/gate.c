@@ -203,7 +203,8 @@ int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **o
                                 .chan = {.leader_fd = -1, .keeper_fd = -1},
                                 .sender = {.stack = peer->stack},
                                 .pool = calloc(1, frame_pool_bytes(GATE_FRAMES))};
-        p->shared = (struct shm_shared){.tx_geom = GATE_FRAMES, .rx_geom = peer->geom};
+        p->shared = (struct shm_shared){
+                .pos = shm_pos_begin(peer->serial), .tx_geom = GATE_FRAMES, .rx_geom = peer->geom};
         while (num < GATE_PORTS && g->port[num])
                 num++;
         r = num < GATE_PORTS ? port_map(p, peer) : -EMFILE;

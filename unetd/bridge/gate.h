@@ -85,7 +85,8 @@ struct gate {
 /* What a stack has to offer: descriptors are borrowed, for the call. */
 struct gate_peer {
         uint32_t stack;
-        int tx; /* memfd of its transmit region, of this geometry */
+        uint32_t serial; /* of its way here: where positions begin */
+        int tx;          /* memfd of its transmit region, of this geometry */
         struct frame_geom geom;
         int bell, leader, keeper; /* the page, and the sockets */
 };

@@ -427,8 +427,8 @@ void chans_share(const struct iface *f)
 
                 if (ch->iface != f || ch->port || e->state == END_FREE)
                         continue;
-                r = iface_plug(ch->iface, e, &ch->port);
                 ch->serial = ++unetd.next_serial;
+                r = iface_plug(ch->iface, e, &ch->port);
                 if (r == 0 && e->state != END_CLOSING)
                         r = end_attach(e);
                 if (r < 0)

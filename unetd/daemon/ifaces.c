@@ -589,6 +589,7 @@ static bool may_take_place(const struct gate *g, const struct user *u)
 int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
 {
         struct gate_peer peer = {.stack = e->stack->id,
+                                 .serial = e->chan->serial,
                                  .tx = e->tx,
                                  .geom = e->geom,
                                  .bell = e->stack->fds[UNETD_FD_BELL],

@@ -548,6 +548,7 @@ static int daemon_init(void)
         unetd.began = loop_clock();
         memcpy(&unetd.instance, random, sizeof unetd.instance);
         unetd.next_stack = random[2];
+        unetd.next_serial = random[3]; /* not what an earlier unetd said to the same stacks */
         unetd.idle_since = NSTIME_NEVER;
         if ((r = loop_init(&unetd.loop, after_batch)) < 0 || (r = signals_init()) < 0 ||
             (r = directory_create(&unetd.dir, unetd.instance, (const uint8_t *)&random[4])) < 0 ||
