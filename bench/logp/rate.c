@@ -3,7 +3,7 @@
  * carry so many bytes each, and the bandwidth of stores from the sender's segment, of stores from
  * other memory, and of requests with a buffer.
  *
- *      unet am run -n 2 am_rate [--json] [SECONDS]     for each size and kind
+ *      unet am run -n 2 am_rate [--json] [SECONDS [BYTES...]]    for each size and kind
  *
  * Up to 64 bytes are arguments, then a buffer; what is longer than a buffer is a long message
  * there, and one back.
@@ -180,10 +180,17 @@ static void measure(size_t size, bool json)
         double rtt = round_trip(size), lent = stores(memory, size), copied = stores(other, size),
                buffered = buffers(size);
 
-        printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"segment_mb_s\": %.1f, \"copied_mb_s\": "
-                      "%.1f, \"buffer_mb_s\": %.1f}\n"
+        printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"segment_mb_s\": %.3f, \"copied_mb_s\": "
+                      "%.3f, \"buffer_mb_s\": %.3f}\n"
                     : "%8zu bytes %10.3f us %12.1f %12.1f %12.1f MB/s\n",
                size, rtt, lent, copied, buffered);
+}
+
+static size_t size_of(const char *text)
+{
+        size_t size = strtoul(text, NULL, 10);
+
+        return size < 8 ? 8 : size > MOST ? MOST : size;
 }
 
 static void handlers(void)
@@ -201,12 +208,13 @@ int main(int argc, char **argv)
         static const size_t sizes[] = {8,    16,   32,   64,    128,   256,   512,    1024,
                                        2048, 4096, 8192, 16384, 32768, 65536, 262144, 1048576};
         bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+        int given = 2 + json;
         size_t bytes;
 
         if (argc > 1 + json)
                 least = atof(argv[1 + json]);
         if (least <= 0 || uam_job_open(NULL, &am) != 0 || uam_ranks(am) != 2) {
-                fprintf(stderr, "usage: unet am run -n 2 am_rate [--json] [SECONDS]\n");
+                fprintf(stderr, "usage: unet am run -n 2 am_rate [--json] [SECONDS [BYTES...]]\n");
                 return 2;
         }
         memory = uam_memory(am, &bytes);
@@ -215,8 +223,10 @@ int main(int argc, char **argv)
         handlers();
         must(uam_barrier(am), "barrier");
         if (uam_rank(am) == 0) {
-                for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+                for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && argc <= given; i++)
                         measure(sizes[i], json);
+                for (int i = given; i < argc; i++)
+                        measure(size_of(argv[i]), json);
                 uam_request_short(am, 1, STOP, 0, NULL, 0);
         } else {
                 serve();

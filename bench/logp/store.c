@@ -1,7 +1,7 @@
 /*
  * Split-C stores against their size, two processors: there and back, and one way.
  *
- *      unet am run -n 2 splitc_rate [--json] [SECONDS]
+ *      unet am run -n 2 splitc_rate [--json] [SECONDS [BYTES...]]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,29 +71,44 @@ static double rate(size_t size)
         return (double)bytes / (sc_seconds() - start) / 1e6;
 }
 
+static void measure(size_t size, int json)
+{
+        double rtt = round_trip(size), mb = rate(size);
+
+        if (sc_me() == 0)
+                printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"mb_s\": %.3f}\n"
+                            : "%8zu bytes %10.3f us %12.1f MB/s\n",
+                       size, rtt, mb);
+}
+
+static size_t size_of(const char *text)
+{
+        size_t size = strtoul(text, NULL, 10);
+
+        return size < 8 ? 8 : size > MOST ? MOST : size;
+}
+
 int main(int argc, char **argv)
 {
         static const size_t sizes[] = {8,    16,   32,   64,    128,   256,   512,    1024,
                                        2048, 4096, 8192, 16384, 32768, 65536, 262144, 1048576};
-        int json = argc > 1 && strcmp(argv[1], "--json") == 0;
+        int json = argc > 1 && strcmp(argv[1], "--json") == 0, given = 2 + json;
 
         if (argc > 1 + json)
                 least = atof(argv[1 + json]);
         sc_init(3 * (size_t)MOST);
         if (sc_procs() != 2 || least <= 0) {
-                fprintf(stderr, "usage: unet am run -n 2 splitc_rate [--json] [SECONDS]\n");
+                fprintf(stderr,
+                        "usage: unet am run -n 2 splitc_rate [--json] [SECONDS [BYTES...]]\n");
                 return 2;
         }
         there = sc_global(1 - sc_me(), sc_all_alloc(MOST));
         from = sc_at(sc_all_alloc(MOST));
         memset(from, 1, MOST);
-        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-                double rtt = round_trip(sizes[i]), mb = rate(sizes[i]);
-                if (sc_me() == 0)
-                        printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"mb_s\": %.1f}\n"
-                                    : "%8zu bytes %10.3f us %12.1f MB/s\n",
-                               sizes[i], rtt, mb);
-        }
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && argc <= given; i++)
+                measure(sizes[i], json);
+        for (int i = given; i < argc; i++)
+                measure(size_of(argv[i]), json);
         fflush(stdout);
         sc_exit();
         return 0;

@@ -7,6 +7,7 @@
  *   am_pingpong raw|am BYTES TIMES [ADDRESS PEER]        round trips
  *   am_pingpong stream|store BYTES TIMES [ADDRESS PEER]  bytes put into the receiver's segment,
  *                                                        some at a time
+ *   am_pingpong logp 32 TIMES ADDRESS PEER               LogP's parameters, as JSON
  *   am_pingpong none                                     what is there before and after
  *
  * With addresses it is over their RDMA devices, and prints the nanoseconds of each.
@@ -142,6 +143,11 @@ static void on_reply(struct uam_token *t, const uam_arg *arg, int nargs, void *d
         replies++;
 }
 
+static void on_oneway(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len,
+                      void *ctx)
+{
+}
+
 static void am_trip(int nargs)
 {
         static const uam_arg arg[UAM_ARGS];
@@ -178,8 +184,71 @@ static void open_am(void)
                 must(uam_connect(am[i], 1 - i, chan[i]), "uam_connect");
                 uam_register(am[i], 0, on_request, UAM_SHORT | UAM_REQUEST, NULL);
                 uam_register(am[i], 1, on_reply, UAM_SHORT | UAM_REPLY, NULL);
+                uam_register(am[i], 2, on_oneway, UAM_SHORT | UAM_REQUEST, NULL);
         }
         uam_segment(am[1], uam_memory(am[1], NULL), seg.tx_bytes / 2);
+}
+
+/* ---- LogP: each call by itself ---- */
+
+static double now(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+/* ns of a request's sending, and of the poll that takes it; polls in vain are neither. */
+static void one_way(double *send, double *take)
+{
+        static const uam_arg arg[1];
+        double start;
+        int n;
+
+        uam_poll(am[0]); /* the request does not poll again */
+        start = now();
+        must(uam_request_short(am[0], 1, 2, 0, arg, 1), "request");
+        *send += now() - start;
+        do {
+                start = now();
+                n = uam_poll(am[1]);
+        } while (n == 0);
+        *take += now() - start;
+        must(uam_poll(am[1]) < 0, "poll"); /* acknowledges */
+}
+
+static double stores_took(uint32_t size, uint32_t n, uint32_t times)
+{
+        double start = now();
+
+        for (uint32_t i = 0; i < times; i++)
+                store_burst(size, n);
+        return (now() - start) / (times * n);
+}
+
+static void print_logp(uint32_t times)
+{
+        double clock = now(), send = 0, take = 0, trip, gap, big, small;
+
+        for (uint32_t i = 0; i < times; i++)
+                now();
+        clock = (now() - clock) / times;
+        for (uint32_t i = 0; i < times; i++)
+                one_way(&send, &take);
+        send = send / times - clock;
+        take = take / times - clock;
+        trip = now();
+        for (uint32_t i = 0; i < times; i++)
+                am_trip(1);
+        trip = (now() - trip) / times;
+        gap = stores_took(8, UAM_WINDOW, times / UAM_WINDOW + 1);
+        small = stores_took(4096, 8, times / 8 + 1);
+        big = stores_took(65536, 1, times / 8 + 1);
+        printf("{\"rtt_ns\": %.0f, \"os_ns\": %.0f, \"or_ns\": %.0f, \"l_ns\": %.0f, \"g_ns\": "
+               "%.0f, "
+               "\"fit_G_ns_per_byte\": %.4f}\n",
+               trip, send, take, trip / 2 - send - take, gap, (big - small) / (65536 - 4096));
 }
 
 /* ---- over RDMA devices ---- */
@@ -262,14 +331,6 @@ static void go(const char *what, uint32_t size, uint32_t times)
                 am_trip((int)(size - 24) / 8);
 }
 
-static double now(void)
-{
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
 int main(int argc, char **argv)
 {
         const char *what = argc > 1 ? argv[1] : "none";
@@ -284,6 +345,11 @@ int main(int argc, char **argv)
         else
                 open_am();
         go(what, size, times / 4); /* nothing is new any more */
+        if (strcmp(what, "logp") == 0) {
+                go("am", size, times / 4);
+                print_logp(times);
+                return 0;
+        }
         start = now();
         go(what, size, times);
         if (verbs)
