@@ -388,25 +388,6 @@ struct stack_tmpl {
 
 #define STACK_FLOWS 16u /* of datagrams that came last */
 
-/*
- * Whoever reads a UDP socket, and has found nothing, may have datagrams for it go straight to where
- * they are to be, without an entry in its queue: those of packets that lie in one piece
- * (unet_caps.whole), on their way through one stack_run(). The channel that fills all the room
- * keeps the rest for the next one; others take their turn as ever.
- */
-struct stack_straight {
-        uint32_t pcb;
-        uint32_t room; /* for so many more */
-        /* Of the last one, which is not asked again what it was asked; first 0: none. */
-        struct udp_flow flow;
-        /* Copies the datagram, of which payload_sum is then csum_partial(). False: it could not be,
-         * and goes by the queue. */
-        bool (*put)(struct stack_straight *to, const struct udp_dgram *d, bool summed,
-                    uint32_t *payload_sum);
-        /* It was right: it is read. */
-        void (*read)(struct stack_straight *to, const struct udp_dgram *d);
-};
-
 struct stack {
         struct stack_state *st;
         struct tcp tcp;
@@ -444,7 +425,6 @@ struct stack {
         uint32_t rx_chan; /* whose messages are being taken */
         bool rx_batch;    /* ... and a batch of them is */
         uint32_t rx_told; /* pcb whose socket is told at the end of the batch, 0: none */
-        struct stack_straight *straight; /* NULL, but in stack_run_straight() */
         struct udp_flow flow[STACK_FLOWS];
 };
 
@@ -584,8 +564,6 @@ bool stack_pending(struct stack *s, nstime now);
 bool stack_has_work(struct stack *s, nstime now);
 /* One turn: input, timers, output, bells. Returns whether anything was done. */
 bool stack_run(struct stack *s, nstime now);
-/* The same, for a reader. */
-bool stack_run_straight(struct stack *s, nstime now, struct stack_straight *to);
 /* The first half of one: input and timers. stack_flush() is to follow before the lock is left. */
 bool stack_take(struct stack *s, nstime now);
 /* After the application's calls on connections: output, deadlines and events of those

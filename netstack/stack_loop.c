@@ -546,16 +546,6 @@ bool stack_run(struct stack *s, nstime now)
         return any;
 }
 
-bool stack_run_straight(struct stack *s, nstime now, struct stack_straight *to)
-{
-        bool any;
-
-        s->straight = to;
-        any = stack_run(s, now);
-        s->straight = NULL;
-        return any;
-}
-
 bool stack_pending(struct stack *s, nstime now)
 {
         if (atomic_load_explicit(&s->st->chan_gen, memory_order_relaxed) != READ_ONCE(s->chan_gen))

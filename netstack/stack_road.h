@@ -30,12 +30,6 @@ struct ip_host stack_host_of(const struct stack *s, uint32_t k);
 /* struct udp's `touched`: readability is told once for all that a batch brings. */
 void stack_udp_touched(void *arg, uint32_t pcb);
 
-/* ---- stack_next.c ---- */
-
-/* What came by channel k, which is remote, was the next segment of a stream, like most, and is
- * taken. False: nothing was done. */
-bool stack_rx_next(struct stack *s, uint32_t k, const struct unet_rx *rx);
-
 /* ---- stack.c ---- */
 
 /* Whether channel k, which is ready or down, is mapped in this process, now if need be. */

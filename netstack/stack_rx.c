@@ -1,8 +1,7 @@
 /*
  * What arrives.
  *
- *   stack_run_rx() -> ops->recv() -> stack_rx_next(): a stream's next segment, over RDMA devices
- *                                 -> rx_packet() -> udp_flow_match(): like the one before
+ *   stack_run_rx() -> ops->recv() -> rx_packet() -> udp_flow_match(): like the one before
  *                                                     -> udp_rx_short() | udp_rx_to()
  *                                               -> ip_rx() -> rx_tcp() | rx_udp() | stack_icmp_rx()
  */
@@ -183,79 +182,12 @@ static void learn_flow(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
                                s->st->addr_gen, pkt->hdr, &d->tuple);
 }
 
-static inline void is_straight(struct stack *s, struct stack_straight *to,
-                               const struct udp_dgram *d)
-{
-        udp_went_straight(&s->udp, to->pcb);
-        to->room--;
-        to->read(to, d);
-}
-
-/* To whom is reading its socket just now. False: it goes by the queue. A checksum that was made
- * while the bytes were copied is wrong when they are there already, and then they are not shown. */
-static bool rx_straight(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
-                        struct stack_straight *to)
-{
-        enum csum_check how = unet_csum_check(&s->chan[k].caps);
-        uint32_t sum = 0;
-        struct udp_dgram d;
-
-        if (to->room == 0 || !s->chan[k].remote || pkt->to != IP_TO_HOST ||
-            pkt->hdr_len != IP_MIN_HDR || pkt->data.id != 0 ||
-            udp_hdr_parse(s->frames, pkt, (uint16_t)k, CSUM_UNCHECKED, &d) != DROP_NONE ||
-            udp_lookup(&s->udp, &d.tuple) != to->pcb || !udp_goes_straight(&s->udp, to->pcb) ||
-            !to->put(to, &d, how != CSUM_UNCHECKED, &sum))
-                return false;
-        if (!udp_hdr_sum_right(pkt, &d, sum, how)) {
-                count_drop(&s->st->cnt, DROP_UDP_CHECKSUM);
-                return true;
-        }
-        if (unlikely(s->chan[k].stranger) && !vouched(s, k, pkt, d.tuple.rport))
-                return true;
-        is_straight(s, to, &d);
-        if (udp_flow_whole(pkt->hdr))
-                udp_flow_learn(&to->flow, &s->udp, to->pcb, s->st->addr_gen, pkt->hdr, &d.tuple);
-        return true;
-}
-
-/* The whole of a message, where it lies in one piece. */
-static const uint8_t *piece_of(const struct stack *s, uint32_t k, const struct unet_rx *rx)
-{
-        if (rx->frame == 0)
-                return rx->inl;
-        return frame_addr(s->frames, frame_id(FRAME_REGION_RX(k), rx->frame)) + rx->off -
-               rx->inl_len;
-}
-
-/* A packet like the one before it, which was for the same reader. False: it goes by the queue. */
-static bool rx_straight_flow(struct stack *s, uint32_t k, const struct unet_rx *rx,
-                             struct stack_straight *to)
-{
-        enum csum_check how = unet_csum_check(&s->chan[k].caps);
-        struct udp_dgram d = {.inl = piece_of(s, k, rx) + IP_MIN_HDR + UDP_HDR,
-                              .inl_len = rx->inl_len + (rx->frame != 0 ? rx->len : 0) -
-                                         (IP_MIN_HDR + UDP_HDR),
-                              .tuple = to->flow.tuple};
-        uint32_t sum = 0;
-
-        if (to->room == 0 || !udp_goes_straight(&s->udp, to->pcb) ||
-            !to->put(to, &d, how != CSUM_UNCHECKED, &sum))
-                return false;
-        if (likely(udp_flow_sum_right(&to->flow, d.inl - UDP_HDR, d.inl_len, sum, how)))
-                is_straight(s, to, &d);
-        else
-                count_drop(&s->st->cnt, DROP_UDP_CHECKSUM);
-        return true;
-}
-
 static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
         struct ip_optbuf opts;
         struct udp_dgram d;
         enum drop why;
 
-        if (s->straight != NULL && rx_straight(s, k, pkt, s->straight))
-                return false;
         why = udp_hdr_parse(s->frames, pkt, (uint16_t)k, unet_csum_check(&s->chan[k].caps), &d);
         if (why != DROP_NONE) {
                 count_drop(&s->st->cnt, why);
@@ -447,22 +379,11 @@ static inline bool rx_flow(struct stack *s, uint32_t k, const struct udp_flow *f
         return udp_rx_to(&s->udp, f->pcb, &d, s->now) == UDP_TOOK;
 }
 
-/* What a flow says nothing of on a link that corrupts: the IP header's sum. */
-static inline bool straight_matches(const struct stack *s, uint32_t k, const struct unet_rx *rx)
-{
-        return udp_flow_match(&s->straight->flow, &s->udp, (uint16_t)k, s->st->addr_gen, rx) &&
-               (!s->chan[k].caps.csum || csum_finish(csum_partial20(rx->inl)).raw == 0);
-}
-
 static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         const struct udp_flow *f;
 
         if (likely(rx->inl_len >= IP_MIN_HDR + UDP_HDR)) {
-                if (s->straight != NULL)
-                        return straight_matches(s, k, rx) && rx_straight_flow(s, k, rx, s->straight)
-                                       ? false
-                                       : rx_parse(s, k, rx);
                 f = flow_of(s, rx->inl);
                 if (udp_flow_match(f, &s->udp, (uint16_t)k, s->st->addr_gen, rx))
                         return rx_flow(s, k, f, rx);
@@ -487,35 +408,29 @@ bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 
 bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
 {
-        struct stack_straight *to =
-                s->straight != NULL && s->straight->room != 0 ? s->straight : NULL;
         struct unet_rx rx[STACK_RX_BATCH];
-        int n, most = STACK_RX_BATCH, total = 0;
+        int n, total = 0;
 
         s->rx_chan = k;
         s->rx_batch = true;
         do {
                 if (unlikely(held_back(s, k)))
                         break;
-                if (unlikely(to != NULL))
-                        most = (int)MIN(to->room, STACK_RX_BATCH);
-                n = c->ops->recv(c->ch, rx, most);
+                n = c->ops->recv(c->ch, rx, STACK_RX_BATCH);
                 for (int i = 0; capture_on(s->capture) && i < n; i++)
                         stack_capture(s, c, CAPTURE_IN, rx[i].inl, rx[i].inl_len,
                                       rx[i].frame != 0 ? frame_id(FRAME_REGION_RX(k), rx[i].frame)
                                                        : 0,
                                       rx[i].off, rx[i].len);
                 for (int i = 0; i < n; i++) {
-                        bool taken = false;
-                        if (likely(!c->remote || stack_traced(s) || !stack_rx_next(s, k, &rx[i])))
-                                taken = likely(c->netif.nif == NULL) ? stack_rx_packet(s, k, &rx[i])
-                                                                     : netif_rx(s, k, &rx[i]);
+                        bool taken = likely(c->netif.nif == NULL) ? stack_rx_packet(s, k, &rx[i])
+                                                                  : netif_rx(s, k, &rx[i]);
                         if (!taken && rx[i].frame != 0)
                                 c->ops->release(c->ch, &rx[i].frame, 1);
                 }
                 tell_reader(s);
                 total += n;
-        } while (n == most && total < RX_TURN && (to == NULL || to->room != 0));
+        } while (n == STACK_RX_BATCH && total < RX_TURN);
         s->rx_batch = false;
         if (total < RX_TURN && !c->caps.lossless)
                 tcp_caught_up(&s->tcp, s->now);

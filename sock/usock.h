@@ -145,14 +145,6 @@ ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
  * program's, as below. How many were sent; 0: usock_sendmsg() is to send the first, or says why
  * not; or -errno. */
 ssize_t usock_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
-/*
- * recvmmsg() of a UDP socket, where it is quicker: what a device has brought for it goes to the
- * program at once. Who asks so reads what is queued with USOCK_BATCH among the flags, so that no
- * more is queued meanwhile. v is the program's: up to n messages, from which everything is read and
- * to which everything is written here. How many came; 0: usock_recvmsg() says what there is;
- * -EFAULT.
- */
-ssize_t usock_recv_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
 /* The same for one buffer and a connected socket: the fast path. */
 ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags);
 /* The kernel's socket has not kept what usock_sendmsg() left to it with MSG_MORE or UDP_CORK. */

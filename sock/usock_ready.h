@@ -63,9 +63,7 @@ struct usock_item {
         short krevents;  /* kernel's side, when both are set */
         bool call;       /* a call that reads or writes waits, not a poll */
         bool exclusive;  /* it is enough when one of those who wait so is woken */
-        /* The only one, of a call that takes from devices itself: what is there it finds. */
-        bool device;
-        bool asked; /* the only one, of a call that asks the kernel itself, and just has */
+        bool asked;      /* the only one, of a call that asks the kernel itself, and just has */
         /* Who asks looks by himself: with this one ready those behind it need not be looked at. */
         bool enough;
 };

@@ -323,10 +323,6 @@ void tcp_fastopen_go(struct tcp *t, struct tcp_conn *tc, nstime now);
  * frame now belongs to a queue), false: the caller releases it. */
 bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
             const struct tcp_seg *seg, nstime now);
-/* As tcp_rx() for a segment with payload, at seg->inl, that header prediction takes, of a
- * connection that takes any TTL. False: it is not such a one, and nothing was done. */
-bool tcp_rx_next(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
-                 nstime now);
 /* A turn has taken all there was off a channel that is not lossless. Where none does in a whole
  * round trip, whoever reads is what is slow, and no window is (rcvbuf_autosize()). */
 void tcp_caught_up(struct tcp *t, nstime now);

@@ -696,19 +696,3 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
         summed.unsummed = false;
         return rx_found(t, tc, tuple, link, &summed, now);
 }
-
-bool tcp_rx_next(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
-                 nstime now)
-{
-        struct tcp_conn *tc = demux_find(t, tuple);
-
-        if (tc == NULL || tc->flags & TCF_MIN_TTL || !predicted(tc, seg))
-                return false;
-        if (t->busy != NULL)
-                *t->busy = tc->self;
-        tc->segs_in++;
-        tc->last_received = now;
-        input_predicted(t, tc, seg, now);
-        touch(t, tc);
-        return true;
-}

@@ -175,10 +175,6 @@ bool udp_pcb_readable(const struct udp_pcb *p);
  * is verified as `csum` says when the sender gave one. */
 enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan,
                         enum csum_check csum, struct udp_dgram *d);
-/* Of one that was parsed with CSUM_UNCHECKED: whether its checksum is right, when csum_partial() of
- * its payload is known. */
-bool udp_hdr_sum_right(const struct ip_pkt *pkt, const struct udp_dgram *d, uint32_t payload_sum,
-                       enum csum_check csum);
 /* Writes the header of a datagram with `len` bytes of payload; checksum field as given, zero
  * for none. */
 void udp_hdr_write(uint8_t p[UDP_HDR], uint16_t sport, uint16_t dport, uint32_t len, be16 sum);
@@ -206,10 +202,6 @@ enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *
  * way, and nothing was done. */
 bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const uint8_t *bytes,
                   uint32_t n, nstime now);
-/* Whether one that came now would be the first that is read: its reader may have it at once. */
-bool udp_goes_straight(const struct udp *u, uint32_t pcb);
-/* ... and has it. */
-void udp_went_straight(struct udp *u, uint32_t pcb);
 /* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to
  * any; among equals with SO_REUSEPORT chosen by hash, else the one bound last. 0: none. */
 uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t);

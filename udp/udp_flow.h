@@ -41,12 +41,6 @@ static inline uint16_t udp_flow_len(const uint8_t *p)
         return be16_get(len);
 }
 
-/* Of an IP header: no fragment's. */
-static inline bool udp_flow_whole(const uint8_t *hdr)
-{
-        return ((uint32_t)(hdr[6] & 0x3f) | hdr[7]) == 0;
-}
-
 /* A message of channel `chan` that has at least room for both headers in the descriptor. True: it
  * is for f->pcb. */
 static inline bool udp_flow_match(const struct udp_flow *f, const struct udp *u, uint16_t chan,
@@ -59,22 +53,6 @@ static inline bool udp_flow_match(const struct udp_flow *f, const struct udp *u,
                udp_flow_word(rx->inl + 16) == f->third && udp_flow_len(rx->inl + 2) == len &&
                udp_flow_len(rx->inl + IP_MIN_HDR + 4) == len - IP_MIN_HDR &&
                f->tuple.chan == chan && f->keys == udp_keys(u) && f->addrs == addrs;
-}
-
-/* Of one that matched, on a link that may corrupt: whether the sum of header and payload is right,
- * when csum_partial() of the payload, len bytes, is known. */
-static inline bool udp_flow_sum_right(const struct udp_flow *f, const uint8_t *hdr, uint32_t len,
-                                      uint32_t payload_sum, enum csum_check how)
-{
-        uint32_t pseudo = csum_pseudo(f->tuple.raddr, f->tuple.laddr, IP_PROTO_UDP, UDP_HDR + len),
-                 w[2];
-        be16 field;
-
-        memcpy(w, hdr, sizeof w);
-        memcpy(&field, hdr + 6, sizeof field);
-        return how == CSUM_UNCHECKED || field.raw == 0 ||
-               csum_right(csum_add(csum_add(csum_add(pseudo, w[0]), w[1]), payload_sum), field,
-                          pseudo, how);
 }
 
 /* What a message that matched brought. */

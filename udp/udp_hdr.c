@@ -60,18 +60,6 @@ enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16
         return DROP_NONE;
 }
 
-bool udp_hdr_sum_right(const struct ip_pkt *pkt, const struct udp_dgram *d, uint32_t payload_sum,
-                       enum csum_check csum)
-{
-        uint32_t pseudo = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_UDP, UDP_HDR + udp_dgram_len(d));
-        struct udp_hdr h;
-
-        memcpy(&h, pkt->inl, sizeof h);
-        return csum == CSUM_UNCHECKED || h.sum.raw == 0 ||
-               csum_right(csum_add(csum_partial(&h, sizeof h, pseudo), payload_sum), h.sum, pseudo,
-                          csum);
-}
-
 void udp_hdr_write(uint8_t p[UDP_HDR], uint16_t sport, uint16_t dport, uint32_t len, be16 sum)
 {
         struct udp_hdr h = {be16_of(sport), be16_of(dport), be16_of((uint16_t)(UDP_HDR + len)),

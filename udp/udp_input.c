@@ -55,17 +55,6 @@ bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const 
         return true;
 }
 
-bool udp_goes_straight(const struct udp *u, uint32_t pcb)
-{
-        return !udp_pcb_readable(pcb_at(u, pcb));
-}
-
-void udp_went_straight(struct udp *u, uint32_t pcb)
-{
-        count(u->cnt, COUNT_UDP_IN);
-        pcb_at(u, pcb)->in++;
-}
-
 /* ---- to many ---- */
 
 /* Linux's __udp_is_mcast_sock(). */

@@ -168,10 +168,9 @@ static inline bool user_copy(void *to, const void *from, size_t n)
         return n <= 64 ? user_copy_short(to, from, (uint32_t)n) : user_copy_libc(to, from, n);
 }
 
-/* As user_copy(), and adds the sum (base/checksum.h) of the bytes that were copied: from the
- * application to our memory, and the other way. */
+/* As user_copy() from the application to our memory, and adds the sum (base/checksum.h) of the
+ * bytes that were copied. */
 bool user_copy_in_sum(void *to, const void *from, size_t n, uint32_t *sum);
-bool user_copy_out_sum(void *to, const void *from, size_t n, uint32_t *sum);
 
 #define USER_PAGE 4096u
 
@@ -184,17 +183,6 @@ static inline bool user_read_range(const void *p, size_t n)
                 if (!user_read(c + at))
                         return false;
         return n == 0 || (user_read(c) && user_read(c + n - 1));
-}
-
-/* ... that can be written. */
-static inline bool user_touch_range(void *p, size_t n)
-{
-        char *c = (char *)p;
-
-        for (size_t at = 0; at + USER_PAGE < n; at += USER_PAGE)
-                if (!user_touch(c + at))
-                        return false;
-        return n == 0 || (user_touch(c) && user_touch(c + n - 1));
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* user.h: copies that sum what they copy. */
+/* user.h: a copy that sums what it copies. */
 #include <stdatomic.h>
 
 #include "base/checksum.h"
@@ -39,24 +39,12 @@ static bool csum_copy_wide(void *to, const void *from, size_t n, uint32_t *sum)
 
 #endif
 
-/* `ours`: the one of the two that is no memory of the application's, which may change between copy
- * and sum. */
-static inline bool copy_sum(void *to, const void *from, const void *ours, size_t n, uint32_t *sum)
+bool user_copy_in_sum(void *to, const void *from, size_t n, uint32_t *sum)
 {
         if (likely(n >= WIDE_MIN && n <= WIDE_MAX && is_wide()))
                 return csum_copy_wide(to, from, n, sum);
         if (!user_copy(to, from, n))
                 return false;
-        *sum = csum_partial(ours, n, *sum);
+        *sum = csum_partial(to, n, *sum); /* the application's may have changed */
         return true;
-}
-
-bool user_copy_in_sum(void *to, const void *from, size_t n, uint32_t *sum)
-{
-        return copy_sum(to, from, to, n, sum);
-}
-
-bool user_copy_out_sum(void *to, const void *from, size_t n, uint32_t *sum)
-{
-        return copy_sum(to, from, from, n, sum);
 }

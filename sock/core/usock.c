@@ -774,11 +774,6 @@ ssize_t usock_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int 
         return s->kind == USOCK_UDP ? sent(s, usock_udp_send_straight(s, v, n, flags)) : 0;
 }
 
-ssize_t usock_recv_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags)
-{
-        return s->kind == USOCK_UDP ? heard(usock_udp_straight(s, v, n, flags)) : 0;
-}
-
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
 {
         size_t total = iov_total(m->msg_iov, m->msg_iovlen);

@@ -544,9 +544,8 @@ static ssize_t udp_once_ours(struct file *f, struct msghdr *m, int flags)
         return udp_once(f, m, flags, false);
 }
 
-/* Some of n datagrams, of which those that a device has brought take the shortest way. How many.
- * `kernel`: it may be the kernel's turn, which comes once a call of the program's. */
-static ssize_t udp_recv_some(struct file *f, struct mmsghdr *v, unsigned n, int flags, bool kernel)
+/* One datagram. `kernel`: it may be the kernel's turn, which comes once a call of the program's. */
+static ssize_t udp_recv_next(struct file *f, struct mmsghdr *v, int flags, bool kernel)
 {
         struct until u = until_timeo(f->rcvtimeo);
         ssize_t r;
@@ -554,15 +553,11 @@ static ssize_t udp_recv_some(struct file *f, struct mmsghdr *v, unsigned n, int 
         for (;; kernel = true) {
                 r = kernel && kernel_turn(&f->pace) ? recv_one_of(f, v, flags, kernel_recvmsg)
                                                     : -EAGAIN;
-                if (r != -EAGAIN)
-                        return r < 0 ? r : 1;
-                r = usock_recv_straight(f->us, v, n, flags);
-                if (r != 0)
-                        return r;
-                r = recv_one_of(f, v, flags | USOCK_BATCH, udp_once_ours);
+                if (r == -EAGAIN)
+                        r = recv_one_of(f, v, flags, udp_once_ours);
                 if (r != -EAGAIN || !io_may_wait(f, flags))
-                        return r < 0 ? r : 1;
-                r = file_wait_device(f, &u);
+                        return r;
+                r = file_wait(f, POLLIN, &u);
                 if (r < 0)
                         return r;
         }
@@ -573,7 +568,7 @@ static ssize_t udp_recv_some(struct file *f, struct mmsghdr *v, unsigned n, int 
 static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags,
                              struct timespec *timeout)
 {
-        bool some = f->mode == MODE_UDP && !timeout && !(flags & (MSG_ERRQUEUE | MSG_PEEK));
+        bool udp = f->mode == MODE_UDP && !timeout && !(flags & (MSG_ERRQUEUE | MSG_PEEK));
         struct until u = until_ts(timeout);
         unsigned i = 0;
         ssize_t r = 0;
@@ -584,11 +579,11 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
 
                 if (i && (flags & MSG_WAITFORONE))
                         once |= MSG_DONTWAIT;
-                r = some ? udp_recv_some(f, &v[i], n - i, once, i == 0)
-                         : recv_one_of(f, &v[i], once, file_recvmsg);
+                r = udp ? udp_recv_next(f, &v[i], once, i == 0)
+                        : recv_one_of(f, &v[i], once, file_recvmsg);
                 if (r < 0)
                         break;
-                i += some ? (unsigned)r : 1;
+                i++;
                 if (timeout && until_over(&u))
                         break;
         }

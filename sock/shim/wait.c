@@ -44,7 +44,7 @@ static int interrupted(void)
 
 /* ---- sleeping ---- */
 
-enum caller { ANY, TAKES_FROM_DEVICES, ASKED_THE_KERNEL };
+enum caller { ANY, ASKED_THE_KERNEL };
 
 static int wait_both_sides(struct file *f, short events, nstime left, enum caller who)
 {
@@ -52,7 +52,6 @@ static int wait_both_sides(struct file *f, short events, nstime left, enum calle
                                 .fd = f->kfd,
                                 .events = events,
                                 .call = true,
-                                .device = who == TAKES_FROM_DEVICES,
                                 .asked = who == ASKED_THE_KERNEL,
                                 .exclusive = usock_is_taken_by_one(f->us, events)};
         int n = usock_wait(&it, 1, left, NULL);
@@ -88,11 +87,6 @@ static int wait_for(struct file *f, short events, struct until *u, enum caller w
 int file_wait(struct file *f, short events, struct until *u)
 {
         return wait_for(f, events, u, ANY);
-}
-
-int file_wait_device(struct file *f, struct until *u)
-{
-        return wait_for(f, POLLIN, u, TAKES_FROM_DEVICES);
 }
 
 int file_wait_asked(struct file *f, struct until *u)

@@ -95,9 +95,6 @@ static inline struct until until_timeo(nstime timeo)
  * SO_SNDTIMEO a time to wait.
  */
 int file_wait(struct file *f, short events, struct until *u);
-/* The same for input, by who takes from devices itself (usock_recv_straight()): it may be nothing
- * for it that has come. */
-int file_wait_device(struct file *f, struct until *u);
 /* The same for input, by who has just asked the kernel's side, and asks it again when its turn
  * is (kernel_turn()). */
 int file_wait_asked(struct file *f, struct until *u);

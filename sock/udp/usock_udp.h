@@ -50,11 +50,6 @@ bool usock_udp_kernel_tells(const struct usock *s, int flags, const struct usock
 /* As usock_send_straight(). */
 ssize_t usock_udp_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
 
-/* ---- usock_udp_straight.c ---- */
-
-/* As usock_recv_straight(). */
-ssize_t usock_udp_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
-
 /* ---- usock_cork.c ---- */
 
 /* With MSG_MORE, or with rec->cork not 0: adds to the datagram that is begun, or begins one. */

@@ -50,14 +50,12 @@ static inline bool look_mapped(struct ustack *u, uint32_t pcb, struct udp_sight 
 }
 
 /* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the
- * lock; unless it is to go straight to the reader. */
-static __attribute__((noinline)) void settle(struct ustack *u, uint32_t pcb, int flags)
+ * lock. */
+static __attribute__((noinline)) void settle(struct ustack *u, uint32_t pcb)
 {
-        bool later = flags & USOCK_BATCH && ustack_drives(u);
-
         ustack_lock(u);
         udp_settle(&u->s.udp, pcb);
-        if (!later && stack_pending(&u->s, 0))
+        if (stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
         else
                 stack_flush_bells(&u->s);
@@ -154,7 +152,7 @@ static size_t join_more(struct usock *s, const struct iovec *iov, const struct u
                         break;
                 joined += next.msg.len;
                 if (settle_is_due(s) || next.last)
-                        settle(u, pcb, 0);
+                        settle(u, pcb);
                 if (next.msg.len < first->len)
                         break;
         }
@@ -202,7 +200,7 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                                 m->msg_controllen = 0;
                 }
                 if (unlikely(settle_is_due(s) || first.last))
-                        settle(u, pcb, flags);
+                        settle(u, pcb);
                 if (unlikely(READ_ONCE(usock_rec(s)->peeks_on)))
                         usock_udp_read_before(s, (flags & MSG_TRUNC ? first.msg.len : n) + joined);
                 if (unlikely(!good))
@@ -234,7 +232,7 @@ ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
         if (unlikely(!udp_recv_take_short(pcb, &first, usock_alone(s))))
                 return -EAGAIN;
         if (unlikely(settle_is_due(s) || first.last))
-                settle(s->u, usock_rec(s)->conn, 0);
+                settle(s->u, usock_rec(s)->conn);
         return likely(good) ? (ssize_t)first.msg.len : -EFAULT;
 }
 

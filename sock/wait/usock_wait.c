@@ -281,16 +281,6 @@ static int pause_or_doze(struct wait *w, nstime now)
         return err;
 }
 
-/* Something came that the caller will take itself. */
-static bool left_to_caller(struct wait *w, nstime now)
-{
-        if (likely(!w->v[0].device) || w->nall != 1 || now >= READ_ONCE(w->all[0]->peers_at) ||
-            !wait_pending(w, 0))
-                return false;
-        w->v[0].revents = POLLIN;
-        return true;
-}
-
 /* What a poll would have seen. */
 static bool ours_is_ready(const struct wait *w)
 {
@@ -313,8 +303,6 @@ static int wait_loop(struct wait *w, nstime timeout)
         w->gave_way = timeout == 0;
         for (;; now = ustack_now()) {
                 bool due = usock_ticks() - rest_seen > USOCK_TICKS_EVERY;
-                if (ready == 0 && w->n != 0 && left_to_caller(w, now))
-                        return 1;
                 if ((ready == 0 && has_work(w, now)) || wait_pending(w, now) ||
                     (due && others_inside(w)))
                         ready = progress(w, now);
