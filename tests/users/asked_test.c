@@ -155,7 +155,7 @@ static void who_does_not_answer_is_not_waited_for(void **state)
 static int opens_until_it_is_refused(void)
 {
         int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r = 0;
-        struct dir_hit hit;
+        struct dir_hit hit = {.stack = 0};
 
         must(k >= 0);
         must_eventually(directory_lookup(hostile_dir, IPPROTO_TCP, ip_addr_v4(LOOPBACK),
