@@ -36,9 +36,10 @@ static uint32_t take_free(struct frame_pool *p, enum frame_class c)
         return class_first(p->geom, c) + p->fresh[c]++;
 }
 
-static void put_free(struct frame_pool *p, enum frame_class c, uint32_t num)
+/* near: it is to be used next. */
+static void put_free(struct frame_pool *p, enum frame_class c, uint32_t num, bool near)
 {
-        bool any = p->free[c] != 0, behind = by_turns(p, c) && any;
+        bool any = p->free[c] != 0, behind = by_turns(p, c) && any && !near;
 
         frame_pool_rec(p, num)->next = behind ? 0 : p->free[c];
         if (behind)
@@ -84,7 +85,7 @@ static void free_if_idle(struct frames *f, uint32_t region, struct frame_pool *p
         if (r->refs != 0 || r->loans != 0)
                 return;
         r->owner = 0;
-        put_free(p, c, num);
+        put_free(p, c, num, r->next != 0);
         p->used[c]--;
         if (owner != 0 && f->uncharge != NULL)
                 f->uncharge(f->arg, owner, frame_class_bytes(c));
@@ -92,6 +93,14 @@ static void free_if_idle(struct frames *f, uint32_t region, struct frame_pool *p
                 WRITE_ONCE(p->starved, p->starved & ~(1u << c));
                 f->fed(f->arg, region);
         }
+}
+
+void frame_near(struct frames *f, uint32_t id)
+{
+        struct frame_rec *r = frame_pool_rec(pool_of(f, id), frame_id_num(id));
+
+        assert(r->refs != 0);
+        r->next = 1;
 }
 
 void frame_hold(struct frames *f, uint32_t id)
@@ -180,7 +189,7 @@ void frame_pool_rebuild(struct frame_pool *p)
                 struct frame_rec *r = frame_pool_rec(p, num);
                 WRITE_ONCE(p->loans, p->loans + r->loans);
                 if (r->refs == 0 && r->loans == 0) {
-                        put_free(p, c, num);
+                        put_free(p, c, num, false);
                 } else {
                         p->used[c]++;
                 }

@@ -383,6 +383,9 @@ void tcp_frames_back(struct tcp *t, uint32_t region);
  * (MSG_MORE). `urgent`: the last byte is urgent data (MSG_OOB).
  */
 int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n);
+/* What is reserved is written where it lies, and not copied there: its frames are used again first
+ * (frame_near). */
+void tcp_send_in_place(struct tcp *t, const struct tcp_conn *tc);
 void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent,
                      nstime now);
 /* What is written next begins a segment (MSG_EOR). */

@@ -473,6 +473,12 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
         return (int)tc->rsv_bytes;
 }
 
+void tcp_send_in_place(struct tcp *t, const struct tcp_conn *tc)
+{
+        for (uint32_t i = tc->rsv_head; i != 0; i = txseg_at(t, i)->next)
+                frame_near(t->frames, txseg_at(t, i)->frame);
+}
+
 /* One reserved piece, cut to what was written, goes to the end of the queue. */
 static void commit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t len)
 {

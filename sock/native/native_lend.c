@@ -201,6 +201,7 @@ static int reserve(struct native_slot *n, struct native_reserved *r, size_t want
                 return usock_tcp_awaits_turn(s);
         stack_begin(u->s.st, rec->conn);
         got = tcp_send_reserve(&u->s.tcp, usock_conn(s), want, r->span, r->n);
+        tcp_send_in_place(&u->s.tcp, usock_conn(s));
         stack_end(u->s.st);
         if (got <= 0)
                 return got;

@@ -276,6 +276,34 @@ static void a_frame_freed_is_the_next_one(void **state)
         }
 }
 
+/* But those written in place, of which the same few go round; and only as long as they are so. */
+static void near_frames_do_not_wait_for_a_turn(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t id[LARGE];
+
+        x->pool->sent = 1;
+        for (uint32_t i = 0; i < LARGE; i++)
+                id[i] = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
+        for (uint32_t i = 0; i < LARGE; i++)
+                frame_drop(&x->f, id[i]);
+        assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), id[0]);
+        for (int i = 0; i < 10; i++) {
+                frame_near(&x->f, id[0]);
+                frame_hold(&x->f, id[0]);
+                frame_lend(&x->f, id[0]);
+                frame_drop(&x->f, id[0]);
+                frame_drop(&x->f, id[0]);
+                assert_true(frame_unlend(&x->f, TX, frame_id_num(id[0])));
+                assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), id[0]);
+        }
+        frame_drop(&x->f, id[0]);
+        for (uint32_t i = 1; i < LARGE; i++)
+                assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), id[i]);
+        assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), id[0]);
+        assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), 0);
+}
+
 /* Small ones stay warm; large ones come back when the others have had their turn, in the order in
  * which they were freed. */
 static void large_frames_take_turns(void **state)
@@ -351,6 +379,7 @@ int main(void)
                 TEST(a_class_runs_out_alone),
                 TEST(a_frame_freed_is_the_next_one),
                 TEST(large_frames_take_turns),
+                TEST(near_frames_do_not_wait_for_a_turn),
                 TEST(a_pool_that_begins_to_take_turns_loses_no_frame),
                 TEST(free_when_the_last_record_lets_go),
                 TEST(free_when_loan_and_reference_have_both_ended),
