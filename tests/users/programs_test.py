@@ -422,10 +422,12 @@ class Database(Programs):
         user = (*self.with_somebody(), "setpriv", "--reuid=65533", "--regid=65534", "--clear-groups")
         subprocess.run([*user, which("initdb"), "-D", self.path("db"), "-U", "postgres", "-A", "trust", "--no-sync"], env=self.env,
                        stdout=subprocess.DEVNULL, check=True, timeout=LIMIT, cwd="/")
-        for server in (True, False):
+        for starts, server in enumerate((True, False), 1):
             s = self.serve(*user, "env", *(f"{k}={v}" for k, v in self.shimmed(server).items() if k in ("LD_PRELOAD", "UNET_LOG")),
                            which("postgres"), "-D", self.path("db"), "-p", str(self.port), "-k", "", "-c", "listen_addresses=127.0.0.1",
-                           "-c", "fsync=off", shim=False)
+                           "-c", "fsync=off", "-c", "lc_messages=C", shim=False)
+            # It listens before it has started up, and refuses clients until then.
+            wait_until("postgres is ready", lambda n=starts: self.read("log").count("ready to accept connections") >= n)
             for shim in (True, False):
                 out, err = self.client("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-At", "-c",
                                        "select sum(x), length(repeat('y', 1000000)) from generate_series(1, 1000) x", shim=shim)
