@@ -370,6 +370,9 @@ static void memory_of_datagrams(struct side *s)
         CHECK(unet_setsockopt(u, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
         CHECK(unet_bind(u, (struct sockaddr *)&a, sizeof a) == 0);
         CHECK(unet_getsockname(u, (struct sockaddr *)&a, &len) == 0);
+        CHECK_ERR(unet_setsockopt(u, SOL_SOCKET, SO_TIMESTAMPING,
+                                  &(int){SOF_TIMESTAMPING_TX_SOFTWARE}, 4),
+                  EOPNOTSUPP); /* there is no socket of the kernel's that would tell */
         CHECK(!has_dropped(u, m) && m[SK_MEMINFO_RMEM_ALLOC] == 0 && m[SK_MEMINFO_RCVBUF] == 8000);
         EVENTUALLY(unet_sendto(u, buf, sizeof buf, 0, (struct sockaddr *)&a, sizeof a) ==
                            sizeof buf &&
