@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -150,46 +151,67 @@ static void who_does_not_answer_is_not_waited_for(void **state)
 
 /* ---- a keeper that has no descriptors left ---- */
 
-#define SOME 60 /* descriptors; each channel takes several */
-
-static int opens_until_it_is_refused(void)
+/* What comes with a K_CHAN does not get to it, and it says that this was no message. */
+static void *keeps_without_descriptors(void *fd)
 {
-        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r = 0;
-        struct dir_hit hit = {.stack = 0};
+        struct wire_in in;
 
-        must(k >= 0);
-        must_eventually(directory_lookup(hostile_dir, IPPROTO_TCP, ip_addr_v4(LOOPBACK),
-                                         (uint16_t)table->port, 0, &hit) == 1);
-        for (int i = 0; i < SOME && r == 0; i++) {
-                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN};
-                struct hostile_stack st;
+        while (hostile_recv(*(int *)fd, &in, -1) == 0) {
+                struct unetd_msg answer = in.msg;
 
-                must(hostile_stack(c, &st) == 0);
-                hostile_stack_close(&st);
-                msg.chan = (struct unetd_chan_info){.stack = st.id, .peer_stack = hit.stack};
-                r = hostile_ask(c, &msg, NULL, 0);
+                wire_in_close(&in);
+                answer.err = 0;
+                if (answer.type == UNETD_K_CHAN)
+                        answer = (struct unetd_msg){
+                                .type = UNETD_ERROR, .seq = in.msg.seq, .err = -EBADMSG};
+                if (answer.seq != 0)
+                        hostile_send(*(int *)fd, &answer, NULL, 0);
         }
-        must(r < 0 && r != -ETIMEDOUT);
+        return NULL;
+}
+
+static int has_no_descriptors(void)
+{
+        struct unetd_msg msg = {.type = UNETD_K_HELLO};
+        struct hostile_stack st;
+        pthread_t thread;
+        int fd = hostile_client();
+
+        must(hostile_ask(fd, &msg, NULL, 0) == 0);
+        must(pthread_create(&thread, NULL, keeps_without_descriptors, &fd) == 0);
+        must(hostile_stack(hostile_client(), &st) == 0);
+        table->stack = st.id;
+        table->ready = 1;
+        must_eventually(table->done == 1);
         return 0;
 }
 
-static void a_keeper_without_descriptors_answers(void **state)
+static int is_refused_each_time(void)
 {
-        struct rlimit was, few;
-        pid_t keeper;
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (int i = 0; i < 20; i++) {
+                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,
+                                        .chan = {.stack = st.id, .peer_stack = table->stack}};
+
+                must(hostile_ask(c, &msg, NULL, 0) == -EBADMSG); /* and not -ETIMEDOUT */
+        }
+        return 0;
+}
+
+static void a_keeper_without_descriptors_has_answered(void **state)
+{
+        pid_t full;
 
         if (users_cannot_run())
                 skip();
-        users_victim_start();
-        keeper = keeper_of_victim();
-        assert_int_equal(prlimit(keeper, RLIMIT_NOFILE, NULL, &was), 0);
-        few = was;
-        few.rlim_cur = (rlim_t)users_fds(keeper) + SOME;
-        assert_int_equal(prlimit(keeper, RLIMIT_NOFILE, &few, NULL), 0);
-        users_run(HOSTILE, opens_until_it_is_refused);
-        users_victim_goes_on();
-        assert_int_equal(prlimit(keeper, RLIMIT_NOFILE, &was, NULL), 0);
-        assert_int_equal(keeper_of_victim(), keeper);
+        full = users_begin(BYSTANDER, has_no_descriptors);
+        eventually(table->ready == 1);
+        users_run(VICTIM, is_refused_each_time);
+        table->done = 1;
+        users_wait(full);
 }
 
 int main(void)
@@ -199,8 +221,8 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(who_does_not_answer_is_not_waited_for, users_setup,
                                                 users_teardown),
-                cmocka_unit_test_setup_teardown(a_keeper_without_descriptors_answers, users_setup,
-                                                users_teardown),
+                cmocka_unit_test_setup_teardown(a_keeper_without_descriptors_has_answered,
+                                                users_setup, users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
