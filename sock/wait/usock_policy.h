@@ -57,7 +57,7 @@ struct policy {
                         {.came = POLICY_ALL} } \
         }
 
-/* For how long to poll, since the wait has begun; 0: sleep at once. */
+/* For how long to poll, since the wait had nothing else to do; 0: sleep at once. */
 nstime policy_length(const struct policy *p, enum policy_road road, nstime now);
 /* A wait is over. It took so long, without what others had of it when they were offered the
  * processor; false: nothing came that a poll would have seen. */

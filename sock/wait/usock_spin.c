@@ -169,9 +169,12 @@ static bool poll_device(struct wait *w, nstime now, nstime end)
 bool wait_spin(struct wait *w, nstime now)
 {
         enum policy_road road = best_road(w);
-        nstime end = w->began + w->lent + policy_length(&policy, road, now);
+        nstime end;
 
+        if (!w->judged)
+                w->judged_at = now;
         w->judged = true;
+        end = w->judged_at + w->lent + policy_length(&policy, road, now);
         w->looked = 0; /* what came by the last poll was another's */
         if (unlikely(road == POLICY_DEVICE))
                 return poll_device(w, now, end);
@@ -181,7 +184,7 @@ bool wait_spin(struct wait *w, nstime now)
 void wait_over(struct wait *w, nstime now, bool came)
 {
         assert(w->judged);
-        policy_waited(&policy, MAX(now - w->began - w->lent, 0), came);
+        policy_waited(&policy, MAX(now - w->judged_at - w->lent, 0), came);
         if (w->looked != 0)
                 passed(w, now - w->looked);
         if (w->polled != 0)

@@ -25,7 +25,8 @@ struct wait {
         bool owes, gave_way;
         nstime began;
         nstime lent;         /* what others had of the time, when they were offered the processor */
-        bool judged;         /* it was asked whether to poll: it goes into the account */
+        bool judged;         /* it was asked whether to poll: it goes into the account; ... */
+        nstime judged_at;    /* ... first */
         nstime polled, lost; /* what polls have lasted; what others had of it without being asked */
         nstime looked; /* when the clock was looked at last, in the poll that brought something */
         bool is_long;  /* it has waited for USTACK_PEERS_EVERY */

@@ -58,7 +58,7 @@ static const struct row rows[] = {
         {"... and softirqs on this processor", POLICY_WIRE, {50}, 50, 100 * US},
         {"a quiet interface", POLICY_WIRE, {1000}, 0, 0},
         {"a device whose answers take 40 us", POLICY_DEVICE, {40}, 0, 50 * US},
-        {"a device with nothing to say", POLICY_DEVICE, {1000}, 0, 0},
+        {"a device with nothing to say", POLICY_DEVICE, {1000}, 0, 3 * US},
 };
 
 static void what_saves_most_is_polled_for(void **state)
