@@ -143,6 +143,14 @@ void tcp_watch_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_marks *m
         touch(t, tc);
 }
 
+/* With nothing unread it is not told that no more can come: all may be lent, or nothing granted,
+ * and who waits could do nothing about it but wait again. */
+static bool much_is_unread(const struct tcp_conn *tc, uint32_t above)
+{
+        return (tcp_recv_avail(tc) != 0 && tcp_recv_enough(tc, above)) ||
+               READ_ONCE(tc->shut) & SHUT_RCV || READ_ONCE(tc->state) < TCPS_ESTABLISHED;
+}
+
 uint32_t tcp_watch_marks(const struct tcp_conn *tc)
 {
         const struct tcp_watch *w = &tc->watch;
@@ -151,8 +159,7 @@ uint32_t tcp_watch_marks(const struct tcp_conn *tc)
 
         if (!(holds & TCP_WATCH_ON))
                 return 0;
-        if (above != 0 && (tcp_recv_enough(tc, above) || READ_ONCE(tc->shut) & SHUT_RCV ||
-                           READ_ONCE(tc->state) < TCPS_ESTABLISHED))
+        if (above != 0 && much_is_unread(tc, above))
                 marks |= TCP_WATCH_UNREAD;
         return marks;
 }

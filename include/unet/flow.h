@@ -176,7 +176,8 @@ UNET_API ssize_t unet_send_commit(int sock, size_t bytes, int flags);
 #define UNET_EV_ACKED 0x00010000u /* mark: so many bytes of the stream are acknowledged */
 /* mark: less is accepted and not sent, when a call or a turn of the stack has ended. */
 #define UNET_EV_UNSENT 0x00020000u
-#define UNET_EV_UNREAD 0x00040000u /* mark: so much is unread, or no more can come */
+/* mark: so much is unread; or some is, and no more can come; or the end. */
+#define UNET_EV_UNREAD 0x00040000u
 /* A segment was taken for lost, or the retransmission timer fired. */
 #define UNET_EV_LOSS 0x00080000u
 /* Srtt went above the mark, or came back, in a turn of the stack. */

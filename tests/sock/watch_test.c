@@ -256,6 +256,52 @@ static void so_much_that_is_unread_is_told(void **state)
         play_both(sends_as_told, hears_of_unread, 0);
 }
 
+/* The window is full of what the program has: that is no news, until it has returned something. */
+static void keeps_all_it_is_lent(struct side *s)
+{
+        struct unet_window w = {
+                .size = sizeof w, .mode = UNET_WINDOW_SIZE, .bytes = 8000, .most = 8000};
+        int l = tcp_listen_any(), c, n;
+        struct unet_pollset *set;
+        struct unet_loan loan[32];
+
+        CHECK(unet_window_set(l, &w) == 0);
+        tell(s, port_of(l));
+        c = unet_accept(l, NULL, NULL);
+        CHECK(c >= 0);
+        set = set_of(c, UNET_EV_UNREAD);
+        WATCH(c, .unread_above = 20000);
+        tell(s, 8000);
+        CHECK(waited(set, PATIENCE_MS) == UNET_EV_UNREAD);
+        n = unet_recv_lend(c, loan, 32, 0);
+        CHECK(n > 0 && took(c).unread == 0);
+        CHECK(waited(set, 0) == 0);
+        tell(s, 1000);
+        CHECK(waited(set, 20) == 0);
+        CHECK(unet_recv_return(c, loan, n) == 0);
+        tell(s, 7000);
+        CHECK(waited(set, PATIENCE_MS) == UNET_EV_UNREAD && took(c).unread == 8000);
+        tell(s, 0);
+        unet_pollset_destroy(set);
+        CHECK(unet_close(c) == 0 && unet_close(l) == 0);
+}
+
+static void sends_as_told_to_a_port(struct side *s)
+{
+        static uint8_t bytes[8000];
+        int c = tcp_connect_to((uint16_t)hear(s));
+        uint64_t n;
+
+        while ((n = hear(s)) != 0)
+                CHECK(unet_send(c, bytes, n, 0) == (ssize_t)n);
+        CHECK(unet_close(c) == 0);
+}
+
+static void what_is_lent_is_not_told_as_unread(void **state)
+{
+        play_both(sends_as_told_to_a_port, keeps_all_it_is_lent, 0);
+}
+
 /* ---- nothing is lost ---- */
 
 #define ROUNDS 1500u
@@ -463,6 +509,7 @@ int main(void)
                 cmocka_unit_test(what_happened_is_told_until_it_is_taken),
                 cmocka_unit_test(each_process_is_told_of_everything),
                 cmocka_unit_test(so_much_that_is_unread_is_told),
+                cmocka_unit_test(what_is_lent_is_not_told_as_unread),
                 cmocka_unit_test(no_wake_up_is_lost),
                 cmocka_unit_test(a_set_is_served_by_a_loop_of_the_kernel),
                 cmocka_unit_test(the_descriptor_is_readable_while_a_wait_may_find_something),
