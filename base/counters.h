@@ -82,6 +82,7 @@
         X(TCP_NO_LISTENER, "no TCP socket on this port")                                           \
         X(TCP_MIN_TTL, "TTL below what the socket asks for (IP_MINTTL, RFC 5082)")                 \
         X(TCP_UNVOUCHED, "not connected: its socket's port is not known to be its own")            \
+        X(TCP_NO_CLIENT_PORT, "connected by the kernel: the stack has no client port left")        \
         X(TCP_BACKLOG, "listen backlog full")                                                      \
         X(TCP_COOKIE, "acknowledges no SYN cookie of ours, in a time of cookies (RFC 4987)")       \
         X(TCP_GROUP, "no place in the listener's group")                                           \

@@ -320,6 +320,14 @@ static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr
         return err == -EINPROGRESS ? still_there(s, own, addr, port, &found) : err;
 }
 
+static const char *no_client_port(struct ustack *u)
+{
+        ustack_lock(u);
+        count_drop(&u->s.st->cnt, DROP_TCP_NO_CLIENT_PORT);
+        ustack_leave(u);
+        return "no client port is left (leases in unet.conf(5))";
+}
+
 /* The channel that is the way may not be mapped in this process yet, while another thread talks to
  * unetd, or may just be exchanged for another one: it is asked for again, a millisecond later. */
 int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
@@ -347,7 +355,7 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         if (err != -EADDRINUSE)
                 return err;
         if (own.port == 0)
-                *why = "no client port is left (leases in unet.conf(5))";
+                *why = no_client_port(s->u);
         kernels_too = own.port != 0 && ustack_is_local(ustack_directory(), addr) == 1;
         return kernels_too ? err : -EADDRNOTAVAIL;
 }

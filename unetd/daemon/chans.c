@@ -165,7 +165,8 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
 
         assert(e->state == END_FREE && e->stack == NULL);
         assert(slot <= UNETD_CHANS_MAX);
-        if (payer->used.chans >= unetd.cfg.per_uid.chans || !share_may_hold(payer, 1))
+        if (payer->used.chans >= unetd.cfg.per_uid.chans || !share_may_hold(payer, 1) ||
+            !share_keeper_may_hold(payer, UNETD_CHAN_FDS))
                 return -EDQUOT;
         e->slot = slot;
         r = slot == UNETD_CHANS_MAX ? slot_new(st, payer, &e->slot) : slot_take(st, slot);

@@ -119,7 +119,8 @@ struct user {
         nstime keeper_look; /* not before is it looked at whether it is stopped */
         nstime stopped_at;  /* when it was looked at last, ... */
         bool stopped;       /* ... and what was seen: once a turn of the loop, however many wait */
-        bool silence_said;  /* the log has it that the keeper is stopped, since it answered last */
+        bool ports_said;   /* the log has it that he gets no more client ports, since he had none */
+        bool silence_said; /* the log has it that the keeper is stopped, since it answered last */
         nstime adopt_until; /* KEEPER_AWAITED: then start one */
         uint32_t deaths;    /* of keepers, within DEATHS_WINDOW of the first */
         nstime first_death;
@@ -252,8 +253,9 @@ struct daemon {
         nstime began;
         uint32_t uid;
         struct loop_source listening, at_file, signals, routes;
-        unsigned name; /* which of the names it has */
-        int spare;     /* a descriptor to give up when there are no more */
+        unsigned name;       /* which of the names it has */
+        int spare;           /* a descriptor to give up when there are no more */
+        uint32_t keeper_fds; /* descriptors that a keeper may have; 0: not known */
         LIST_HEAD(, user) users;
         LIST_HEAD(, client) clients;
         LIST_HEAD(, client) dead;

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "unetd/daemon/ifaces.h"
 #include "unetd/daemon/links.h"
@@ -112,6 +113,7 @@ static void lease_free(struct stack *st, struct lease *l)
         links_ports(NULL, NULL, st, range_of(l), false);
         assert(st->user->used.leases >= l->count);
         st->user->used.leases -= l->count;
+        st->user->ports_said &= st->user->used.leases != 0;
         LIST_REMOVE(l, link);
         free(l);
 }
@@ -135,6 +137,16 @@ static uint32_t allowed(const struct user *u, uint32_t want)
         return want;
 }
 
+static int none_left(struct user *u, int err)
+{
+        if (!u->ports_said)
+                log_line("no more client ports for user %u, who has %u (%s): what connects on this "
+                         "host goes by the kernel",
+                         u->uid, u->used.leases, strerror(-err));
+        u->ports_said = true;
+        return err;
+}
+
 int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
 {
         uint32_t most = ALIGN_UP(unetd.cfg.lease_ports, DIR_BLOCK_PORTS), want;
@@ -155,7 +167,7 @@ int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
         else if (allowed(u, want) < want)
                 want = 0;
         if (want == 0)
-                return -EDQUOT;
+                return none_left(u, -EDQUOT);
         l = calloc(1, sizeof *l);
         if (!l)
                 return -ENOMEM;
@@ -163,7 +175,7 @@ int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
                              : lease_take(l, want);
         if (r < 0) {
                 free(l);
-                return r;
+                return msg->lease.first ? r : none_left(u, r);
         }
         directory_lease(&unetd.dir, l->first, l->count, st->id);
         LIST_INSERT_HEAD(&st->leases, l, link);

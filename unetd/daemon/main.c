@@ -498,6 +498,8 @@ static void forget_starter(void)
         struct rlimit rl, many = {FDS_OF_ALL_USERS, FDS_OF_ALL_USERS};
         cpu_set_t all;
 
+        if (getrlimit(RLIMIT_NOFILE, &rl) == 0) /* a keeper gets it again (root_init()) */
+                unetd.keeper_fds = (uint32_t)MIN(rl.rlim_max, (rlim_t)FDS_OF_ALL_USERS);
         memset(&all, 0xff, sizeof all);
         sched_setaffinity(0, sizeof all, &all);
         sched_setscheduler(0, SCHED_OTHER, &normal);

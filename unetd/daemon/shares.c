@@ -3,7 +3,8 @@
 
 #include <sys/resource.h>
 
-#define OWN_FDS 256u /* unetd's, besides what users make it hold */
+#define OWN_FDS    256u /* unetd's, besides what users make it hold */
+#define KEEPER_FDS 512u /* a keeper's, the same; a little more than it has */
 
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
 {
@@ -22,6 +23,15 @@ static uint32_t held_by(const struct user *u)
         return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + n->chans + n->listeners +
                n->holds + n->emul_endpoints * (UNETD_EMUL_FDS + 1) + (uint32_t)u->trash.n +
                u->keeper.queued_fds;
+}
+
+/* The same of his keeper, which opens some of what it gets once more. */
+static uint32_t kept_for(const struct user *u)
+{
+        const struct unetd_limits *n = &u->used;
+
+        return n->clients + n->stacks * (UNETD_STACK_FDS + 2) + n->procs +
+               n->chans * (UNETD_CHAN_FDS + 2) + n->listeners;
 }
 
 /* What all users have together. */
@@ -68,4 +78,11 @@ bool share_may_hold(const struct user *u, uint32_t more)
         total = rl.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)rl.rlim_cur;
         return total > OWN_FDS &&
                share_may_take(held_by(u) + more - 1, all(held_by) + more - 1, total - OWN_FDS);
+}
+
+bool share_keeper_may_hold(const struct user *u, uint32_t more)
+{
+        assert(more != 0);
+        return unetd.keeper_fds <= KEEPER_FDS ||
+               kept_for(u) + more <= unetd.keeper_fds - KEEPER_FDS;
 }

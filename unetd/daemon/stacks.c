@@ -467,7 +467,8 @@ int stack_new(struct client *cl, struct wire_in *in)
         if (user_keeper_silent(cl->user))
                 return -ETIMEDOUT;
         if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks ||
-            !share_may_hold(cl->user, UNETD_STACK_FDS + 1))
+            !share_may_hold(cl->user, UNETD_STACK_FDS + 1) ||
+            !share_keeper_may_hold(cl->user, UNETD_STACK_FDS + 1))
                 return -EDQUOT;
         pidfd = peer_pidfd(cl);
         if (pidfd < 0)
