@@ -60,6 +60,17 @@ static uint32_t item_ready(struct epoll_item *it, bool consume)
         return revents;
 }
 
+/* What is there on our side when the kernel's reports: an event tells all levels. */
+static uint32_t item_levels(struct epoll_item *it)
+{
+        if (!has_our_side(it->f))
+                return 0;
+        if (it->events & EPOLLET)
+                edge(it, (uint16_t)file_poll_ours(it->f));
+        it->fresh = false;
+        return (uint16_t)file_poll_ours(it->f) & interest(it);
+}
+
 static void item_fired(struct epoll_item *it, bool by_kernel)
 {
         if (!(it->events & EPOLLONESHOT) || it->off)
@@ -144,6 +155,7 @@ void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll
                 revents &= ~(uint32_t)OUT_BITS;
         if (!revents)
                 return;
+        revents |= item_levels(it); /* there may be no place for a second event of it */
         if (report(h, it, revents))
                 item_fired(it, true);
 }
@@ -165,11 +177,13 @@ static long look_at_kernel(int epfd, struct epoll_event *ev, int room)
 
 #define KERNELS_MOST 256 /* that one call brings; what is left comes with the next */
 
-static void harvest_kernel(struct epoll_set *set, struct harvest *h)
+/* Returns true if a kick, which is no event of the program's, had the place of one. */
+static bool harvest_once(struct epoll_set *set, struct harvest *h)
 {
         struct epoll_event ev[KERNELS_MOST];
         int room = MIN(h->max - h->n, KERNELS_MOST);
         long n = room ? look_at_kernel(epoll_kernel_fd(set), ev, room) : 0;
+        bool kicked = false;
 
         kernel_answered(&set->watch, n > 0);
         if (room > 0)
@@ -177,13 +191,22 @@ static void harvest_kernel(struct epoll_set *set, struct harvest *h)
         for (long i = 0; i < n; i++) {
                 struct epoll_item *it = epoll_tagged(ev[i].data.u64);
 
-                if (ev[i].data.u64 == epoll_tag(set))
+                if (ev[i].data.u64 == epoll_tag(set)) {
                         epoll_kicked(set);
-                else if (it)
+                        kicked = true;
+                } else if (it) {
                         epoll_harvest_member(h, set, it, ev[i].events);
-                else
+                } else {
                         put_event(h, ev[i].events, ev[i].data.u64);
+                }
         }
+        return kicked && n == room;
+}
+
+static void harvest_kernel(struct epoll_set *set, struct harvest *h)
+{
+        if (unlikely(harvest_once(set, h)))
+                harvest_once(set, h);
 }
 
 int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn turn)
