@@ -124,6 +124,26 @@ static ssize_t bind_somewhere(const struct file *f, const struct sockaddr *sa, s
         return r;
 }
 
+/* A connection has its address. As Linux, what is wrong with the one that is asked for comes
+ * first: another socket finds out, with a port of its own. */
+static ssize_t bind_refused(const struct file *f, const struct sockaddr *sa, socklen_t len)
+{
+        struct sockaddr_in6 at = {0};
+        ssize_t r;
+        int fd;
+
+        len = MIN(len, (socklen_t)sizeof at);
+        if (!user_copy(&at, sa, len))
+                return -EFAULT;
+        at.sin6_port = 0;
+        fd = (int)sys3(SYS_socket, f->family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+                return -EINVAL;
+        r = sys3(SYS_bind, fd, &at, len);
+        sys1(SYS_close, fd);
+        return r < 0 && !usock_is_iface_addr((const struct sockaddr *)&at, len) ? r : -EINVAL;
+}
+
 int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
 {
         struct file *f = file_enter(fd, MODE_NEW);
@@ -133,7 +153,7 @@ int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
                 return REAL(bind)(fd, sa, len);
         spare_used(f);
         if (f->placeholder || f->mode == MODE_TCP)
-                r = -EINVAL;
+                r = bind_refused(f, sa, len);
         else
                 r = bind_somewhere(f, sa, len);
         if (r == 0) {

@@ -257,8 +257,6 @@ static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, in
         struct until u = until_timeo(l->rcvtimeo);
         int r;
 
-        if (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC))
-                return -EINVAL;
         for (;;) {
                 r = accept_once(l, sa, len, flags);
                 if (r != -EAGAIN || file_nonblock(l))
@@ -279,7 +277,9 @@ int h_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
                 l = file_enter(fd, MODE_TCP);
                 if (!l)
                         return fd_returned(REAL(accept4)(fd, sa, len, flags));
-                if (l->mode == MODE_LISTEN)
+                if (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC))
+                        r = -EINVAL;
+                else if (l->mode == MODE_LISTEN)
                         r = do_accept(l, sa, len, flags);
                 else
                         r = l->mode == MODE_UDP ? -EOPNOTSUPP : -EINVAL;
@@ -311,7 +311,8 @@ int sock_shutdown(struct file *f, int how)
         spare_used(f);
         r = (int)sys2(SYS_shutdown, f->kfd, how);
         pthread_mutex_lock(&shim.lock);
-        if (f->mode == MODE_LISTEN && how != SHUT_WR) { /* as Linux: the listener is no more */
+        if (f->mode == MODE_LISTEN &&
+            (how == SHUT_RD || how == SHUT_RDWR)) { /* as Linux: the listener is no more */
                 usock_shutdown(f->us, how);
                 file_keep_flags(f->kfd, f);
                 sock_decide(f, MODE_KERNEL, "shut down");
