@@ -13,6 +13,7 @@
 #include "sock/shim/relay.h"
 #include "sock/shim/signals.h"
 #include "sock/shim/spare.h"
+#include "sock/shim/transfer.h"
 #include "sock/usock_ifaces.h"
 
 #include <linux/sock_diag.h>
@@ -246,6 +247,17 @@ static int get_both_error(struct file *f, void *val, socklen_t *len)
         if (r == 0 && err)
                 return opt_give_int(val, len, err);
         return (int)sys5(SYS_getsockopt, f->kfd, SOL_SOCKET, SO_ERROR, val, len);
+}
+
+ssize_t file_take_error(const struct file *f)
+{
+        int err = 0;
+        socklen_t len = sizeof(err);
+
+        usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &len);
+        if (err == 0 && f->mode == MODE_UDP)
+                sys5(SYS_getsockopt, f->kfd, SOL_SOCKET, SO_ERROR, &err, &len);
+        return -err;
 }
 
 /* What either side holds, and has dropped; the limits are the kernel's, as SO_SNDBUF and SO_RCVBUF

@@ -204,7 +204,9 @@ static ssize_t file_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
         if (f->mode == MODE_TCP)
                 return tcp_recvmsg(f, m, flags);
-        return f->mode == MODE_UDP ? udp_recvmsg(f, m, flags, kernel_turn(&f->pace)) : -ENOTCONN;
+        if (f->mode == MODE_UDP)
+                return udp_recvmsg(f, m, flags, kernel_turn(&f->pace));
+        return flags & MSG_ERRQUEUE ? -EAGAIN : -ENOTCONN;
 }
 
 /* One buffer, perhaps with a name, whose place is looked at when there is something for it, as in
@@ -574,6 +576,8 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
         ssize_t r = 0;
 
         until_left(&u); /* the time starts now */
+        if (f->mode == MODE_TCP && (r = file_take_error(f)) < 0)
+                return r; /* as Linux: before what has come */
         while (i < n) {
                 int once = flags & ~MSG_WAITFORONE;
 

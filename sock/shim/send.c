@@ -7,6 +7,14 @@
 #include "sock/shim/wait.h"
 #include "sock/usock_ifaces.h"
 
+/* As Linux: that the connection has ended is found before a bad pointer is. */
+static ssize_t fault_or_end(struct file *f, int flags)
+{
+        ssize_t r = usock_send(f->us, NULL, 0, flags);
+
+        return r < 0 && r != -EAGAIN ? r : -EFAULT;
+}
+
 /* All of it, unless the socket may not wait. */
 ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
 {
@@ -25,6 +33,8 @@ ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
                                 continue;
                         r = -EAGAIN;
                 }
+                if (unlikely(r == -EFAULT) && done == 0)
+                        r = fault_or_end(f, flags);
                 if (r != -EAGAIN || !io_may_wait(f, flags))
                         return file_moved(f, done, r);
                 r = file_wait(f, POLLOUT, &u);
@@ -117,6 +127,14 @@ static bool name_of_ours(const struct file *f, const struct sockaddr *sa, sockle
         return sockaddr_v4(sa, len) && (f->family == AF_INET6 || sa->sa_family == AF_INET);
 }
 
+/* As Linux: an error that is to be told is found before a bad pointer is. */
+static ssize_t fault_or_error(const struct file *f)
+{
+        ssize_t r = file_take_error(f);
+
+        return r < 0 ? r : -EFAULT;
+}
+
 static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
 {
         bool fabric = !m->msg_name || name_of_ours(f, m->msg_name, m->msg_namelen);
@@ -132,6 +150,8 @@ static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
                 if (r < 0)
                         return r;
         }
+        if (unlikely(r == -EFAULT))
+                return fault_or_error(f);
         if (r != -ENOENT && r != -EDESTADDRREQ)
                 return r;
         if (m->msg_name && usock_is_iface_addr(m->msg_name, m->msg_namelen))
@@ -196,7 +216,7 @@ static inline ssize_t send_buf(struct file *f, const void *p, size_t n, int flag
         if (f->mode == MODE_UDP && f->connected) {
                 r = usock_send(f->us, p, n, flags);
                 if (likely(r != -EAGAIN && r != -ENOENT && r != -EDESTADDRREQ))
-                        return r;
+                        return unlikely(r == -EFAULT) ? fault_or_error(f) : r;
                 if (r ==
                     -ENOENT) /* not asked twice: that would be the end of what is begun there */
                         return send_by_kernel(f, p, n, flags);
