@@ -23,7 +23,8 @@ static volatile sig_atomic_t stop;
 
 static void on_signal(int sig)
 {
-        stop |= sig != SIGCHLD;
+        if (sig != SIGCHLD)
+                stop = 1;
 }
 
 /* ---- where ---- */
