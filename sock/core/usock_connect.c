@@ -65,6 +65,18 @@ static int lease_ports(struct ustack *u)
         return 0;
 }
 
+/* Connections are told apart by their ports, by who spreads them over listeners (SO_REUSEPORT) and
+ * by who guesses them (RFC 6056): a program that connects again and again uses more and more,
+ * though each is free again. Where unetd gives no more it is asked a few times only. */
+#define WORN_MOST 5u /* blocks: FIRST_PORTS, and twice as many each */
+static bool ports_are_worn(const struct stack_state *st)
+{
+        uint32_t nblocks = READ_ONCE(st->nblocks), used = READ_ONCE(st->port_next);
+        uint32_t have = FIRST_PORTS * ((1u << MIN(nblocks, WORN_MOST)) - 1);
+
+        return nblocks < WORN_MOST && used >= have && used < 2 * have;
+}
+
 /* As many as it takes for client_port() to have named every port that is leased. */
 static uint32_t client_ports(const struct stack_state *st)
 {
@@ -312,6 +324,8 @@ static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr
         if (!ip_addr_is_any(own->addr))
                 t.laddr = own->addr;
         t.chan = (uint16_t)chan;
+        if (unlikely(own->port == 0 && ports_are_worn(s->u->s.st)))
+                lease_ports(s->u); /* those that there are do as well */
         err = connect_on(s, &t, found.stack, PORT_TRIES);
         while (err == -EADDRINUSE && own->port == 0 && lease_ports(s->u) == 0)
                 err = connect_on(s, &t, found.stack, PORT_TRIES);
