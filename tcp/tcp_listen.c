@@ -280,6 +280,13 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         return tc;
 }
 
+/* What the peer was told. */
+static void set_scale(struct tcp_conn *tc, uint8_t scale)
+{
+        WRITE_ONCE(tc->rcv_wscale, scale);
+        rcvbuf_size(tc, tc->rcv_size);
+}
+
 /* The peer has its SYN-ACK already, and what stands in there holds, whatever has been changed
  * since. Without a record its next segment is refused. */
 static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
@@ -294,7 +301,7 @@ static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tc
         if (tc == NULL)
                 return;
         output_answered(t, tc, a->at, now);
-        WRITE_ONCE(tc->rcv_wscale, a->wscale);
+        set_scale(tc, a->wscale);
         if (!tc->opts.credit || tc->opts.window_first < a->wnd)
                 tc->rcv_adv = tc->rcv_nxt +
                               (tc->group_share != 0 ? MIN(a->wnd, tc->group_share) : a->wnd);
@@ -380,7 +387,7 @@ static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 return false;
         conn_flag(tc, TCF_COOKIE);
         if (tc->flags & TCF_WSCALE)
-                WRITE_ONCE(tc->rcv_wscale, cookie_wscale());
+                set_scale(tc, cookie_wscale());
         count(t->cnt, COUNT_TCP_COOKIE_IN);
         return tcp_input(t, tc, seg, now);
 }

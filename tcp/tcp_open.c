@@ -5,6 +5,7 @@
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_ecn.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
 
 /* What the buffer may grow to: the scale is chosen for it once. */
@@ -53,6 +54,7 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
                 conn_flag(tc, TCF_WSCALE);
                 tc->snd_wscale = seg->wscale;
                 WRITE_ONCE(tc->rcv_wscale, tc->syn_wscale);
+                rcvbuf_size(tc, tc->rcv_size);
         }
         tc->ts_ok = seg->has_ts && !tc->opts.no_timestamps && !tc->link.lossless;
         if (tc->ts_ok) {

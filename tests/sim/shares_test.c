@@ -345,9 +345,11 @@ static void says_all(struct play *k)
                         (unsigned long long)f->total, tcp_state_name(c->state));
                 if (s != NULL)
                         fprintf(stderr,
-                                ", server %s share %u group %u limit %u ahead %u unread %u lent %u",
-                                tcp_state_name(s->state), s->group_share, s->group, s->rcv_limit,
-                                tcp_window_ahead(s), s->rcv_unread, s->rcv_lent);
+                                ", server %s share %u group %u size %u limit %u scale %u ahead %u "
+                                "unread %u lent %u",
+                                tcp_state_name(s->state), s->group_share, s->group, s->rcv_size,
+                                s->rcv_limit, s->rcv_wscale, tcp_window_ahead(s), s->rcv_unread,
+                                s->rcv_lent);
                 fputc('\n', stderr);
         }
         pair_say(k->p);
