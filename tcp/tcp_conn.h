@@ -369,6 +369,7 @@ struct tcp_conn {
          * of its turn is left. */
         nstime group_due, group_turn;
         uint32_t group_left;
+        uint32_t group_ask; /* bytes that its turn is to be of, while it stands in line */
 
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;

@@ -17,9 +17,11 @@
  * member reads; it never goes below what is unread, lent and promised.
  *
  * A member that has something to send, and whose windows and own rate let it, stands in line for a
- * turn: what passes at the rate in a millisecond. Turns follow one another, each begins when the
- * one before it has passed; so the rate is exact, and who sends all the time has an equal part. Who
- * is late has his turn all the same, and what all have missed, up to CATCH_UP, makes turns longer.
+ * turn: what passes at the rate in a millisecond, or what it has. Turns follow one another, each
+ * begins when the one before it has passed; so the rate is exact, and who sends all the time has an
+ * equal part. Who is late has his turn all the same, and what all have missed, up to CATCH_UP,
+ * makes turns longer. What the windows hold up when the turn comes is given back, and what is not
+ * used within TURN is lost: a turn cannot be saved.
  *
  * A group has no owner. It is there as long as a connection or a listener names it. Who belongs to
  * it, and the sums, are derived: group_recover().
@@ -33,8 +35,9 @@
 
 #define PERIOD       NS_PER_S
 #define CATCH_UP     (10 * NS_PER_MS)
+#define TURN         NS_PER_MS
 #define TURN_MOST    (64u << 10)
-#define TURNS_SECOND 1000u
+#define TURNS_SECOND (NS_PER_S / TURN)
 
 static struct tcp_group *group_at(const struct tcp *t, uint32_t i)
 {
@@ -143,6 +146,21 @@ static uint32_t turn_bytes(uint64_t rate)
         return (uint32_t)MAX(MIN(rate / TURNS_SECOND, TURN_MOST), 1u);
 }
 
+/* New, or again; a segment at least, which may be a probe. */
+static uint32_t has_to_send(const struct tcp_conn *tc)
+{
+        return MAX(tcp_unsent(tc) + tc->lost, tc->snd_mss);
+}
+
+/* ... as far as the windows let it. */
+static uint32_t may_send(const struct tcp_conn *tc)
+{
+        uint32_t pipe = pipe_bytes(tc), own = tc->cwnd > pipe ? tc->cwnd - pipe : 0,
+                 peers = tc->snd_wnd > flight(tc) ? tc->snd_wnd - flight(tc) : 0;
+
+        return MAX(MIN(has_to_send(tc), MIN(own, peers + tc->lost)), tc->snd_mss);
+}
+
 static nstime time_of(uint32_t bytes, uint64_t rate)
 {
         return (nstime)(bytes * (uint64_t)NS_PER_S / rate);
@@ -155,7 +173,8 @@ static void stand_in_line(struct tcp_group *g, struct tcp_conn *tc, nstime now)
         uint64_t rate = limits_of(g)->rate;
 
         tc->group_due = MAX(g->turn_at, pause ? now : now - CATCH_UP);
-        g->turn_at = tc->group_due + time_of(turn_bytes(rate), rate);
+        tc->group_ask = MIN(turn_bytes(rate), has_to_send(tc));
+        g->turn_at = tc->group_due + time_of(tc->group_ask, rate);
         g->waiting++;
 }
 
@@ -164,24 +183,28 @@ static void stand_in_line(struct tcp_group *g, struct tcp_conn *tc, nstime now)
 static void begin_turn(struct tcp_group *g, struct tcp_conn *tc, nstime now)
 {
         uint64_t rate = limits_of(g)->rate;
-        nstime missed = MIN(now - g->turn_at, CATCH_UP);
+        uint32_t turn;
 
+        g->turn_at = MAX(g->turn_at, now - CATCH_UP);
         if (g->turn_last != now)
-                g->turn_more = missed > 0 ? missed / g->waiting : 0;
+                g->turn_more = now > g->turn_at ? (now - g->turn_at) / g->waiting : 0;
         g->waiting--;
         g->turn_at += g->turn_more;
         g->turn_last = tc->group_turn = now;
         tc->group_due = 0;
-        tc->group_left = turn_bytes(rate) +
-                         (uint32_t)MIN((uint64_t)g->turn_more * rate / NS_PER_S, UINT32_MAX / 2);
+        turn = tc->group_ask +
+               (uint32_t)MIN((uint64_t)g->turn_more * rate / NS_PER_S, UINT32_MAX / 2);
+        tc->group_left = MIN(turn, may_send(tc));
+        g->turn_at -= time_of(turn - tc->group_left, rate);
 }
 
 nstime group_turn(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         struct tcp_group *g = group_of(t, tc);
 
-        if (tc->group_left != 0)
+        if (tc->group_left != 0 && now - tc->group_turn <= TURN)
                 return now;
+        tc->group_left = 0;
         if (tc->group_due == 0)
                 stand_in_line(g, tc, now);
         if (now < tc->group_due)
