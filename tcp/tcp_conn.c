@@ -290,6 +290,7 @@ static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
         demux_remove(t, tc);
         sndbuf_purge(t, tc);
         reass_purge(t, tc);
+        group_ends(t, tc);
         sndbuf_unwait(t, tc);
         if (unlikely(t->sh->wait_head != 0))
                 sndbuf_wake(t, ANY_REGION);
@@ -354,6 +355,7 @@ void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now)
                 sndbuf_purge(t, tc);
                 tc->rtx_at = tc->cork_at = NSTIME_NEVER;
                 tc->rtx_kind = RTX_NONE;
+                group_ends(t, tc);
                 conn_raise(t, tc, TCP_EV_CLOSED);
         }
         if (tc->flags & TCF_CLOSED_BY_APP)

@@ -60,13 +60,16 @@ static const struct tcp_group_limits *limits_of(const struct tcp_group *g)
         return &g->limits[g->now];
 }
 
+static bool more_comes(const struct tcp_conn *tc)
+{
+        return tc->state >= TCPS_SYN_RECEIVED && tc->state <= TCPS_FIN_WAIT_2 &&
+               !(tc->flags & TCF_FIN_RCVD);
+}
+
 /* What its peer may send and what has come and is not read, or not returned. */
 uint32_t tcp_promised(const struct tcp_conn *tc)
 {
-        bool comes = tc->state >= TCPS_SYN_RECEIVED && tc->state <= TCPS_FIN_WAIT_2 &&
-                     !(tc->flags & TCF_FIN_RCVD);
-
-        return tc->rcv_unread + tc->rcv_lent + (comes ? tcp_window_ahead(tc) : 0);
+        return tc->rcv_unread + tc->rcv_lent + (more_comes(tc) ? tcp_window_ahead(tc) : 0);
 }
 
 /* What is free of the pool: nobody's, and not kept for who may yet come. */
@@ -121,7 +124,7 @@ void group_read(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         if (!is_bounded(g))
                 return;
-        want = wanted(tc, now);
+        want = more_comes(tc) ? wanted(tc, now) : 0;
         most = least + (free_of(g) + tc->group_share - least) / 2;
         set_share(g, tc, MAX(MAX((uint32_t)MIN(want, most), least), tcp_promised(tc)));
 }
@@ -225,6 +228,14 @@ void group_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len)
         g->turn_at += time_of(len - in_turn, limits_of(g)->rate);
 }
 
+static void leave_line(struct tcp_group *g, struct tcp_conn *tc)
+{
+        if (tc->group_due != 0)
+                g->waiting--;
+        tc->group_due = 0;
+        tc->group_left = 0;
+}
+
 /* It has a rate, or none, from now on; or another. Who waits looks again. */
 static void pace_by_group(struct tcp *t, struct tcp_group *g, struct tcp_conn *tc)
 {
@@ -232,10 +243,7 @@ static void pace_by_group(struct tcp *t, struct tcp_group *g, struct tcp_conn *t
 
         if (!paced && !tc->group_paced)
                 return;
-        if (tc->group_due != 0)
-                g->waiting--;
-        tc->group_due = 0;
-        tc->group_left = 0;
+        leave_line(g, tc);
         tc->group_paced = paced;
         pace_set(tc, tc->flags & TCF_RATES ? tc->pace.rate : 0, 1);
         if (tc->flags & TCF_PACED)
@@ -300,6 +308,19 @@ void group_over(struct tcp *t, struct tcp_conn *tc)
         tc->group_share = 0;
         rcvbuf_size(tc, tc->rcv_size);
         pace_by_group(t, g, tc);
+}
+
+void group_ends(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_group *g;
+
+        if (likely(tc->group == 0))
+                return;
+        g = group_of(t, tc);
+        if (is_bounded(g))
+                set_share(g, tc, MAX(limits_of(g)->least, tcp_promised(tc)));
+        if (tc->state == TCPS_CLOSED || tc->state == TCPS_TIME_WAIT)
+                leave_line(g, tc);
 }
 
 void tcp_group_leave(struct tcp *t, struct tcp_conn *tc, nstime now)

@@ -452,6 +452,7 @@ static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
         conn_shut(tc, SHUT_RCV);
         delack_owe_end(tc, now);
         reass_purge(t, tc);
+        group_ends(t, tc);
         close_fin_received(t, tc, now);
         conn_raise(t, tc, TCP_EV_READABLE);
 }
