@@ -380,7 +380,7 @@ bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, ui
         struct tcp_rxseg *s;
         uint32_t i, frame;
 
-        if (copied_seq(tc) != seq)
+        if (copied_seq(tc) != seq || (tc->group != 0 && !group_grant(t, tc, n)))
                 return false;
         i = pool_alloc(&t->sh->rxsegs);
         if (i == 0)

@@ -26,7 +26,8 @@
 #define SERVER   1
 #define PORT     80
 #define FIRST    40000u /* port of the first client */
-#define MOST     10u
+#define MOST     10u    /* clients of a play */
+#define FLOWS    40u
 #define TURNS    300u
 #define PATIENCE 100000u
 #define PROC     1u /* who borrows */
@@ -46,7 +47,7 @@ struct play {
         uint64_t seed;
         uint32_t listener, group;
         struct tcp_group_limits limits;
-        struct flow flow[MOST];
+        struct flow flow[FLOWS];
         uint32_t n;
 };
 
@@ -457,7 +458,7 @@ static void connects_all(struct play *k, uint32_t n, const struct tcp_group_limi
         k->p = pair_sim(1, both);
         tcp_opts_default(&o);
         k->limits = *l;
-        k->listener = (uint32_t)tcp_listen(server(k), pair_addr(SERVER), PORT, MOST, &o);
+        k->listener = (uint32_t)tcp_listen(server(k), pair_addr(SERVER), PORT, FLOWS, &o);
         k->group = tcp_group_new(server(k));
         assert_int_equal(tcp_group_set(server(k), k->group, l), 0);
         tcp_group_listen(server(k), k->listener, k->group);
@@ -479,6 +480,15 @@ static void ends_all(struct play *k)
                 ;
         assert_int_equal(pair_leaks(k->p), 0);
         pair_free(k->p);
+}
+
+static void passes(struct play *k, nstime time)
+{
+        nstime until = k->p->now + time;
+
+        while (k->p->now < until)
+                pair_wait(k->p, until);
+        checks(k);
 }
 
 /* Flows `from` to the last send what they may and are read at once; nobody else does anything. */
@@ -518,6 +528,68 @@ static void equal_parts_of_what_is_free(void **state)
                         4096 + POOL * 33 / 100);
         k.flow[0] = k.flow[--k.n];
         ends_all(&k);
+}
+
+/* ---- nothing more comes to a member ---- */
+
+static struct tcp *client(struct play *k)
+{
+        return &k->p->side[CLIENT].s.tcp;
+}
+
+static void who_sends_no_more_leaves_his_share(void **state)
+{
+        const struct tcp_group_limits l = {.members = 8, .least = 4096, .receive = 8 * 4096 + POOL};
+        static uint8_t data[65536];
+        struct play k = {.seed = 1};
+
+        (void)state;
+        connects_all(&k, 2, &l);
+        all_are_read(&k, 0, k.p->now + 2 * NS_PER_S);
+        for (uint32_t i = 0; i < 2; i++)
+                assert_true(conn(&k, &k.flow[i])->group_share > POOL / 4);
+        tcp_shutdown_send(client(&k), pair_conn(k.p, CLIENT, k.flow[0].client), k.p->now);
+        tcp_abort(client(&k), pair_conn(k.p, CLIENT, k.flow[1].client), k.p->now);
+        stack_flush(&k.p->side[CLIENT].s, k.p->now);
+        while (conn(&k, &k.flow[0])->state == TCPS_ESTABLISHED) {
+                while (pair_read(k.p, SERVER, k.flow[0].server, data, sizeof data) > 0)
+                        ;
+                passes(&k, NS_PER_MS);
+        }
+        assert_int_equal(conn(&k, &k.flow[0])->state, TCPS_CLOSE_WAIT);
+        assert_int_equal(conn(&k, &k.flow[1])->state, TCPS_CLOSED);
+        for (uint32_t i = 0; i < 2; i++)
+                assert_int_equal(conn(&k, &k.flow[i])->group_share,
+                                 MAX(4096, conn(&k, &k.flow[i])->rcv_unread));
+        ends_all(&k);
+}
+
+/* What was read and goes back has to have a place as well: as far as there is one. */
+static void gives_back(uint64_t pool, bool has_place)
+{
+        const struct tcp_group_limits l = {.members = 1, .least = 4096, .receive = 4096 + pool};
+        struct play k = {.seed = 1};
+        uint8_t data[4096] = {0};
+        struct tcp_conn *tc;
+
+        connects_all(&k, 1, &l);
+        tc = conn(&k, &k.flow[0]);
+        pair_write(k.p, CLIENT, k.flow[0].client, data, sizeof data);
+        passes(&k, NS_PER_S);
+        assert_int_equal(tc->rcv_unread, sizeof data);
+        tcp_recv_consume(server(&k), tc, sizeof data, k.p->now);
+        flush(&k);
+        assert_int_equal(tcp_recv_give_back(server(&k), tc, data, sizeof data, copied_seq(tc)),
+                         has_place);
+        checks(&k);
+        ends_all(&k);
+}
+
+static void what_goes_back_has_its_place(void **state)
+{
+        (void)state;
+        gives_back(0, false);
+        gives_back(POOL, true);
 }
 
 /* ---- a rate ---- */
@@ -569,7 +641,7 @@ static void keeps_rate(nstime pause, uint32_t percent)
 {
         const struct tcp_group_limits l = {.rate = RATE};
         struct play k = {.seed = 1};
-        uint64_t sent[MOST];
+        uint64_t sent[FLOWS];
 
         connects_all(&k, 6, &l);
         all_are_sent_to(&k, 0, NS_PER_S, pause, sent);
@@ -604,7 +676,7 @@ static void a_rate_may_change(void **state)
 {
         struct tcp_group_limits l = {.rate = 1000};
         struct play k = {.seed = 1};
-        uint64_t sent[MOST];
+        uint64_t sent[FLOWS];
 
         (void)state;
         connects_all(&k, 3, &l);
@@ -615,7 +687,7 @@ static void a_rate_may_change(void **state)
         flush(&k);
         all_are_sent_to(&k, 0, NS_PER_S, 0, sent);
         assert_in_range(sum_of(sent, 3), RATE * 98 / 100, RATE * 101 / 100);
-        all_are_sent_to(&k, MOST, 10 * NS_PER_S, 0, sent);
+        all_are_sent_to(&k, FLOWS, 10 * NS_PER_S, 0, sent);
         all_are_sent_to(&k, 0, NS_PER_S / 10, 0, sent);
         assert_in_range(sum_of(sent, 3), RATE / 10 * 95 / 100, RATE / 10 * 105 / 100);
         l.rate = 0;
@@ -623,6 +695,49 @@ static void a_rate_may_change(void **state)
         flush(&k);
         all_are_sent_to(&k, 0, NS_PER_S, 0, sent);
         assert_in_range(sum_of(sent, 3), 2 * RATE, UINT64_MAX);
+        ends_all(&k);
+}
+
+/* Each has sent less than its turn; what was left is nobody's a second later. */
+static void a_turn_that_was_not_used_is_over(void **state)
+{
+        const struct tcp_group_limits l = {.rate = 4 * RATE};
+        static const uint8_t data[20000];
+        struct play k = {.seed = 1};
+        uint64_t sent[FLOWS];
+
+        (void)state;
+        connects_all(&k, 30, &l);
+        for (uint32_t i = 0; i < k.n; i++)
+                pair_write(k.p, SERVER, k.flow[i].server, data, 100);
+        passes(&k, NS_PER_S);
+        for (uint32_t i = 0; i < k.n; i++) {
+                assert_int_equal(conn(&k, &k.flow[i])->bytes_sent, 100);
+                sent[i] = (uint64_t)0 - 100;
+                pair_write(k.p, SERVER, k.flow[i].server, data, sizeof data);
+        }
+        passes(&k, 5 * NS_PER_MS);
+        for (uint32_t i = 0; i < k.n; i++)
+                sent[i] += conn(&k, &k.flow[i])->bytes_sent;
+        assert_in_range(sum_of(sent, k.n), 1, l.rate * 15 / 1000 + k.n * 1448);
+        ends_all(&k);
+}
+
+static void who_is_reset_stands_in_no_line(void **state)
+{
+        const struct tcp_group_limits l = {.rate = 1000};
+        struct play k = {.seed = 1};
+        uint64_t sent[FLOWS];
+
+        (void)state;
+        connects_all(&k, 3, &l);
+        all_are_sent_to(&k, 0, NS_PER_S, 0, sent);
+        assert_int_equal(server(&k)->sh->groups[k.group].waiting, 3);
+        tcp_abort(client(&k), pair_conn(k.p, CLIENT, k.flow[0].client), k.p->now);
+        stack_flush(&k.p->side[CLIENT].s, k.p->now);
+        passes(&k, 10 * NS_PER_MS);
+        assert_int_equal(conn(&k, &k.flow[0])->state, TCPS_CLOSED);
+        assert_int_equal(server(&k)->sh->groups[k.group].waiting, 2);
         ends_all(&k);
 }
 
@@ -639,9 +754,13 @@ int main(int argc, char **argv)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(equal_parts_of_what_is_free),
+                cmocka_unit_test(who_sends_no_more_leaves_his_share),
                 cmocka_unit_test(a_rate_is_exact_and_fair),
                 cmocka_unit_test(a_rate_is_kept_by_who_comes_late),
                 cmocka_unit_test(a_rate_may_change),
+                cmocka_unit_test(a_turn_that_was_not_used_is_over),
+                cmocka_unit_test(who_is_reset_stands_in_no_line),
+                cmocka_unit_test(what_goes_back_has_its_place),
                 cmocka_unit_test(no_group_holds_more_than_it_may),
         };
 
