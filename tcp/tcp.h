@@ -503,11 +503,12 @@ struct tcp_group_report {
 };
 /* One that nobody is in, and nothing is set; 0: there is none. */
 uint32_t tcp_group_new(const struct tcp *t);
-/* -ENOSPC: the members it has, or what they were promised, are more. */
+/* -ENOSPC: the members it has, or what they were promised, are more. -EINVAL: `least` is below a
+ * unit of a member's window. */
 int tcp_group_set(struct tcp *t, uint32_t group, const struct tcp_group_limits *l);
 void tcp_group_get(const struct tcp *t, uint32_t group, struct tcp_group_report *r);
 /* An open connection enters, and leaves the one that it was in. -ENOSPC: no place, or it has been
- * promised more than there is. */
+ * promised more than there is; -EINVAL: as above. */
 int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now);
 void tcp_group_leave(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* What a peer has been told that it may send, and what is unread or lent. */

@@ -270,6 +270,12 @@ uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window)
                        : window;
 }
 
+/* By windows in units of the scale; by credit, who grants sees to it. */
+static bool can_say_least(const struct tcp_conn *tc, const struct tcp_group_limits *l)
+{
+        return l->receive == 0 || tc->opts.credit || 1u << tc->rcv_wscale <= l->least;
+}
+
 int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now)
 {
         struct tcp_group *g = group_at(t, group);
@@ -277,6 +283,8 @@ int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime n
 
         if (tc->group == group)
                 return 0;
+        if (!can_say_least(tc, limits_of(g)))
+                return -EINVAL;
         if (!group_has_place(t, group) ||
             (is_bounded(g) && share - limits_of(g)->least > free_of(g)))
                 return -ENOSPC;
@@ -361,6 +369,7 @@ int tcp_group_set(struct tcp *t, uint32_t group, const struct tcp_group_limits *
 
         if (l->members != 0 && l->members < g->members)
                 return -ENOSPC;
+        for_each_member(t, group, tc) if (!can_say_least(tc, l)) return -EINVAL;
         if (l->receive != 0) {
                 for_each_member(t, group, tc) need += MAX(l->least, tcp_promised(tc));
                 need += (uint64_t)(l->members - g->members) * l->least;

@@ -14,6 +14,7 @@
 #include "tcp/tcp_send.h"
 
 #define HALF_OPEN_LEAST 128u /* half-open connections a small backlog is allowed all the same */
+#define GROUP_WSCALE    10u  /* units of 1,024 bytes */
 
 /* What was learnt of SYNs' answers holds no more. */
 static void forget_answers(struct tcp *t)
@@ -229,9 +230,12 @@ static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_li
         return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);
 }
 
-/* There is a place. A first grant holds as far as the group has it. */
+/* There is a place. A first grant holds as far as the group has it, and a unit of the window is no
+ * more than the least that a member may have. */
 static void enter_group(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now)
 {
+        if (tc->syn_wscale != TCP_NO_WSCALE)
+                tc->syn_wscale = MIN(tc->syn_wscale, GROUP_WSCALE);
         tcp_group_enter(t, tc, group, now);
         if (tc->opts.credit)
                 group_grant(t, tc, tc->opts.window_first);
