@@ -263,6 +263,13 @@ bool group_has_place(const struct tcp *t, uint32_t group)
                (!is_bounded(g) || g->held + limits_of(g)->least <= limits_of(g)->receive);
 }
 
+uint32_t group_places(const struct tcp *t, uint32_t group)
+{
+        uint32_t members = likely(group == 0) ? 0 : limits_of(group_at(t, group))->members;
+
+        return members != 0 ? members : UINT32_MAX;
+}
+
 uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window)
 {
         return group != 0 && is_bounded(group_at(t, group))

@@ -72,9 +72,14 @@ static bool queue_is_full(const struct tcp_listener *l)
         return l->queued > l->backlog;
 }
 
-static bool half_open_is_full(const struct tcp_listener *l)
+/* Where addresses can be forged, no more than half of its group's places. */
+static bool half_open_is_full(const struct tcp *t, const struct tcp_listener *l,
+                              const struct tcp_link *link)
 {
-        return l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
+        uint32_t most =
+                link->lossless ? l->backlog : MIN(l->backlog, group_places(t, l->group) / 2);
+
+        return l->half_open >= MAX(most, HALF_OPEN_LEAST);
 }
 
 /* The next SYN from there would be answered in the same way: with all that Linux asks for, and no
@@ -266,7 +271,7 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         tc->listener = l->self;
         tc->acc_state = ACC_HALF_OPEN;
         l->half_open++;
-        if (unlikely(half_open_is_full(l)))
+        if (unlikely(half_open_is_full(t, l, link)))
                 forget_answers(t);
         tc->iss = iss;
         WRITE_ONCE(tc->snd_una, iss);
@@ -336,6 +341,7 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                      nstime now)
 {
         uint32_t iss = iss_new(t, tuple, now);
+        bool full = half_open_is_full(t, l, link);
         struct tcp_answer answer;
         struct tcp_conn *tc;
 
@@ -343,7 +349,7 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 take_answered(t, l, tuple, link, seg, &answer, now);
                 return false;
         }
-        if (queue_will_be_full(l, link) || (half_open_is_full(l) && min_iss != 0)) {
+        if (queue_will_be_full(l, link) || (full && min_iss != 0)) {
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return false;
         }
@@ -351,7 +357,7 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 count_drop(t->cnt, DROP_TCP_GROUP);
                 return false;
         }
-        if (half_open_is_full(l)) {
+        if (full) {
                 cookie_answer(t, l, tuple, link, seg, now);
                 return false;
         }

@@ -64,6 +64,8 @@ bool group_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes);
 bool group_has_place(const struct tcp *t, uint32_t group);
 /* Of a window that a new member would offer, what it may. */
 uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window);
+/* Members it may have; UINT32_MAX: as many as come. */
+uint32_t group_places(const struct tcp *t, uint32_t group);
 /* Nothing more comes to it: the peer's FIN, or its end. */
 void group_ends(struct tcp *t, struct tcp_conn *tc);
 /* It leaves: its connection is over, or it enters another. */

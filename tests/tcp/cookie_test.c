@@ -190,6 +190,63 @@ static void nobody_on_this_host_gets_a_cookie(void **state)
         assert_int_equal(s->rig->cnt.drop[DROP_TCP_BACKLOG], 1);
 }
 
+/* The listener is of a group from now on. */
+static void joins_group(struct scene *s, const struct tcp_group_limits *l)
+{
+        uint32_t group = tcp_group_new(&s->rig->t);
+
+        assert_int_equal(tcp_group_set(&s->rig->t, group, l), 0);
+        tcp_group_listen(&s->rig->t, s->listener, group);
+}
+
+/* SYNs that nobody stands for have half of the places at most, or HALF_OPEN if that is more. */
+static void a_flood_does_not_fill_a_group(void **state)
+{
+        const struct tcp_group_limits l = {.members = 2 * HALF_OPEN + 20};
+        struct scene *s = *state;
+        uint32_t ack;
+
+        tcp_listen_backlog(&s->rig->t, s->listener, 4096);
+        joins_group(s, &l);
+        flood(s);
+        for (uint16_t i = 0; i < 10; i++) {
+                s->tuple.rport = (uint16_t)(2000 + i);
+                peer_sends(s, .seq = 0, .flags = S);
+                expect_sent(s, .flags = SA, .ack = 1);
+        }
+        s->tuple.rport = FRIEND;
+        ack = cookie(s);
+        peer_sends(s, .seq = 1, .ack = ack);
+        take(s);
+        assert_int_equal(s->tc->group, tcp_listener_at(&s->rig->t, s->listener)->group);
+        forget_sent(s);
+}
+
+/* However large a window it may have. */
+static void a_member_can_say_its_least(void **state)
+{
+        const struct tcp_group_limits l = {.members = 8, .least = 1024, .receive = 8 * 1024};
+        struct scene *s = *state;
+        uint32_t ack;
+
+        tcp_listener_at(&s->rig->t, s->listener)->opts.window_most = 1u << 30;
+        joins_group(s, &l);
+        s->tuple.rport = FRIEND;
+        peer_sends(s, .seq = 0, .flags = S);
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_int_equal(s->last.wscale, 10);
+        ack = s->last.seq + 1 - SCENE_ISS;
+        peer_sends(s, .seq = 1, .ack = ack);
+        app_accepts(s);
+        assert_int_equal(s->tc->rcv_wscale, 10);
+        tcp_group_leave(&s->rig->t, s->tc, s->now);
+        s->tc->rcv_wscale = 11;
+        assert_int_equal(tcp_group_enter(&s->rig->t, s->tc,
+                                         tcp_listener_at(&s->rig->t, s->listener)->group, s->now),
+                         -EINVAL);
+        forget_sent(s);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -201,6 +258,8 @@ int main(void)
                 scenario(without_a_flood_an_ack_is_only_refused, listening, NULL),
                 scenario(a_cookie_waits_while_the_queue_is_full, listening, NULL),
                 scenario(nobody_on_this_host_gets_a_cookie, listening, &lossless),
+                scenario(a_flood_does_not_fill_a_group, listening, &all_options),
+                scenario(a_member_can_say_its_least, listening, &all_options),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
