@@ -197,8 +197,10 @@ static bool hold(struct am_peer *p, enum am_seq s, const struct am_pkt *k,
 
         if ((uint16_t)(k->h.seq - r->nxt) >= p->am->o.window || k->h.len > AM_GATHER)
                 return false;
-        if (*at != NULL)
-                return true; /* a copy of it */
+        if (*at != NULL) { /* a copy of it, which may want an answer */
+                (*at)->bytes[offsetof(struct am_hdr, flags)] |= k->h.flags & AM_F_ACK;
+                return true;
+        }
         h = malloc(sizeof *h + MAX(head + k->h.len, AM_WITH_ARGS));
         if (h == NULL)
                 return false;
@@ -260,6 +262,8 @@ static inline bool in_order(struct am_peer *p, enum am_seq s, const struct am_pk
                 hold(p, s, k, d);
                 return false;
         }
+        if (unlikely(r->nheld != 0 && r->held[r->nxt & p->am->mask] != NULL))
+                forget(r, &r->held[r->nxt & p->am->mask]); /* a copy of it came once more */
         r->nxt++;
         return true;
 }

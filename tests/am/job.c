@@ -132,6 +132,36 @@ static bool may_run(const struct job *j, const struct rank *r)
                (r->until <= fabric_now(j->f) || (!r->deaf && fabric_ready(j->f, r->at)));
 }
 
+/* What a rank holds is still to come, and is counted. */
+static void check_held(const struct uam *am, const struct am_rx *r)
+{
+        uint32_t held = 0;
+
+        for (uint32_t i = 0; i <= am->mask; i++) {
+                struct am_hdr h;
+                if (r->held[i] == NULL)
+                        continue;
+                memcpy(&h, r->held[i]->bytes, sizeof h);
+                held++;
+                if ((uint16_t)(h.seq - r->nxt) >= am->o.window) {
+                        fprintf(stderr, "rank %u holds %u, and %u is next\n", am->o.rank, h.seq,
+                                r->nxt);
+                        abort();
+                }
+        }
+        if (held != r->nheld) {
+                fprintf(stderr, "rank %u holds %u, and counts %u\n", am->o.rank, held, r->nheld);
+                abort();
+        }
+}
+
+static void check(const struct uam *am)
+{
+        for (uint32_t i = 0; am != NULL && i < am->o.ranks; i++)
+                for (int s = 0; am->peer[i] != NULL && s < AM_SEQS; s++)
+                        check_held(am, &am->peer[i]->rx[s]);
+}
+
 /* One turn for each that has something to do. False: nobody has. */
 static bool turn(struct job *j)
 {
@@ -145,6 +175,7 @@ static bool turn(struct job *j)
                 r->until = 0;
                 r->deaf = false;
                 swapcontext(&j->sched, &r->ctx);
+                check(r->am);
         }
         return any;
 }
