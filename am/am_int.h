@@ -62,6 +62,7 @@ struct am_tx {
         uint16_t recover; /* everything before was sent again, or is to be, after a timeout */
         bool recovering;
         bool stuck;      /* sent != nxt: the send queue was full */
+        uint8_t backoff; /* the timeout is doubled so often (RFC 6298 §5.5) */
         uint32_t kept;   /* slots between una and nxt */
         uint64_t held;   /* bit i: the peer has una + 1 + i, until it forgets it */
         nstime deadline; /* of the oldest; 0: it starts at the next tick */

@@ -15,6 +15,7 @@
 #define RTO_FIRST (20 * NS_PER_MS)
 /* RFC 6298 §2.5: may be bounded; a peer that was stopped is back soon after it goes on. */
 #define RTO_MAX     NS_PER_S
+#define BACKOFF_MAX 20
 #define SLEEP_MAX   (100 * NS_PER_MS) /* between two looks for hung-up peers */
 #define PAUSE_POLLS 256u              /* polls in vain before uam_pause() sleeps */
 
@@ -72,7 +73,9 @@ void am_progress(struct am_peer *p, enum am_seq s, uint16_t ack)
 {
         if (s == p->rtt_of && p->rtt_at != 0 && (int16_t)(ack - p->rtt_seq) > 0) {
                 sample(p, now_of(p->am) - p->rtt_at);
-                set_rto(p); /* until then it stays backed off (RFC 6298 §5.7, Karn) */
+                set_rto(p);
+                /* Until then it stays backed off (RFC 6298 §5.7, Karn). */
+                p->tx[AM_SEQ_REQ].backoff = p->tx[AM_SEQ_REP].backoff = 0;
                 p->rtt_at = 0;
         }
         p->tx[s].deadline = 0;
@@ -92,7 +95,7 @@ static void expire(struct am_peer *p, enum am_seq s)
                 am_repeat(p, s, x->una, (uint16_t)(x->una + 1), AM_F_ACK);
         }
         am_link_flush(p->link);
-        p->rto = MIN(p->rto * 2, RTO_MAX); /* RFC 6298 §5.5 */
+        x->backoff = (uint8_t)MIN(x->backoff + 1, BACKOFF_MAX);
         p->rtt_at = 0;
         p->rtt_skip = 0; /* the next new message is measured */
 }
@@ -110,7 +113,7 @@ static void tick_seq(struct am_peer *p, enum am_seq s, nstime now)
                 x->deadline = 0;
         }
         if (x->deadline == 0)
-                x->deadline = now + p->rto;
+                x->deadline = now + MIN(p->rto << x->backoff, RTO_MAX);
 }
 
 /* False: nothing is unacknowledged any more. */

@@ -28,7 +28,7 @@ struct world {
         uint8_t seen[MOST_RANKS][MOST_RANKS][NUMBERS]; /* handlers run, by target, source, number */
         uint8_t answered[MOST_RANKS][MOST_RANKS][NUMBERS]; /* at the source, by target */
         uint8_t seg[MOST_RANKS][SEG];
-        uint32_t wrong, lost;
+        uint32_t wrong, lost, timeouts; /* the last: of rank 0 */
         int lost_err;
 };
 
@@ -490,6 +490,38 @@ static void the_timeout_is_measured(void **state)
         assert_in_range(job_stat(UAM_STAT_TIMEOUTS), 1, 40);
 }
 
+/* Rank 1 asks, and sleeps: rank 0 waits for what it asked and for what it replied. */
+static void asks_and_sleeps(struct job *j, struct uam *am, void *arg)
+{
+        const uam_arg first[3] = {0, uam_rank(am), ~(uam_arg)0};
+        struct world *w = arg;
+
+        set_up(w, am);
+        w->wrong += uam_request_short(am, 1 - uam_rank(am), ASK, 0, first, 3) != 0;
+        if (uam_rank(am) == 1)
+                job_sleep(j, 1, NS_PER_S);
+        else
+                uam_wait_for(am, w->seen[0][1][0] != 0);
+        w->wrong += uam_flush(am, 1 - uam_rank(am), UNET_FOREVER) != 0;
+        uam_wait_for(am, w->answered[uam_rank(am)][1 - uam_rank(am)][0] != 0);
+        if (uam_rank(am) == 0)
+                w->timeouts = (uint32_t)uam_stat(am, UAM_STAT_TIMEOUTS);
+}
+
+/* After 20, 60, 140, 300 and 620 ms, of each sequence. */
+static void each_sequence_backs_off_by_itself(void **state)
+{
+        static struct world w;
+        struct job_opts o = {.net = {.nodes = 2, .seed = 1}, .am.buffer_bytes = 2048};
+
+        memset(&w, 0, sizeof w);
+        w.count = 1;
+        w.ranks = 2;
+        assert_true(job_run(&o, asks_and_sleeps, &w));
+        assert_int_equal(w.wrong, 0);
+        assert_int_equal(w.timeouts, 10);
+}
+
 int main(int argc, char **argv)
 {
         const struct CMUnitTest tests[] = {
@@ -502,6 +534,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(a_rank_that_stops_for_ten_seconds_loses_nothing),
                 cmocka_unit_test(a_rank_that_dies_is_told_to_who_waits_for_it),
                 cmocka_unit_test(the_timeout_is_measured),
+                cmocka_unit_test(each_sequence_backs_off_by_itself),
         };
 
         for (int i = 1; i + 1 < argc; i += 2) {
