@@ -17,8 +17,10 @@
 /* Half of what an answer takes: as little as possible, but as much as evens out. */
 #define SPIN_QUIET (25 * NS_PER_US)
 #define SPIN_LOOKS 16 /* between two looks at the clock */
-/* Between two looks at the clock no more than that passes, unless others have the processor. */
-#define SPIN_GAP (10 * NS_PER_US)
+/* Between two looks at the clock no more than that passes, unless others have the processor; and
+ * with each channel that is looked at so much more at each look. */
+#define SPIN_GAP      (10 * NS_PER_US)
+#define SPIN_GAP_CHAN 10
 
 static __thread struct policy policy __attribute__((tls_model("initial-exec"))) = POLICY_BEGIN;
 
@@ -38,17 +40,20 @@ static enum policy_road road_of(const struct ustack *u, uint32_t k, uint32_t cpu
         return POLICY_NONE;
 }
 
-static enum policy_road best_road(const struct wait *w)
+static enum policy_road best_road(struct wait *w)
 {
         uint32_t cpu = (uint32_t)sched_getcpu();
         enum policy_road best = POLICY_NONE;
 
+        w->gap = SPIN_GAP;
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
                 if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
                         atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
-                STACK_FOR_HOT (&u->s, k)
+                STACK_FOR_HOT (&u->s, k) {
                         best = MAX(best, road_of(u, k, cpu));
+                        w->gap += SPIN_LOOKS * SPIN_GAP_CHAN;
+                }
         }
         return best;
 }
@@ -76,7 +81,7 @@ static bool looks(struct wait *w, int n)
 static void passed(struct wait *w, nstime time)
 {
         w->polled += time;
-        if (time > SPIN_GAP)
+        if (time > w->gap)
                 w->lost += time;
 }
 

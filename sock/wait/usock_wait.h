@@ -29,6 +29,7 @@ struct wait {
         nstime judged_at;    /* ... first */
         nstime polled, lost; /* what polls have lasted; what others had of it without being asked */
         nstime looked; /* when the clock was looked at last, in the poll that brought something */
+        nstime gap;    /* between two looks at the clock no more passes, unless others run */
         bool is_long;  /* it has waited for USTACK_PEERS_EVERY */
         bool napped;   /* once is enough (nap()) */
         bool look_daemon; /* it is time to look whether unetd is the same */
