@@ -126,6 +126,16 @@ int unet_memfd_check(int fd, size_t bytes, bool writable, uid_t owner)
         return st.stx_size == 0 || (bytes != 0 && st.stx_size != bytes) ? -ERANGE : 0;
 }
 
+bool unet_memfd_same(int a, int b)
+{
+        struct statx x, y;
+
+        return sys5(SYS_statx, a, "", AT_EMPTY_PATH, STATX_INO, &x) == 0 &&
+               sys5(SYS_statx, b, "", AT_EMPTY_PATH, STATX_INO, &y) == 0 &&
+               x.stx_ino == y.stx_ino && x.stx_dev_major == y.stx_dev_major &&
+               x.stx_dev_minor == y.stx_dev_minor;
+}
+
 void *unet_memfd_map(int fd, size_t bytes, bool writable, void *at)
 {
         int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;

@@ -36,6 +36,8 @@ int unet_memfd_freeze(int fd);
  */
 #define UNET_MEMFD_ANYBODY ((uid_t)-1)
 int unet_memfd_check(int fd, size_t bytes, bool writable, uid_t owner);
+/* Returns true if both are descriptors of the same memory. */
+bool unet_memfd_same(int a, int b);
 /* Maps all of it, shared; NULL when that fails. `at` NULL: anywhere; else over what is
  * mapped there. */
 void *unet_memfd_map(int fd, size_t bytes, bool writable, void *at);

@@ -112,7 +112,7 @@ static void make_known(void)
 {
         for (uint32_t i = 0; i < proc.nstacks; i++) {
                 struct ustack *u = proc.stack[i];
-                if (unlikely(u->unknown))
+                if (unlikely(u->unknown && u->id != 0))
                         u->unknown = unetd_proc_add(&proc.client, u->id, u->slot, 0) != 0;
         }
 }
@@ -241,6 +241,27 @@ static void register_again(struct unetd_client *c, struct ustack *u, const struc
                                  usock_kfd(h));
 }
 
+/* Its number is another's: from here on it is nobody's but ours, as after ustack_lose(). */
+static void disown(struct ustack *u)
+{
+        u->id = 0;
+        if (proc.mine == u)
+                atomic_store_explicit(&proc.mine, NULL, memory_order_release);
+}
+
+/* What belongs to it, under its lock. */
+static void stack_again(struct unetd_client *c, struct ustack *u)
+{
+        ustack_links_back(u, c);
+        for (const struct usock *h = u->handles; h != NULL; h = h->next)
+                register_again(c, u, h);
+        for (uint32_t b = 0; b < u->s.st->nblocks; b++) {
+                uint16_t first = u->s.st->block[b].first, count = u->s.st->block[b].count;
+                unetd_port_lease(c, u->id, &first, &count);
+        }
+        ustack_remotes_back(u, c);
+}
+
 /* Another unetd took over: the stacks of this process, their ports and names are made known to it
  * as they were. */
 static void renewed(struct unetd_client *c, void *arg)
@@ -248,19 +269,17 @@ static void renewed(struct unetd_client *c, void *arg)
         atomic_store(&proc.unetd, c->instance);
         for (uint32_t i = 0; i < proc.nstacks; i++) {
                 struct ustack *u = proc.stack[i];
+                int err;
+
                 if (u->id == 0)
                         continue; /* nobody's but ours: ustack_lose() */
-                unetd_stack_new(c, &u->fds, u->slot, &u->id);
+                err = unetd_stack_new(c, &u->fds, u->slot, &u->id);
                 if (u != proc.held)
                         ustack_lock(u);
-                ustack_links_back(u, c);
-                for (const struct usock *h = u->handles; h != NULL; h = h->next)
-                        register_again(c, u, h);
-                for (uint32_t b = 0; b < u->s.st->nblocks; b++) {
-                        uint16_t first = u->s.st->block[b].first, count = u->s.st->block[b].count;
-                        unetd_port_lease(c, u->id, &first, &count);
-                }
-                ustack_remotes_back(u, c);
+                if (err == -EEXIST)
+                        disown(u);
+                else
+                        stack_again(c, u);
                 if (u != proc.held)
                         ustack_leave(u);
         }

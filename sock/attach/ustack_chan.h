@@ -68,7 +68,7 @@ static inline bool ustack_chan_leads(const struct ustack *u, uint32_t k, uint32_
  * what it sent first is to be told of first. Under the lock. */
 static inline void ustack_hear_own(struct ustack *u, uint32_t k)
 {
-        if (unlikely(u->s.st->chan[k].peer == u->id) && u->s.st->chan[k].netif == 0 &&
+        if (unlikely(u->s.st->chan[k].peer == u->s.st->id) && u->s.st->chan[k].netif == 0 &&
             u->s.st->chan[k].remote == 0 && stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
 }

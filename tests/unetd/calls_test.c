@@ -802,6 +802,47 @@ static void a_keeper_that_comes_late_hands_over(void **state)
         unetd_close(&c);
 }
 
+/* The same, but the stranger's stack has been given the number of one that is still away: its
+ * keeper hands over what is left, and its client learns that it has none any more. */
+static void a_number_given_to_another_is_not_shared(void **state)
+{
+        struct unetd_client c, stranger;
+        struct fake_stack a, b, other;
+        uint32_t chan, peer, id;
+        pid_t keeper, daemon;
+
+        open_client(&c);
+        fake_stack_new(&c, &a);
+        fake_stack_new(&c, &b);
+        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
+        keeper = world_keeper_pid(&c);
+        daemon = world_daemon_pid(&c);
+        kill(keeper, SIGSTOP);
+        kill(daemon, SIGKILL);
+        eventually(!world_alive(daemon));
+        open_client(&stranger);
+        fake_stack_make(&other);
+        other.id = a.id;
+        assert_int_equal(unetd_stack_new(&stranger, &other.fds, 1, &other.id), 0);
+        kill(keeper, SIGCONT);
+        eventually(!world_alive(keeper));
+        eventually(world_count(&stranger).n[UNETD_S_STACK] == 2 && b.s->attached == 2);
+        id = a.id;
+        assert_int_equal(unetd_stack_new(&c, &a.fds, 0, &id), -EEXIST);
+        id = other.id;
+        assert_int_equal(unetd_stack_new(&stranger, &other.fds, 1, &id), 0);
+        assert_int_equal(other.s->chan_peer[chan], 0);
+        assert_int_equal(a.s->attached, 1);
+        assert_int_equal(unetd_proc_del(&stranger, other.id, 0), -ENOENT); /* a's process */
+        assert_int_equal(unetd_proc_del(&stranger, other.id, 1), 0);
+        eventually(world_count(&stranger).n[UNETD_S_STACK] == 1);
+        fake_stack_forget(&a);
+        fake_stack_forget(&b);
+        fake_stack_forget(&other);
+        unetd_close(&stranger);
+        unetd_close(&c);
+}
+
 /* Something in a stack kills every keeper: it is given up, not started for ever. */
 static void a_keeper_that_dies_and_dies_is_given_up(void **state)
 {
@@ -905,6 +946,7 @@ int main(void)
                 t(a_dead_keeper_is_replaced_and_told_all),
                 t(a_dead_unetd_is_replaced_and_the_keeper_stays),
                 t(a_keeper_that_comes_late_hands_over),
+                t(a_number_given_to_another_is_not_shared),
                 t(a_keeper_that_dies_and_dies_is_given_up),
                 t(both_daemons_dead_the_client_starts_anew),
                 t(a_program_that_closes_everything_loses_nothing),

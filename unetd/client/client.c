@@ -331,9 +331,11 @@ int client_ready(struct unetd_client *c)
         fd_room_lend();
         r = find_or_start(c);
         if (r == 0 && before != 0 && before != c->instance && c->renewed && !c->renewing) {
+                c->lost = false;
                 c->renewing = true;
                 c->renewed(c, c->arg);
                 c->renewing = false;
+                r = c->lost ? -ENOENT : 0; /* what is asked may be about that one */
         }
         return r;
 }

@@ -20,7 +20,9 @@
  * `renewed` hook, which is called once per new instance, after the connection stands and before the
  * call that noticed goes on; it may use all calls but unetd_open/close. In it, unetd_stack_new()
  * with *stack_id set keeps the stack's number; then come its listeners (with their kernel sockets),
- * held ports, and leases (by their *first). Channels stay with the stacks and their keeper.
+ * held ports, and leases (by their *first). Channels stay with the stacks and their keeper. A stack
+ * whose number another was given meanwhile (-EEXIST) is not unetd's any more, and the call that
+ * noticed returns -ENOENT.
  *
  * Errors that any call may return: -EPERM (not yours, or not for this uid), -ENOENT (no such stack
  * or channel), -ETIMEDOUT, -ECONNREFUSED (no unetd, and none could be started), -EDQUOT (a limit of
@@ -65,8 +67,8 @@ struct unetd_client {
         /* UNET_DOMAIN as it was at unetd_open(): a program may clear its environment. */
         char domain[UNETD_DOMAIN_MAX + 1];
         uint32_t seq;
-        bool shared; /* the unetd in use, or the last one, is a system-wide one */
-        bool renewing;
+        bool shared;         /* the unetd in use, or the last one, is a system-wide one */
+        bool renewing, lost; /* lost: a stack of the caller's is none any more (-EEXIST) */
         int64_t silent_until;
         uint64_t instance;           /* of the unetd in use */
         int32_t self;                /* this process, by the number that unetd knows it by */
@@ -175,8 +177,8 @@ int unetd_stack_fds_make(struct unetd_stack_fds *f, uint64_t state_bytes);
 void unetd_stack_fds_close(struct unetd_stack_fds *f);
 
 /* Registers a new stack, of which the caller is process `slot`. *stack_id is 0, or the number that
- * the stack had with an earlier unetd (see `renewed`). The state must be ready to be attached by
- * the keeper. */
+ * the stack had with an earlier unetd (see `renewed`). -EEXIST: that is another's by now. The state
+ * must be ready to be attached by the keeper. */
 int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uint32_t slot,
                     uint32_t *stack_id);
 /* Process `pid` (0: the caller) now is process `slot` of the stack. Another process must have the

@@ -55,6 +55,19 @@ void unetd_stack_fds_close(struct unetd_stack_fds *f)
         }
 }
 
+/* Of a new stack, unetd chooses the number. -EEXIST: it is of a stack of the user's that had it
+ * with an earlier unetd, or may be, since his keeper has not come back yet. */
+static int ask_stack_new(struct unetd_client *c, struct unetd_msg *msg, const int *fds)
+{
+        int64_t end = sys_now_ms() + UNETD_TIMEOUT_MS;
+        int r;
+
+        while ((r = client_ask_plain(c, msg, fds, UNETD_STACK_FDS)) == -EEXIST &&
+               msg->stack.stack == 0 && sys_now_ms() < end)
+                sys_poll1(c->daemon.fd, 0, 5);
+        return r;
+}
+
 int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uint32_t slot,
                     uint32_t *stack_id)
 {
@@ -67,10 +80,11 @@ int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uin
                                     f->ring_leader,
                                     f->keeper,
                                     f->ring_keeper};
-        int r = client_ask_plain(c, &msg, fds, UNETD_STACK_FDS);
+        int r = ask_stack_new(c, &msg, fds);
 
         if (reader >= 0)
                 sys_close(reader);
+        c->lost |= r == -EEXIST;
         if (r < 0)
                 return r;
         *stack_id = msg.stack.stack;

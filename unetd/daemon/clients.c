@@ -136,7 +136,7 @@ static void client_message(struct conn *c, struct wire_in *in)
         if (discard_stuck(cl->user)) {
                 conn_fail(c);
         } else if (cl->hands_over) {
-                keeper_said(cl->user, in);
+                keeper_hands_over(cl, in);
         } else if (in->n > 0 && !may_carry(in->msg.type)) {
                 conn_reply(c, &in->msg, -EBADMSG);
         } else if (in->msg.type == UNETD_HELLO) {
@@ -335,7 +335,7 @@ void clients_bury(void)
                                 waiter_drop(w);
                 }
                 if (cl->hands_over)
-                        stacks_replay(cl->user, true);
+                        stacks_replay(cl->user, cl);
                 LIST_REMOVE(cl, link);
                 assert(cl->waiting == 0);
                 assert(cl->user->used.clients != 0 && unetd.nclients != 0);

@@ -226,8 +226,8 @@ struct stack {
         uint32_t id;
         struct user *user;
         enum stack_state state;
-        int32_t pid;      /* who made it */
-        bool handed_over; /* to be told to the keeper that runs */
+        int32_t pid;               /* who made it */
+        const struct client *from; /* hands it over to the keeper that runs; or NULL */
         int fds[UNETD_STACK_FDS];
         LIST_HEAD(, proc) procs;
         LIST_HEAD(, listener) listeners;

@@ -344,6 +344,12 @@ static int check_fds(struct wire_in *in, const struct user *u)
         return r < 0 ? r : check_bell(in->fds[UNETD_FD_KEEPER], in->fds[UNETD_FD_RING_KEEPER]);
 }
 
+/* A number alone does not tell: it may have been given to another while its stack was away. */
+static bool is_same(const struct stack *st, const struct wire_in *in)
+{
+        return unet_memfd_same(st->fds[UNETD_FD_STATE], in->fds[UNETD_FD_STATE]);
+}
+
 static struct stack *stack_alloc(struct user *u, uint32_t id, int32_t pid, struct wire_in *in)
 {
         struct stack *st = calloc(1, sizeof *st);
@@ -463,7 +469,11 @@ int stack_new(struct client *cl, struct wire_in *in)
                 return r;
         in->msg.stack.pid = 0;
         if (in->msg.stack.stack != 0 && known) /* its keeper brought it back before */
-                return known->user == cl->user ? proc_register(cl, known, &in->msg) : -EEXIST;
+                return known->user == cl->user && is_same(known, in)
+                               ? proc_register(cl, known, &in->msg)
+                               : -EEXIST;
+        if (in->msg.stack.stack == 0 && cl->user->keeper_state == KEEPER_AWAITED)
+                return -EEXIST; /* which numbers are free is not known before it is here */
         if (user_keeper_silent(cl->user))
                 return -ETIMEDOUT;
         if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks ||
@@ -549,12 +559,14 @@ void stack_gone(struct user *u, const struct unetd_msg *msg)
 
 /* ---- a keeper that outlived its unetd, a unetd that outlived its keeper ---- */
 
-void stack_offered(struct user *u, struct wire_in *in)
+void stack_offered(struct user *u, const struct client *from, struct wire_in *in)
 {
         struct stack *st = stack_find(in->msg.stack.stack);
 
         if (in->n != UNETD_STACK_FDS || !is_number_of(u, in->msg.stack.stack) ||
             check_fds(in, u) < 0)
+                return;
+        if (st && (st->user != u || !is_same(st, in)))
                 return;
         if (!st && u->used.stacks < unetd.cfg.per_uid.stacks &&
             share_may_hold(u, UNETD_STACK_FDS)) {
@@ -562,8 +574,8 @@ void stack_offered(struct user *u, struct wire_in *in)
                 if (st)
                         st->state = STACK_UP;
         }
-        if (st && st->user == u)
-                st->handed_over = true;
+        if (st)
+                st->from = from;
 }
 
 void proc_offered(struct user *u, struct wire_in *in)
@@ -580,7 +592,6 @@ static void stack_replay(struct stack *st)
 {
         struct proc *p, *first = LIST_FIRST(&st->procs);
 
-        st->handed_over = false;
         ask_stack(st);
         LIST_FOREACH (p, &st->procs, link)
                 if (p != first)
@@ -589,13 +600,17 @@ static void stack_replay(struct stack *st)
         chans_replay(st);
 }
 
-void stacks_replay(struct user *u, bool handed_over)
+void stacks_replay(struct user *u, const struct client *from)
 {
         for (unsigned b = 0; b < STACK_BUCKETS; b++) {
                 struct stack *st;
 
-                LIST_FOREACH (st, &unetd.stacks[b], link)
-                        if (st->user == u && (st->handed_over || !handed_over))
-                                stack_replay(st);
+                LIST_FOREACH (st, &unetd.stacks[b], link) {
+                        if (st->user != u || (from && st->from != from))
+                                continue;
+                        if (from)
+                                st->from = NULL;
+                        stack_replay(st);
+                }
         }
 }

@@ -19,10 +19,11 @@ void stacks_free_of(struct user *u);
 void stack_proc_gone(struct user *u, const struct unetd_msg *msg);
 void stack_orphan(struct user *u, const struct unetd_msg *msg);
 void stack_gone(struct user *u, const struct unetd_msg *msg);
-void stack_offered(struct user *u, struct wire_in *in);
+/* `from`: a keeper that hands over; NULL: the one that runs. */
+void stack_offered(struct user *u, const struct client *from, struct wire_in *in);
 void proc_offered(struct user *u, struct wire_in *in);
-/* To the keeper: all stacks of the user, or those handed over, with their processes
- * and channels. */
-void stacks_replay(struct user *u, bool handed_over);
+/* To the keeper: all stacks of the user, or those that `from` handed over, with their processes and
+ * channels. */
+void stacks_replay(struct user *u, const struct client *from);
 
 #endif

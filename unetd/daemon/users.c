@@ -303,7 +303,7 @@ void keeper_said(struct user *u, struct wire_in *in)
                 link_drive(u, u->keeper_pid, &in->msg);
                 return;
         case UNETD_K_STACK:
-                stack_offered(u, in);
+                stack_offered(u, NULL, in);
                 return;
         case UNETD_K_PROC:
                 proc_offered(u, in);
@@ -328,6 +328,18 @@ void keeper_said(struct user *u, struct wire_in *in)
         default:
                 return; /* nonsense from a user's own keeper: no answer is owed */
         }
+}
+
+/* Its stack's number may be another's by now, with the keeper that runs: only what is said of a
+ * stack that it brought counts. */
+void keeper_hands_over(const struct client *cl, struct wire_in *in)
+{
+        const struct stack *st = stack_find(in->msg.stack.stack); /* the first in each message */
+
+        if (in->msg.type == UNETD_K_STACK)
+                stack_offered(cl->user, cl, in);
+        else if (st && st->from == cl)
+                keeper_said(cl->user, in);
 }
 
 static void keeper_message(struct conn *c, struct wire_in *in)
@@ -390,7 +402,7 @@ static void keeper_bury(struct user *u)
                 stacks_free_of(u);
                 return;
         }
-        stacks_replay(u, false);
+        stacks_replay(u, NULL);
 }
 
 static bool keeper_is_stopped(struct user *u)

@@ -22,6 +22,8 @@ static int take_stack(struct wire_in *in)
                 return -EBADMSG;
         if (!st)
                 r = kstack_new(in, &st);
+        else if (!unet_memfd_same(st->fds[UNETD_FD_STATE], in->fds[UNETD_FD_STATE]))
+                r = -EEXIST; /* its number is this one's, of an earlier unetd */
         if (r == 0 && with_proc)
                 r = kproc_add(st, in->msg.stack.slot, in->msg.stack.pid,
                               wire_in_take(in, UNETD_STACK_FDS));
