@@ -204,6 +204,17 @@ static void channels_of_a_stack_are_left_to_others(void **state)
 
 enum { RACERS = 40 };
 
+/* The victim's numbers go up: who knows one knows the next. */
+static int has_a_stack(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        table->stack = unetd_stacks_of(VICTIM) + (st.id + 1) % UNETD_STACKS_OF_USER;
+        return 0;
+}
+
 /* Stacks at hand, and a channel from each to whatever stack comes next, before its program has any
  * itself. */
 static int opens_before_others(void)
@@ -218,7 +229,6 @@ static int opens_before_others(void)
                 hostile_stack_close(&st);
                 id[i] = st.id;
         }
-        table->stack = unetd_stacks_of(VICTIM) + (st.id + 1) % UNETD_STACKS_OF_USER;
         table->ready = 1;
         for (int i = 0; i < RACERS && (r == 0 || r == -ENOENT || r == -ETIMEDOUT);) {
                 struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,
@@ -240,6 +250,7 @@ static void who_comes_first_leaves_channels(void **state)
 
         if (users_cannot_run())
                 skip();
+        users_run(VICTIM, has_a_stack);
         hostile = users_begin(HOSTILE, opens_before_others);
         eventually(table->ready == 1);
         users_victim_start();

@@ -114,6 +114,7 @@ struct user {
         bool keeper_died;   /* seen to in users_tick() */
         LIST_ENTRY(user) link;
         uint32_t uid, gid;
+        uint32_t next_stack;
         enum keeper_state keeper_state;
         int32_t keeper_pid;
         nstime keeper_look; /* not before is it looked at whether it is stopped */
@@ -263,7 +264,7 @@ struct daemon {
         LIST_HEAD(, stack) stacks[STACK_BUCKETS];
         TAILQ_HEAD(, waiter) waiters;
         uint32_t nclients, nstacks, nchans, nlisteners;
-        uint32_t next_stack, next_ask, next_serial;
+        uint32_t next_ask, next_serial;
         nstime idle_since; /* NSTIME_NEVER while in use */
         /* Client ports are from lease_low to before lease_end; where a free one is looked for. */
         uint32_t lease_low, lease_end, lease_next;

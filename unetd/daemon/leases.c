@@ -31,7 +31,7 @@ void leases_init(void)
         if (unetd.lease_end <= unetd.lease_low)
                 unetd.lease_end = unetd.lease_low;
         else /* random, as that is */
-                unetd.lease_next = unetd.lease_low + unetd.next_stack %
+                unetd.lease_next = unetd.lease_low + unetd.lease_next %
                                                              (unetd.lease_end - unetd.lease_low) /
                                                              DIR_BLOCK_PORTS * DIR_BLOCK_PORTS;
 }

@@ -549,7 +549,7 @@ static int daemon_init(void)
         TAILQ_INIT(&unetd.waiters);
         unetd.began = loop_clock();
         memcpy(&unetd.instance, random, sizeof unetd.instance);
-        unetd.next_stack = random[2];
+        unetd.lease_next = random[2];
         unetd.next_serial = random[3]; /* not what an earlier unetd said to the same stacks */
         unetd.idle_since = NSTIME_NEVER;
         if ((r = loop_init(&unetd.loop, after_batch)) < 0 || (r = signals_init()) < 0 ||

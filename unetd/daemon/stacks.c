@@ -57,11 +57,12 @@ static bool is_number_of(const struct user *u, uint32_t id)
         return id != 0 && id - unetd_stacks_of(u->uid) < UNETD_STACKS_OF_USER;
 }
 
-/* Numbers go up from a random start, so that one is not used again soon. 0: none is left. */
-static uint32_t new_id(const struct user *u)
+/* A user's numbers go up from a random start, so that one is not used again soon, and no other user
+ * has a say in it. 0: none is left. */
+static uint32_t new_id(struct user *u)
 {
         for (uint32_t i = 0; i < UNETD_STACKS_OF_USER; i++) {
-                uint32_t id = unetd_stacks_of(u->uid) + ++unetd.next_stack % UNETD_STACKS_OF_USER;
+                uint32_t id = unetd_stacks_of(u->uid) + ++u->next_stack % UNETD_STACKS_OF_USER;
                 if (id != 0 && !stack_find(id))
                         return id;
         }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -33,8 +34,10 @@ struct user *user_get(uint32_t uid, uint32_t gid)
                 if (u->uid == uid)
                         return u;
         u = calloc(1, sizeof *u);
-        if (!u)
+        if (!u || getrandom(&u->next_stack, sizeof u->next_stack, 0) != sizeof u->next_stack) {
+                free(u);
                 return NULL;
+        }
         u->uid = uid;
         u->gid = gid;
         u->keeper.message = keeper_message;
