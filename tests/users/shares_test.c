@@ -304,6 +304,66 @@ static void client_ports_are_left_to_others(void **state)
         users_wait(second);
 }
 
+#define TIMES      200
+#define USER_LINES 20 /* unetd/daemon/users.h: at once, and one a second */
+
+static char logs[64];
+
+static int four_ports(void **state)
+{
+        char config[128];
+
+        snprintf(logs, sizeof logs, "/tmp/unet-users-%d.log", (int)getpid());
+        snprintf(config, sizeof config, "[daemon]\nlog = %s\n[limits]\nleases = 4\n", logs);
+        return users_setup_with(config);
+}
+
+/* He has none, gets some, gets no more: each time that may be said. */
+static int leases_and_gives_back(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (int i = 0; i < TIMES; i++) {
+                struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = st.id}};
+                struct unetd_msg more = msg;
+
+                must(hostile_ask(c, &msg, NULL, 0) == 0);
+                must(hostile_ask(c, &more, NULL, 0) == -EDQUOT);
+                msg.type = UNETD_PORT_UNLEASE;
+                must(hostile_ask(c, &msg, NULL, 0) == 0);
+        }
+        return 0;
+}
+
+static int lines_with(const char *what)
+{
+        FILE *f = fopen(logs, "re");
+        char line[512];
+        int n = 0;
+
+        assert_non_null(f);
+        while (fgets(line, sizeof line, f))
+                n += strstr(line, what) != NULL;
+        fclose(f);
+        return n;
+}
+
+static void who_gives_ports_back_does_not_fill_the_log(void **state)
+{
+        int64_t began = users_now_ms();
+        int n;
+
+        if (users_cannot_run())
+                skip();
+        users_run(HOSTILE, leases_and_gives_back);
+        n = lines_with("no more client ports");
+        print_message("lines of %d that might have been written: %d\n", TIMES, n);
+        assert_in_range(n, 1, USER_LINES + 1 + (users_now_ms() - began) / 1000);
+        unlink(logs);
+}
+
 /* ---- names ---- */
 
 /* All names of the victim's, half of them with a full backlog. */
@@ -361,6 +421,8 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(client_ports_are_left_to_others, users_setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(who_gives_ports_back_does_not_fill_the_log,
+                                                four_ports, users_teardown),
                 cmocka_unit_test_setup_teardown(names_of_others_are_not_waited_for, users_setup,
                                                 users_teardown),
         };

@@ -12,6 +12,7 @@
 #include "unetd/daemon/ports.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/stacks.h"
+#include "unetd/daemon/users.h"
 
 #define LEASE_MOST 4096u /* ports at once: the most that lease_ports may say */
 
@@ -140,7 +141,8 @@ static uint32_t allowed(const struct user *u, uint32_t want)
 static int none_left(struct user *u, int err)
 {
         if (!u->ports_said)
-                log_line("no more client ports for user %u, who has %u (%s): what connects on this "
+                user_log(u,
+                         "no more client ports for user %u, who has %u (%s): what connects on this "
                          "host goes by the kernel",
                          u->uid, u->used.leases, strerror(-err));
         u->ports_said = true;
@@ -167,7 +169,7 @@ int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
         else if (allowed(u, want) < want)
                 want = 0;
         if (want == 0)
-                return none_left(u, -EDQUOT);
+                return msg->lease.first ? -EDQUOT : none_left(u, -EDQUOT);
         l = calloc(1, sizeof *l);
         if (!l)
                 return -ENOMEM;
