@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "unetd/client/name.h"
@@ -265,6 +266,74 @@ static void who_comes_first_leaves_channels(void **state)
         users_wait(hostile);
 }
 
+/* ---- descriptors of keepers ---- */
+
+enum { SIDE = 5 }; /* stacks of each of two users, and a channel from each to each */
+
+/* Room for 256 in a keeper (KEEPER_FDS in unetd/daemon/shares.c): the stacks and channels of one
+ * side need 221, and 396 if who asks for a channel paid for both ends. The limit stays: the last
+ * test. */
+static int keepers_have_few(void **state)
+{
+        struct rlimit few = {512 + 256, 512 + 256};
+
+        return setrlimit(RLIMIT_NOFILE, &few) < 0 ? -1 : users_setup(state);
+}
+
+static void make_stacks(uint32_t id[SIDE])
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        struct hostile_stack st;
+
+        must(k >= 0);
+        for (int i = 0; i < SIDE; i++) {
+                must(hostile_stack(c, &st) == 0);
+                hostile_stack_close(&st);
+                id[i] = st.id;
+        }
+}
+
+static int has_stacks(void)
+{
+        uint32_t id[SIDE];
+
+        make_stacks(id);
+        for (int i = 0; i < SIDE; i++)
+                table->value[i] = id[i];
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int calls_each(void)
+{
+        int c = hostile_client();
+        uint32_t id[SIDE];
+
+        make_stacks(id);
+        for (int i = 0; i < SIDE * SIDE; i++) {
+                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,
+                                        .chan = {.stack = id[i / SIDE],
+                                                 .peer_stack = (uint32_t)table->value[i % SIDE]}};
+
+                must(hostile_ask(c, &msg, NULL, 0) == 0);
+        }
+        return 0;
+}
+
+static void an_end_counts_with_the_keeper_that_has_it(void **state)
+{
+        pid_t called;
+
+        if (users_cannot_run())
+                skip();
+        called = users_begin(VICTIM, has_stacks);
+        eventually(table->ready == 1);
+        users_run(HOSTILE, calls_each);
+        table->done = 1;
+        users_wait(called);
+}
+
 /* ---- client ports ---- */
 
 static int leases_all(void)
@@ -425,6 +494,8 @@ int main(void)
                                                 four_ports, users_teardown),
                 cmocka_unit_test_setup_teardown(names_of_others_are_not_waited_for, users_setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(an_end_counts_with_the_keeper_that_has_it,
+                                                keepers_have_few, users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

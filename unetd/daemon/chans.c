@@ -165,8 +165,7 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
 
         assert(e->state == END_FREE && e->stack == NULL);
         assert(slot <= UNETD_CHANS_MAX);
-        if (payer->used.chans >= unetd.cfg.per_uid.chans || !share_may_hold(payer, 1) ||
-            !share_keeper_may_hold(payer, UNETD_CHAN_FDS))
+        if (payer->used.chans >= unetd.cfg.per_uid.chans || !share_may_hold(payer, 1))
                 return -EDQUOT;
         e->slot = slot;
         r = slot == UNETD_CHANS_MAX ? slot_new(st, payer, &e->slot) : slot_take(st, slot);
@@ -176,8 +175,17 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
         e->state = END_OPENING;
         e->payer = payer;
         payer->used.chans++;
+        st->user->ends++;
         LIST_INSERT_HEAD(&st->ends, e, link);
         return 0;
+}
+
+/* Of a new channel: the keeper of the stack's user is to have room for it, whoever pays. */
+static int end_bind_new(struct end *e, struct stack *st, struct user *payer)
+{
+        return share_keeper_may_hold(st->user, SHARE_END_FDS)
+                       ? end_bind(e, st, payer, UNETD_CHANS_MAX)
+                       : -EDQUOT;
 }
 
 void end_free(struct end *e)
@@ -185,8 +193,9 @@ void end_free(struct end *e)
         if (e->state == END_FREE)
                 return;
         e->stack->slots[e->slot / 64] &= ~((uint64_t)1 << (e->slot % 64));
-        assert(e->payer->used.chans != 0);
+        assert(e->payer->used.chans != 0 && e->stack->user->ends != 0);
         e->payer->used.chans--;
+        e->stack->user->ends--;
         LIST_REMOVE(e, link);
         e->state = END_FREE;
         e->stack = NULL;
@@ -363,7 +372,7 @@ static int chan_new(struct stack *mine, struct stack *peer, struct iface *iface,
                 ch->end[i].geom = unetd.cfg.geom;
                 r = ch->end[i].tx = region_new(unetd.cfg.geom);
                 if (r >= 0)
-                        r = end_bind(&ch->end[i], st[i], mine->user, UNETD_CHANS_MAX);
+                        r = end_bind_new(&ch->end[i], st[i], mine->user);
         }
         if (r >= 0 && iface && iface_is_shared(iface))
                 r = iface_plug(iface, &ch->end[0], &ch->port);
@@ -558,7 +567,7 @@ int chan_new_remote(struct stack *st, struct remote *r, struct chan **out)
         ch->end[0].geom = unetd.cfg.geom;
         err = ch->end[0].tx = region_new(unetd.cfg.geom);
         if (err >= 0)
-                err = end_bind(&ch->end[0], st, st->user, UNETD_CHANS_MAX);
+                err = end_bind_new(&ch->end[0], st, st->user);
         if (err == 0)
                 err = end_attach(&ch->end[0]);
         if (err < 0) {

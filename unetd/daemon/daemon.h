@@ -130,6 +130,7 @@ struct user {
         bool settling;                               /* K_SETTLE is with the keeper, for these; */
         LIST_HEAD(, waiter) settle_now, settle_next; /* who came since waits for the next one */
         uint32_t waiting;         /* requests of all his connections that are not answered yet */
+        uint32_t ends;            /* of channels, of his stacks, whoever pays for them */
         struct unetd_limits used; /* counted as the limits are, but for: */
         struct unet_switch_account emul; /* what its emulated endpoints use */
         struct trash trash;

@@ -30,8 +30,8 @@ static uint32_t kept_for(const struct user *u)
 {
         const struct unetd_limits *n = &u->used;
 
-        return n->clients + n->stacks * (UNETD_STACK_FDS + 2) + n->procs +
-               n->chans * (UNETD_CHAN_FDS + 2) + n->listeners;
+        return n->clients + n->stacks * (UNETD_STACK_FDS + 2) + n->procs + u->ends * SHARE_END_FDS +
+               n->listeners;
 }
 
 /* What all users have together. */

@@ -20,6 +20,8 @@
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total);
 /* The same of `more` descriptors. */
 bool share_may_hold(const struct user *u, uint32_t more);
+/* Of a channel's end: what its keeper gets, and opens once more. */
+#define SHARE_END_FDS (UNETD_CHAN_FDS + 2)
 /* Whether the user's keeper has room for so many more: to lose it would be to lose all stacks. */
 bool share_keeper_may_hold(const struct user *u, uint32_t more);
 /* ... of an entry of the directory, of so many client ports. */
