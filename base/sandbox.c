@@ -39,6 +39,7 @@ static const struct {
         {SANDBOX_UNETD, SYS_fcntl, {0, F_GET_SEALS}},
         {SANDBOX_UNETD, SYS_mmap, {0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED}},
         {SANDBOX_UNETD, SYS_munmap, {0}},
+        {SANDBOX_FILES, SYS_openat, {(uint64_t)AT_FDCWD, 0, O_RDONLY | O_CLOEXEC}},
         {SANDBOX_WAKE, SYS_sendto, {0}},
         {SANDBOX_PLACE, SYS_socket, {AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0}},
         {SANDBOX_PLACE, SYS_bind, {0}},

@@ -21,6 +21,7 @@ struct sock_filter;
 /* What a set of system calls is for; forbidden when one of them is. */
 enum sandbox_need {
         SANDBOX_UNETD, /* asking unetd and the keeper, and taking what they pass */
+        SANDBOX_FILES, /* opening a descriptor's file once more */
         SANDBOX_WAKE,  /* waking a waiter of another thread or process */
         SANDBOX_PLACE, /* one more socket to sleep on */
         SANDBOX_PEERS, /* looking whether a peer lives */

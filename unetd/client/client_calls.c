@@ -5,6 +5,7 @@
 #include "unet/bell.h"
 #include "unet/bell_fd.h"
 #include "base/memfd.h"
+#include "base/sandbox.h"
 #include "unet/shm/shm_ring.h"
 #include "unet/verbs/vlink.h"
 #include "unetd/client/fdcheck.h"
@@ -73,8 +74,8 @@ int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uin
 {
         struct unetd_msg msg = {.type = UNETD_STACK_NEW,
                                 .stack = {.stack = *stack_id, .slot = slot}};
-        int reader = unet_memfd_reader(f->state); /* unetd writes into no stack */
-        int fds[UNETD_STACK_FDS] = {reader >= 0 ? reader : f->state,
+        int reader = sandbox_forbids(SANDBOX_FILES) ? -EPERM : unet_memfd_reader(f->state);
+        int fds[UNETD_STACK_FDS] = {reader >= 0 ? reader : f->state, /* unetd writes into none */
                                     f->bell,
                                     f->leader,
                                     f->ring_leader,
