@@ -41,6 +41,7 @@
 /* ... for it to part with channels: all waits together, in so long a time. */
 #define PART_OTHERS (ASK_OTHERS / 2)
 #define PART_WINDOW (10 * NS_PER_S)
+#define PART_HONEST (ASK_OTHERS / 10) /* a wait no longer than that does not count */
 /* ... and messages that wait for it: beyond, others are refused at once. */
 #define QUEUE_OTHERS 256u
 #define WAITING_MAX  4096u              /* requests of one user that wait */
