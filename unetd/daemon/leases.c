@@ -66,12 +66,13 @@ static struct lease longest_run(uint32_t want, bool clear)
         uint32_t all = unetd.lease_end - unetd.lease_low, n;
         struct lease best = {.count = 0};
 
-        for (uint32_t i = 0; i < all && best.count < want; i += n + DIR_BLOCK_PORTS) {
+        for (uint32_t i = 0; i < all && best.count < want;) {
                 uint32_t port = unetd.lease_low + (unetd.lease_next - unetd.lease_low + i) % all;
 
                 n = free_run(port, want, clear);
                 if (n > best.count)
                         best = (struct lease){.first = (uint16_t)port, .count = (uint16_t)n};
+                i += n + (port + n < unetd.lease_end ? DIR_BLOCK_PORTS : 0); /* one that is not */
         }
         return best;
 }
