@@ -69,7 +69,7 @@ static const struct key keys[] = {
               "channels of one stack"),
         COUNT("limits", "listeners", per_uid.listeners, 1, 12288, "listening ports of one user"),
         COUNT("limits", "holds", per_uid.holds, 1, 65536, "ports held in the kernel for one user"),
-        COUNT("limits", "leases", per_uid.leases, 1, 65536, "client ports of one user"),
+        COUNT("limits", "leases", per_uid.leases, 4, 65536, "client ports of one user"),
         COUNT("limits", "emulated", per_uid.emul_endpoints, 1, 1023,
               "emulated endpoints of one user"),
         COUNT("limits", "emulated_names", per_uid.emul_names, 1, 65536,

@@ -246,7 +246,7 @@ static void what_it_shows_it_reads(void **state)
 
         s->c.idle_s = 77;
         strcpy(s->c.log, "/var/log/unetd");
-        s->c.per_uid.leases = 3;
+        s->c.per_uid.leases = 5;
         s->c.iface[2] = (struct unetd_iface_config){.name = "rxe0",
                                                     .addr = 0xc6336501,
                                                     .prefix = 24,
