@@ -10,7 +10,9 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <sys/syscall.h>
 
+#include "base/sys.h"
 #include "sock/attach/cursor.h"
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
@@ -559,14 +561,37 @@ static void take_options(struct usock *s, struct usock_sent *sent)
                 sent->opts = usock_own(s).opts;
 }
 
-bool usock_udp_kernel_tells(const struct usock *s, int flags, const struct usock_sent *sent,
+/* Without SO_ZEROCOPY the flag is none: Linux. */
+static bool asks_for_notes(int kfd, int flags)
+{
+        int on = 0;
+        socklen_t len = sizeof on;
+
+        return flags & MSG_ZEROCOPY &&
+               sys5(SYS_getsockopt, kfd, SOL_SOCKET, SO_ZEROCOPY, &on, &len) == 0 && on;
+}
+
+/* The destination has no socket of the kernel's, but one of unetd's that nobody reads. */
+static bool is_held(struct usock *s, const struct udp_dest *d)
+{
+        ip_addr addr = d->to.raddr;
+        uint16_t port = d->to.rport;
+        struct dir_hit hit;
+
+        return (port != 0 || usock_peer(s, &addr, &port)) &&
+               ustack_lookup(IP_PROTO_UDP | DIR_HELD, addr, port, 0, &hit);
+}
+
+bool usock_udp_kernel_tells(struct usock *s, int flags, const struct usock_sent *sent,
                             const struct udp_dest *d)
 {
-        bool asked = flags & MSG_ZEROCOPY || READ_ONCE(usock_rec(s)->cork) & SOCK_CORK_STAMPED ||
-                     (sent != NULL && sent->stamped);
+        bool stamped = READ_ONCE(usock_rec(s)->cork) & SOCK_CORK_STAMPED ||
+                       (sent != NULL && sent->stamped);
         const struct chan_slot *slot = &s->u->s.st->chan[d->chan];
+        int kfd = READ_ONCE(s->kfd);
 
-        return asked && READ_ONCE(s->kfd) >= 0 && slot->netif == 0 && !slot->remote;
+        return kfd >= 0 && slot->netif == 0 && !slot->remote &&
+               (stamped || asks_for_notes(kfd, flags)) && !is_held(s, d);
 }
 
 int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *sent,

@@ -45,7 +45,7 @@ size_t usock_udp_place(struct usock *s, const struct udp_dest *d, struct cursor 
                        size_t segment, int *err);
 /* The kernel is to tell of what is sent: that the memory is the program's again (MSG_ZEROCOPY), or
  * when it left (SO_TIMESTAMPING). So its socket sends it, within this host, where it has a way. */
-bool usock_udp_kernel_tells(const struct usock *s, int flags, const struct usock_sent *sent,
+bool usock_udp_kernel_tells(struct usock *s, int flags, const struct usock_sent *sent,
                             const struct udp_dest *d);
 /* As usock_send_straight(). */
 ssize_t usock_udp_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);

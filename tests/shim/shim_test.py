@@ -313,6 +313,43 @@ class Bare(Case):
                 self.assertGreater(ours.said("ours"), 0, ours)
 
 
+class Native(Case):
+    """A datagram socket of the native API has none of the kernel's: what the kernel would tell of goes there over the fabric, too."""
+
+    RECEIVER = """if True:
+        import ctypes, socket, struct, sys
+        lib = ctypes.CDLL(sys.argv[2])
+        s = lib.unet_socket(socket.AF_INET, socket.SOCK_DGRAM, 0)
+        here = struct.pack("=HHI8x", socket.AF_INET, socket.htons(int(sys.argv[1])), socket.htonl(0x7f000001))
+        print(lib.unet_bind(s, here, 16), flush=True)
+        got = ctypes.create_string_buffer(100)
+        for _ in range(6):
+            n = lib.unet_recv(s, got, 100, 0)
+            print(got.raw[:n].decode(), flush=True)
+    """
+    SENDER = """if True:
+        import socket, sys
+        SO_ZEROCOPY, MSG_ZEROCOPY, SO_TIMESTAMPING, TX_SOFTWARE = 60, 0x4000000, 37, 2
+        there = "127.0.0.1", int(sys.argv[1])
+        for connects in (True, False):
+            s = socket.socket(type=socket.SOCK_DGRAM)
+            if connects:
+                s.connect(there)
+            send = (lambda b, f=0: s.send(b, f)) if connects else (lambda b, f=0: s.sendto(b, f, there))
+            send(b"first")
+            s.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1)
+            send(b"not copied", MSG_ZEROCOPY)
+            s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, TX_SOFTWARE)
+            send(b"stamped")
+    """
+
+    def test_what_the_kernel_would_tell_of_gets_there(self):
+        receiver = self.run_it(sys.executable, "-c", self.RECEIVER, str(self.port), os.path.join(BUILD, "libunet.so"), shim=False)
+        wait_until("it has its port", lambda: receiver.text() != "")
+        self.run_it(sys.executable, "-c", self.SENDER, str(self.port)).end()
+        self.assertEqual(receiver.end(), "0\n" + "first\nnot copied\nstamped\n" * 2)
+
+
 class Apart(Case):
     """A program in a time namespace of its own, on a bad cable, which ends before its last bytes have arrived: the keeper, whose clock
     is another, sends them again."""
