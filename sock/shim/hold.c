@@ -13,15 +13,17 @@
 #include "sock/shim/hold.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/sandbox.h"
 
 #define ANSWERS  4096u
-#define TRIES    2000 /* one a millisecond; a thread may be stopped, or at a debugger's mercy */
+#define TRIES    500 /* one a millisecond; a thread may be stopped, or at a debugger's mercy */
 #define PAUSE_NS NS_PER_MS
 
 static struct {
@@ -89,23 +91,34 @@ static bool all_have_answered(void)
         return all;
 }
 
-bool hold_others(void)
+static bool can_ask(void)
+{
+        return atomic_load(&sandbox_forbidden) == 0 && cancel_has_signal() &&
+               access("/proc/self/task", R_OK | X_OK) == 0;
+}
+
+int hold_others(void)
 {
         const struct timespec pause = {0, PAUSE_NS};
+        uint32_t open = 0;
 
-        assert(usock_tls.inside == 1 && atomic_load(&usock_closed) == 0);
-        if (atomic_load(&sandbox_forbidden) != 0 || !cancel_has_signal())
-                return false;
-        atomic_store(&usock_closed, 1);
+        assert(usock_tls.inside == 1);
+        if (!can_ask())
+                return -EBUSY;
+        if (!atomic_compare_exchange_strong(&usock_closed, &open, 1)) {
+                usock_leave(); /* this one is asked, too */
+                usock_enter();
+                return -EAGAIN;
+        }
         atomic_fetch_add(&answers.question, 1);
         atomic_store(&answers.n, 0);
         for (int i = 0; i < TRIES; i++) {
                 if (all_have_answered())
-                        return true;
+                        return 0;
                 sys2(SYS_nanosleep, &pause, NULL);
         }
         hold_end();
-        return false;
+        return -EBUSY;
 }
 
 void hold_end(void)

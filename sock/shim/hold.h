@@ -4,9 +4,10 @@
 
 #include "sock/shim/shim.h"
 
-/* The calling thread is inside, and from now on no other one is, until hold_end(). False: one of
- * them did not come out, or cannot be asked; nothing is held. */
-bool hold_others(void);
+/* The calling thread is inside, and from now on no other one is, until hold_end(). 0; or nothing is
+ * held: -EBUSY, one of them did not come out, or cannot be asked; -EAGAIN, another one held them,
+ * and this one was outside meanwhile. */
+int hold_others(void);
 void hold_end(void);
 void hold_fork_child(void);
 

@@ -101,14 +101,17 @@ static void leave(int fd, struct file *f, void *arg)
 static struct change begin(struct usock_uids to)
 {
         struct change c = {.leaves = false};
-        bool threads;
+        int r = -EAGAIN;
 
-        if (!shim.size || usock_tls.inside || shim.across_users || !usock_gives_up_user(&to))
+        if (!shim.size || usock_tls.inside || shim.across_users)
                 return c;
-        usock_enter();
-        threads = has_threads();
-        c.holds = threads && hold_others();
-        c.leaves = c.holds || !threads;
+        usock_enter(); /* another thread may be leaving */
+        while (r == -EAGAIN && usock_gives_up_user(&to)) {
+                c.holds = has_threads();
+                r = c.holds ? hold_others() : 0;
+        }
+        c.leaves = r == 0;
+        c.holds &= c.leaves;
         if (c.leaves)
                 relay_start(&c.relay);
         else

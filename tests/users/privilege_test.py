@@ -135,6 +135,26 @@ u.settimeout(60)
 u.sendto(b"datagram", ("127.0.0.1", int(sys.argv[1])))
 print(u.recv(100))
 """
+TIMES = 20
+AT_ONCE = f"""if True:
+    import ctypes, os, socket, threading
+    libc, l = ctypes.CDLL(None), socket.create_server(("127.0.0.1", 0))
+    for _ in range({TIMES}):
+        pid = os.fork()
+        if pid == 0:
+            results, ready = [], threading.Barrier(3)
+            def give_up():
+                ready.wait()
+                results.append(libc.setuid(65534))
+            threads = [threading.Thread(target=give_up) for _ in range(3)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            print(sum("unet-" in line and "directory" not in line for line in open("/proc/self/maps")), results, flush=True)
+            os._exit(0)
+        os.waitpid(pid, 0)
+"""
 LEFT = "worker mapped 0 open 0"
 
 
@@ -188,6 +208,11 @@ class Privilege(unittest.TestCase):
                 self.assertIn(LEFT, said, log)
                 self.assertIn("threads b'read' wrong 0", said, log)
                 self.assertIn("master b'x'", said)
+
+    def test_several_threads_give_it_up_at_once(self):
+        env = dict(self.env, LD_PRELOAD=SHIM)
+        done = subprocess.run([sys.executable, "-c", AT_ONCE], env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+        self.assertEqual(done.stdout, "0 [0, 0, 0]\n" * TIMES, done.stderr)
 
     def test_who_gives_up_its_user_before_it_forks(self):
         said, log = self.run_it("before")
