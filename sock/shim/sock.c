@@ -18,6 +18,7 @@
 int h_socket(int domain, int type, int protocol)
 {
         int base = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
+        uint32_t age = spare_age();
         uint8_t spare = 0;
         struct file *f;
         bool tcp = base == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
@@ -39,7 +40,7 @@ int h_socket(int domain, int type, int protocol)
                 f->nonblock = type & SOCK_NONBLOCK;
                 f->mode = MODE_NEW;
                 if (tcp && domain == AF_INET)
-                        spare_made(f, spare);
+                        spare_made(f, spare, age);
         } else {
                 spare_lost(spare);
         }

@@ -110,11 +110,16 @@ int spare_take(int type, uint8_t *spare)
         return fd;
 }
 
-void spare_made(struct file *f, uint8_t spare)
+uint32_t spare_age(void)
+{
+        return READ_ONCE(spares.age);
+}
+
+void spare_made(struct file *f, uint8_t spare, uint32_t age)
 {
         assert(spare <= SPARES);
         f->spare = spare;
-        f->fresh = READ_ONCE(spares.age);
+        f->fresh = age;
 }
 
 void spare_lost(uint8_t spare)

@@ -80,6 +80,7 @@ static const struct {
         void (*run)(void);
 } scenes[] = {
         {"again", scene_again},
+        {"again_given_up", scene_again_given_up},
         {"small_reads", scene_small_reads},
         {"read_write", scene_read_write},
         {"vectors", scene_vectors},

@@ -130,6 +130,7 @@ void child_with_sets(const char *numbers);
 void scene_sets_over_exec(void);
 
 void scene_again(void);
+void scene_again_given_up(void);
 void scene_small_reads(void);
 void scene_read_write(void);
 void scene_vectors(void);

@@ -203,6 +203,56 @@ static void threads(struct sockaddr_in *sa, int l)
         pthread_join(server, NULL);
 }
 
+static _Atomic int opening;
+
+static void *opens_on(void *arg)
+{
+        const struct sockaddr_in *sa = arg;
+        int on = 1;
+
+        for (int i = 0; i < 1000; i++) {
+                int s = socket(AF_INET, SOCK_STREAM, 0);
+
+                if (i % 2 != 0) /* what the one before has left */
+                        setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+                connect(s, (const void *)sa, sizeof(*sa));
+                close(s);
+        }
+        opening--;
+        return NULL;
+}
+
+static void *accepts_on(void *arg)
+{
+        struct pollfd p = {.fd = *(int *)arg, .events = POLLIN};
+
+        while (opening != 0)
+                if (poll(&p, 1, 10) == 1)
+                        close(accept(p.fd, NULL, NULL));
+        return NULL;
+}
+
+/* What was kept is given up while threads take and leave it. */
+void scene_again_given_up(void)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa);
+        pthread_t t[3];
+
+        listen(l, 4000);
+        opening = 2;
+        pthread_create(&t[0], NULL, accepts_on, &l);
+        for (int i = 1; i < 3; i++)
+                pthread_create(&t[i], NULL, opens_on, &sa);
+        while (opening != 0) {
+                unshare(0);
+                usleep(10);
+        }
+        for (int i = 0; i < 3; i++)
+                pthread_join(t[i], NULL);
+        close(l);
+}
+
 void scene_again(void)
 {
         struct sockaddr_in sa;
