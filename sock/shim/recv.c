@@ -576,7 +576,7 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
         ssize_t r = 0;
 
         until_left(&u); /* the time starts now */
-        if (f->mode == MODE_TCP && (r = file_take_error(f)) < 0)
+        if (f->mode == MODE_TCP && !(flags & MSG_ERRQUEUE) && (r = file_take_error(f)) < 0)
                 return r; /* as Linux: before what has come */
         while (i < n) {
                 int once = flags & ~MSG_WAITFORONE;

@@ -208,6 +208,7 @@ static const struct {
         {"datagram_flags", scene_datagram_flags},
         {"many_messages", scene_many_messages},
         {"many_messages_late_error", scene_many_messages_late_error},
+        {"many_messages_of_errors", scene_many_messages_of_errors},
         {"all_in_time", scene_all_in_time},
         {"options_swept", scene_options_swept},
         {"options_set_swept", scene_options_set_swept},

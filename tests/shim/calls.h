@@ -258,6 +258,7 @@ void scene_stream_flags(void);
 void scene_datagram_flags(void);
 void scene_many_messages(void);
 void scene_many_messages_late_error(void);
+void scene_many_messages_of_errors(void);
 void scene_all_in_time(void);
 void scene_options_swept(void);
 void scene_options_set_swept(void);

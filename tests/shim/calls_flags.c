@@ -304,6 +304,28 @@ void scene_many_messages_late_error(void)
         close(t);
 }
 
+/* Who asks for what is in the error queue leaves the error of the socket there. */
+void scene_many_messages_of_errors(void)
+{
+        struct linger at_once = {.l_onoff = 1};
+        char b[4];
+        struct iovec iov = {b, sizeof(b)};
+        struct mmsghdr m = {.msg_hdr = {.msg_iov = &iov, .msg_iovlen = 1}};
+        int v[2], err = 0;
+        socklen_t len = sizeof(err);
+        struct pollfd p;
+
+        tcp_pair(v);
+        setsockopt(v[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        close(v[1]);
+        p = (struct pollfd){.fd = v[0]};
+        poll(&p, 1, LONG);
+        SHOW(recvmmsg(v[0], &m, 1, MSG_ERRQUEUE | MSG_DONTWAIT, NULL));
+        SHOW(getsockopt(v[0], SOL_SOCKET, SO_ERROR, &err, &len));
+        SHOW(err);
+        close(v[0]);
+}
+
 /* SO_RCVTIMEO is the time of the call, whatever comes meanwhile and into how many buffers. */
 void scene_all_in_time(void)
 {
