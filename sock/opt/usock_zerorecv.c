@@ -19,20 +19,34 @@
         (offsetof(struct tcp_zerocopy_receive, field) + \
          sizeof((struct tcp_zerocopy_receive *)NULL)->field)
 
+/* A later Linux may have more members, which must be 0. */
+static int none_beyond(const uint8_t *p, size_t n)
+{
+        uint8_t b[256];
+
+        for (size_t piece; n > 0; n -= piece, p += piece) {
+                piece = MIN(n, sizeof b);
+                if (!user_copy(b, p, piece))
+                        return -EFAULT;
+                for (size_t i = 0; i < piece; i++)
+                        if (b[i] != 0)
+                                return -EINVAL;
+        }
+        return 0;
+}
+
 /* What Linux looks at before it looks at the socket. *len becomes what is copied, both ways. */
 static int read_asked(struct tcp_zerocopy_receive *z, const void *val, socklen_t *len)
 {
         socklen_t n = *len;
+        int err;
 
         if ((int)n < 0 || n < UP_TO(length))
                 return -EINVAL;
-        for (; n > sizeof *z; n--) {
-                uint8_t beyond;
-                if (!user_copy(&beyond, (const uint8_t *)val + n - 1, 1))
-                        return -EFAULT;
-                if (beyond != 0)
-                        return -E2BIG;
-        }
+        err = none_beyond((const uint8_t *)val + sizeof *z, n > sizeof *z ? n - sizeof *z : 0);
+        if (err != 0)
+                return err;
+        n = MIN(n, sizeof *z);
         if (!user_copy(z, val, n))
                 return -EFAULT;
         *len = n;

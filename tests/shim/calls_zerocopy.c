@@ -274,6 +274,23 @@ static void whole_stream(int s, int t, char *at, size_t room)
         printf("  %zu bytes, %u wrong\n", got, sum);
 }
 
+/* A structure of a later version. */
+static void show_longer(int fd)
+{
+        struct {
+                struct zerocopy_receive z;
+                char more[600];
+        } later = {.more = {0}};
+        socklen_t len = sizeof(later);
+
+        SHOW(getsockopt(fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &later, &len));
+        SHOW(len == sizeof(later.z));
+        len = sizeof(later);
+        later.more[500] = 1;
+        SHOW(getsockopt(fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &later, &len));
+        SHOW(len == sizeof(later));
+}
+
 void scene_zerocopy_receive(void)
 {
         enum { ROOM = 1 << 20 };
@@ -292,6 +309,7 @@ void scene_zerocopy_receive(void)
         len = 11;
         SHOW(getsockopt(v[1], IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &z, &len));
         ask_mapped(v[1], at, ROOM, NULL, 0, sizeof(z), true);
+        show_longer(v[1]);
         ask_mapped(v[1], at + 1, ROOM, NULL, 0, sizeof(z), true);
         write_much(v[0]);
         wait_bytes(v[1], MUCH);
