@@ -32,6 +32,7 @@ extern void (*usock_run_deferred)(void);
 static inline void usock_enter(void)
 {
         usock_tls.inside++;
+        atomic_signal_fence(memory_order_seq_cst); /* a signal asks who is inside: hold.c */
         if (unlikely(atomic_load_explicit(&usock_closed, memory_order_relaxed)))
                 usock_wait_outside();
 }

@@ -278,13 +278,15 @@ void file_void(int fd)
 
         if ((unsigned)fd >= shim.size)
                 return;
+        usock_enter(); /* before it is nobody's: who takes the stacks away goes by the table */
         f = atomic_exchange(&shim.tab[fd], NULL);
-        if (!f)
+        if (!f) {
+                usock_leave();
                 return;
+        }
         while (unlikely(atomic_load(&f->pins) != 0))
                 sandbox_yield();
         atomic_fetch_add_explicit(&shim.changes, 1, memory_order_release);
-        usock_enter();
         file_lost_number(f, fd);
         file_unref(f);
         usock_leave();
