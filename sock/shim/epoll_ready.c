@@ -14,23 +14,29 @@ static uint32_t interest(const struct epoll_item *it)
         return (it->events & ~PRIVATE_BITS) | EPOLLERR | EPOLLHUP;
 }
 
-static bool edge(struct epoll_item *it, uint32_t revents)
+/*
+ * An edge counts where there is a level of its side: what comes below SO_RCVLOWAT, or was read
+ * meanwhile, is none. The level is looked at after the edges: what comes between them counts next
+ * time again, which is once too often, and not once too seldom.
+ */
+static bool edge(struct epoll_item *it)
 {
-        uint32_t in, out;
+        uint32_t in, out, levels, side = (it->events & IN_BITS) | EPOLLERR | EPOLLHUP;
         bool moved;
 
-        if (it->f->mode ==
-            MODE_EPOLL) { /* it is ready, and was not, or has heard news of its members since */
+        if (it->f->mode == MODE_EPOLL) {
+                /* It is ready, and was not, or has heard news of its members since: as it is
+                 * asked it hears them. */
+                levels = (uint16_t)file_poll_ours(it->f);
                 in = it->f->set->stirred;
-                out = (revents & EPOLLIN) != 0;
+                out = (levels & EPOLLIN) != 0;
                 moved = out && (in != it->in || !it->out);
-                it->in = in;
-                it->out = out;
-                return moved || it->fresh;
+        } else {
+                usock_edges(it->f->us, &in, &out);
+                levels = (uint16_t)file_poll_ours(it->f);
+                moved = (in != it->in && levels & side) ||
+                        (out != it->out && (it->events & OUT_BITS));
         }
-        usock_edges(it->f->us, &in, &out);
-        moved = (in != it->in && ((it->events & IN_BITS) || (revents & (EPOLLERR | EPOLLHUP)))) ||
-                (out != it->out && (it->events & OUT_BITS));
         it->in = in;
         it->out = out;
         return moved || it->fresh;
@@ -47,7 +53,7 @@ static uint32_t item_ready(struct epoll_item *it, bool consume)
                 return 0;
         epoll_note_room(it);
         if (it->events & EPOLLET)
-                news = edge(it, (uint16_t)file_poll_ours(it->f));
+                news = edge(it);
         if (!news)
                 return 0;
         revents = (uint16_t)file_poll_ours(it->f) & interest(it);
@@ -66,7 +72,7 @@ static uint32_t item_levels(struct epoll_item *it)
         if (!has_our_side(it->f))
                 return 0;
         if (it->events & EPOLLET)
-                edge(it, (uint16_t)file_poll_ours(it->f));
+                edge(it);
         it->fresh = false;
         return (uint16_t)file_poll_ours(it->f) & interest(it);
 }
@@ -146,6 +152,16 @@ static void harvest_ours(struct epoll_set *set, struct harvest *h)
         }
 }
 
+/* The program's memory was not there: what was taken for it is an edge still, here and in
+ * the kernel. */
+static void put_back(struct epoll_item *it)
+{
+        it->fresh = true;
+        epoll_queue_item(it->set, it);
+        if (it->in_kernel)
+                epoll_kernel_ctl(it, EPOLL_CTL_MOD, it->asked);
+}
+
 void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it,
                           uint32_t revents)
 {
@@ -156,8 +172,10 @@ void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll
         if (!revents)
                 return;
         revents |= item_levels(it); /* there may be no place for a second event of it */
-        if (report(h, it, revents))
+        if (likely(report(h, it, revents)))
                 item_fired(it, true);
+        else
+                put_back(it);
 }
 
 /* epoll_pwait2() looks without touching a timer; it is of Linux 5.11. */
@@ -177,13 +195,15 @@ static long look_at_kernel(int epfd, struct epoll_event *ev, int room)
 
 #define KERNELS_MOST 256 /* that one call brings; what is left comes with the next */
 
-/* Returns true if a kick, which is no event of the program's, had the place of one. */
+/* Returns true if a kick, which is no event of the program's, had the place of all. Where something
+ * else came as well a second look would bring that again. */
 static bool harvest_once(struct epoll_set *set, struct harvest *h)
 {
         struct epoll_event ev[KERNELS_MOST];
         int room = MIN(h->max - h->n, KERNELS_MOST);
         long n = room ? look_at_kernel(epoll_kernel_fd(set), ev, room) : 0;
         bool kicked = false;
+        int had = h->n;
 
         kernel_answered(&set->watch, n > 0);
         if (room > 0)
@@ -200,7 +220,7 @@ static bool harvest_once(struct epoll_set *set, struct harvest *h)
                         put_event(h, ev[i].events, ev[i].data.u64);
                 }
         }
-        return kicked && n == room;
+        return kicked && n == room && h->n == had;
 }
 
 static void harvest_kernel(struct epoll_set *set, struct harvest *h)

@@ -251,6 +251,156 @@ void scene_epoll_edges(void)
         close(ep);
 }
 
+/* What comes below SO_RCVLOWAT is no edge, though there is room to send; and an error that the
+ * kernel's side brings tells of room that ours has. */
+void scene_epoll_edges_whole(void)
+{
+        struct sockaddr_in own, nobody;
+        int ep = epoll_create1(0), low = 3, v[2], u = udp_socket(&own);
+        struct pollfd error = {.fd = u};
+
+        tcp_pair(v);
+        setsockopt(v[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
+        ADD(ep, v[1], EPOLLIN | EPOLLOUT | EPOLLET, 1);
+        READY(ep);
+        put(v);
+        QUIET(ep);
+        put(v);
+        QUIET(ep);
+        put(v);
+        READY(ep);
+        QUIET(ep);
+        close2(v);
+        close(udp_socket(&nobody));
+        connect(u, (void *)&nobody, sizeof(nobody));
+        ADD(ep, u, EPOLLIN | EPOLLOUT | EPOLLET, 2);
+        READY(ep);
+        write(u, "x", 1);
+        poll(&error, 1, LONG);
+        READY(ep);
+        close(u);
+        close(ep);
+}
+
+static void *volatile nowhere = (void *)8;
+
+/* What a call could not tell, as its buffer was not there, the next one tells. */
+void scene_epoll_edges_refused(void)
+{
+        struct sockaddr_in own, nobody;
+        int ep = epoll_create1(0), u = udp_socket(&own), v[2];
+        struct pollfd error = {.fd = u};
+
+        tcp_pair(v);
+        ADD(ep, v[1], EPOLLIN | EPOLLET, 1);
+        put(v);
+        SHOW(epoll_wait(ep, nowhere, 1, LONG));
+        READY(ep);
+        QUIET(ep);
+        close2(v);
+        close(udp_socket(&nobody));
+        connect(u, (void *)&nobody, sizeof(nobody));
+        ADD(ep, u, EPOLLIN | EPOLLOUT | EPOLLET, 2);
+        READY(ep);
+        write(u, "x", 1);
+        poll(&error, 1, LONG);
+        SHOW(epoll_wait(ep, nowhere, 1, LONG));
+        READY(ep);
+        close(u);
+        close(ep);
+}
+
+static struct {
+        int fd, out, rounds;
+        _Atomic int at;
+        _Atomic bool over;
+} raced;
+
+#define ROUNDS 3000
+
+/* What comes is let in by whichever thread looks. */
+static void *looks(void *arg)
+{
+        struct pollfd p = {.fd = raced.fd, .events = POLLIN};
+
+        while (!raced.over)
+                poll(&p, 1, 0);
+        return arg;
+}
+
+static void *sends(void *arg)
+{
+        for (int i = 0; i < ROUNDS; i++) {
+                while (raced.at != i)
+                        sched_yield();
+                write(raced.out, "x", 1);
+        }
+        return arg;
+}
+
+/* Each byte is an edge, though other threads have looked at the socket before. */
+void scene_epoll_edges_raced(void)
+{
+        void *(*const does[])(void *) = {sends, looks};
+        struct epoll_event ev;
+        pthread_t t[ARRAY_LEN(does)];
+        int ep = epoll_create1(0), v[2];
+        char c;
+
+        tcp_pair(v);
+        raced.fd = v[1];
+        raced.out = v[0];
+        raced.at = -1;
+        ADD(ep, v[1], EPOLLIN | EPOLLET, 1);
+        for (size_t i = 0; i < ARRAY_LEN(does); i++)
+                pthread_create(&t[i], NULL, does[i], NULL);
+        for (int i = 0; i < ROUNDS; i++) {
+                raced.at = i;
+                do
+                        while (epoll_wait(ep, &ev, 1, 0) == 0 && epoll_wait(ep, &ev, 1, LONG) != 1)
+                                die("an edge is lost");
+                while (recv(v[1], &c, 1, MSG_DONTWAIT) != 1); /* an edge may come twice */
+        }
+        raced.over = true;
+        for (size_t i = 0; i < ARRAY_LEN(does); i++)
+                pthread_join(t[i], NULL);
+        printf("  %d edges\n", ROUNDS);
+        close2(v);
+        close(ep);
+}
+
+static void *reads_pipe(void *arg)
+{
+        char c;
+
+        read(*(int *)arg, &c, 1);
+        return NULL;
+}
+
+/* That a threaded program's set has changed is no event, and doubles none. */
+void scene_epoll_change_beside_one(void)
+{
+        int ep = epoll_create1(0), quiet[2], v[2], p[2];
+        struct epoll_event ev[2];
+        pthread_t t;
+
+        pipe(quiet);
+        pthread_create(&t, NULL, reads_pipe, &quiet[0]);
+        tcp_pair(v);
+        pipe(p);
+        write(p[1], "x", 1);
+        ADD(ep, p[0], EPOLLIN, 1);
+        ADD(ep, v[1], EPOLLIN, 2);
+        SHOW(epoll_wait(ep, ev, 2, 0));
+        SHOW(epoll_wait(ep, ev, 2, 0));
+        write(quiet[1], "x", 1);
+        pthread_join(t, NULL);
+        close2(quiet);
+        close2(v);
+        close2(p);
+        close(ep);
+}
+
 void scene_epoll_nested(void)
 {
         int outer = epoll_create1(0), inner = epoll_create1(0), v[2];
