@@ -503,8 +503,8 @@ struct tcp_group_report {
 };
 /* One that nobody is in, and nothing is set; 0: there is none. */
 uint32_t tcp_group_new(const struct tcp *t);
-/* -ENOSPC: the members it has, or what they were promised, are more. -EINVAL: `least` is below a
- * unit of a member's window. */
+/* -ENOSPC: the members it has, or what they were promised, are more. -EINVAL: `least` is below
+ * two units of a member's window. */
 int tcp_group_set(struct tcp *t, uint32_t group, const struct tcp_group_limits *l);
 void tcp_group_get(const struct tcp *t, uint32_t group, struct tcp_group_report *r);
 /* An open connection enters, and leaves the one that it was in. -ENOSPC: no place, or it has been

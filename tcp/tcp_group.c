@@ -280,7 +280,7 @@ uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window)
 /* By windows in units of the scale; by credit, who grants sees to it. */
 static bool can_say_least(const struct tcp_conn *tc, const struct tcp_group_limits *l)
 {
-        return l->receive == 0 || tc->opts.credit || 1u << tc->rcv_wscale <= l->least;
+        return l->receive == 0 || tc->opts.credit || 2u << tc->rcv_wscale <= l->least;
 }
 
 int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now)

@@ -34,8 +34,8 @@ static bool is_private(uint32_t frame)
 
 void rcvbuf_size(struct tcp_conn *tc, uint32_t bytes)
 {
-        if (bytes != 0) /* less could not be said */
-                bytes = MAX(bytes, 1u << tc->rcv_wscale);
+        if (bytes != 0) /* a window that moves by half of it can be said */
+                bytes = MAX(bytes, 2u << tc->rcv_wscale);
         tc->rcv_size = bytes;
         if (tc->group_share != 0)
                 bytes = MIN(bytes, tc->group_share);

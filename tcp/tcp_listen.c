@@ -14,7 +14,7 @@
 #include "tcp/tcp_send.h"
 
 #define HALF_OPEN_LEAST 128u /* half-open connections a small backlog is allowed all the same */
-#define GROUP_WSCALE    10u  /* units of 1,024 bytes */
+#define GROUP_WSCALE    9u   /* units of 512 bytes */
 
 /* What was learnt of SYNs' answers holds no more. */
 static void forget_answers(struct tcp *t)
@@ -235,8 +235,8 @@ static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_li
         return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);
 }
 
-/* There is a place. A first grant holds as far as the group has it, and a unit of the window is no
- * more than the least that a member may have. */
+/* There is a place. A first grant holds as far as the group has it, and two units of the window
+ * are no more than the least that a member may have. */
 static void enter_group(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now)
 {
         if (tc->syn_wscale != TCP_NO_WSCALE)

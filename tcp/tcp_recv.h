@@ -47,7 +47,8 @@ void rcvbuf_open(struct tcp_conn *tc);
 uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o);
 
 /* tcp_lend.c */
-/* The receive buffer is of that many bytes; a unit of the window at least, or 0. */
+/* The receive buffer is of that many bytes; two units of the window at
+ * least, or 0. */
 void rcvbuf_size(struct tcp_conn *tc, uint32_t bytes);
 /* After a death: of the connection that was being changed, what was lent leaves the queue; of all,
  * loans are found and counted (`live`: zeroed bits for them); and private frames of a connection

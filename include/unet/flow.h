@@ -129,8 +129,8 @@ struct unet_group {
 UNET_API int unet_group_set(int sock, const struct unet_group *g);
 UNET_API int unet_group_get(int sock, struct unet_group *g); /* ENOENT: it is in none */
 /* `sock` leaves its group, and enters the one that `member` is in. ENOENT: none. ENOSPC: no place,
- * or what it was promised is more than there is; EINVAL: `least` is below the unit that its window
- * is said in: it stays where it was. */
+ * or what it was promised is more than there is; EINVAL: `least` is below two of the units
+ * that its window is said in: it stays where it was. */
 UNET_API int unet_group_join(int sock, int member);
 
 /*

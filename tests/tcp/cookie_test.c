@@ -234,13 +234,13 @@ static void a_member_can_say_its_least(void **state)
         s->tuple.rport = FRIEND;
         peer_sends(s, .seq = 0, .flags = S);
         expect_sent(s, .flags = SA, .ack = 1);
-        assert_int_equal(s->last.wscale, 10);
+        assert_int_equal(s->last.wscale, 9);
         ack = s->last.seq + 1 - SCENE_ISS;
         peer_sends(s, .seq = 1, .ack = ack);
         app_accepts(s);
-        assert_int_equal(s->tc->rcv_wscale, 10);
+        assert_int_equal(s->tc->rcv_wscale, 9);
         tcp_group_leave(&s->rig->t, s->tc, s->now);
-        s->tc->rcv_wscale = 11;
+        s->tc->rcv_wscale = 10;
         assert_int_equal(tcp_group_enter(&s->rig->t, s->tc,
                                          tcp_listener_at(&s->rig->t, s->listener)->group, s->now),
                          -EINVAL);
