@@ -248,6 +248,22 @@ static void out_of_order(struct am_peer *p, enum am_seq s, const struct am_pkt *
                 gap(p, s, k, d);
 }
 
+/* The next request can run, or is held until it can; then a copy of it may come first. */
+static bool runs_now(struct am_peer *p, const struct am_pkt *k, const struct am_pieces *d)
+{
+        struct am_rx *r = &p->rx[AM_SEQ_REQ];
+        struct am_held **at = &r->held[r->nxt & p->am->mask];
+
+        if (unlikely(!reply_has_place(p))) {
+                am_count(p->am, UAM_STAT_NO_PLACE);
+                hold(p, AM_SEQ_REQ, k, d);
+                return false;
+        }
+        if (unlikely(r->nheld != 0 && *at != NULL))
+                forget(r, at);
+        return true;
+}
+
 static inline bool in_order(struct am_peer *p, enum am_seq s, const struct am_pkt *k,
                             const struct am_pieces *d)
 {
@@ -257,13 +273,8 @@ static inline bool in_order(struct am_peer *p, enum am_seq s, const struct am_pk
                 out_of_order(p, s, k, d);
                 return false;
         }
-        if (unlikely(s == AM_SEQ_REQ && !reply_has_place(p))) {
-                am_count(p->am, UAM_STAT_NO_PLACE);
-                hold(p, s, k, d);
+        if (s == AM_SEQ_REQ && !p->lossless && !runs_now(p, k, d))
                 return false;
-        }
-        if (unlikely(r->nheld != 0 && r->held[r->nxt & p->am->mask] != NULL))
-                forget(r, &r->held[r->nxt & p->am->mask]); /* a copy of it came once more */
         r->nxt++;
         return true;
 }
