@@ -18,13 +18,13 @@
 int h_socket(int domain, int type, int protocol)
 {
         int base = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
-        uint32_t age = spare_age();
+        uint32_t age = 0;
         uint8_t spare = 0;
         struct file *f;
         bool tcp = base == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
         int fd;
 
-        fd = tcp && domain == AF_INET && !usock_tls.inside ? spare_take(type, &spare) : -1;
+        fd = tcp && domain == AF_INET && !usock_tls.inside ? spare_take(type, &spare, &age) : -1;
         fd = fd_returned(fd >= 0 ? fd : REAL(socket)(domain, type, protocol));
         if (fd < 0 || usock_tls.inside || (domain != AF_INET && domain != AF_INET6))
                 return fd;

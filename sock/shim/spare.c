@@ -92,27 +92,24 @@ static void look_whose(void)
         spares.uid = uid;
 }
 
-int spare_take(int type, uint8_t *spare)
+int spare_take(int type, uint8_t *spare, uint32_t *age)
 {
         int fd = -1;
 
         *spare = 0;
+        *age = READ_ONCE(spares.age);
         if (shim.size == 0 || spares.off || sandbox_forbidden != 0)
                 return -1;
         usock_enter();
         pthread_mutex_lock(&spares.lock);
         look_whose();
+        *age = spares.age;
         for (unsigned i = 0; i < spares.n && fd < 0; i++)
                 if (spares.v[i].fd >= 0 && !spares.v[i].lent)
                         fd = lend(i, type, spare);
         pthread_mutex_unlock(&spares.lock);
         usock_leave();
         return fd;
-}
-
-uint32_t spare_age(void)
-{
-        return READ_ONCE(spares.age);
 }
 
 void spare_made(struct file *f, uint8_t spare, uint32_t age)

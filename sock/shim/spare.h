@@ -5,10 +5,9 @@
 #include "sock/shim/shim.h"
 
 /* A number for socket() of TCP over IPv4; -1: none, make one. Its place goes to spare_made() with
- * the file of either, or to spare_lost() if there is no file. `age`: spare_age() before there was
- * a number; a child that has come about since has the socket, too. */
-uint32_t spare_age(void);
-int spare_take(int type, uint8_t *spare);
+ * the file of either, or to spare_lost() if there is no file; so does *age, of before there was a
+ * number: a child that has come about since has the socket, too. */
+int spare_take(int type, uint8_t *spare, uint32_t *age);
 void spare_made(struct file *f, uint8_t spare, uint32_t age);
 void spare_lost(uint8_t spare);
 /* The last number of a connection of ours is about to be closed. */
