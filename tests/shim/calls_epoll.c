@@ -251,13 +251,27 @@ void scene_epoll_edges(void)
         close(ep);
 }
 
+/* A datagram socket in the set, whose peer's host has just said that nobody is there. */
+static int refused_in(int ep)
+{
+        struct sockaddr_in own, nobody;
+        int u = udp_socket(&own);
+        struct pollfd error = {.fd = u};
+
+        close(udp_socket(&nobody));
+        connect(u, (void *)&nobody, sizeof(nobody));
+        ADD(ep, u, EPOLLIN | EPOLLOUT | EPOLLET, 2);
+        READY(ep);
+        write(u, "x", 1);
+        poll(&error, 1, LONG);
+        return u;
+}
+
 /* What comes below SO_RCVLOWAT is no edge, though there is room to send; and an error that the
  * kernel's side brings tells of room that ours has. */
 void scene_epoll_edges_whole(void)
 {
-        struct sockaddr_in own, nobody;
-        int ep = epoll_create1(0), low = 3, v[2], u = udp_socket(&own);
-        struct pollfd error = {.fd = u};
+        int ep = epoll_create1(0), low = 3, v[2], u;
 
         tcp_pair(v);
         setsockopt(v[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
@@ -271,12 +285,7 @@ void scene_epoll_edges_whole(void)
         READY(ep);
         QUIET(ep);
         close2(v);
-        close(udp_socket(&nobody));
-        connect(u, (void *)&nobody, sizeof(nobody));
-        ADD(ep, u, EPOLLIN | EPOLLOUT | EPOLLET, 2);
-        READY(ep);
-        write(u, "x", 1);
-        poll(&error, 1, LONG);
+        u = refused_in(ep);
         READY(ep);
         close(u);
         close(ep);
@@ -287,9 +296,7 @@ static void *volatile nowhere = (void *)8;
 /* What a call could not tell, as its buffer was not there, the next one tells. */
 void scene_epoll_edges_refused(void)
 {
-        struct sockaddr_in own, nobody;
-        int ep = epoll_create1(0), u = udp_socket(&own), v[2];
-        struct pollfd error = {.fd = u};
+        int ep = epoll_create1(0), u, v[2];
 
         tcp_pair(v);
         ADD(ep, v[1], EPOLLIN | EPOLLET, 1);
@@ -298,12 +305,7 @@ void scene_epoll_edges_refused(void)
         READY(ep);
         QUIET(ep);
         close2(v);
-        close(udp_socket(&nobody));
-        connect(u, (void *)&nobody, sizeof(nobody));
-        ADD(ep, u, EPOLLIN | EPOLLOUT | EPOLLET, 2);
-        READY(ep);
-        write(u, "x", 1);
-        poll(&error, 1, LONG);
+        u = refused_in(ep);
         SHOW(epoll_wait(ep, nowhere, 1, LONG));
         READY(ep);
         close(u);

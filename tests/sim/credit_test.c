@@ -206,24 +206,6 @@ static void goes_to_its_end(struct talk *k)
         }
 }
 
-static struct pair *makes_pair(struct talk *k)
-{
-        struct sim_params dir = {
-                .mtu = 1500, .delay = (nstime)below(k, 20) * NS_PER_MS, .csum = true};
-        struct sim_params both[2];
-
-        if (below(k, 3) == 0)
-                return pair_shm(k->seed);
-        if (below(k, 2) == 0) {
-                dir.loss = below(k, 50) / 1000.0;
-                dir.duplicate = below(k, 20) / 1000.0;
-                dir.reorder = below(k, 50) / 1000.0;
-                dir.reorder_by = 5 * NS_PER_MS;
-        }
-        both[0] = both[1] = dir;
-        return pair_sim(k->seed, both);
-}
-
 /* Some writers have a limit of their own, from before the first byte. */
 static void limits_sender(struct talk *k)
 {
@@ -242,7 +224,7 @@ static void begins(struct talk *k)
 {
         struct tcp_opts o;
 
-        k->p = makes_pair(k);
+        k->p = pair_random(k->seed, &k->rnd);
         tcp_opts_default(&o);
         o.credit = 1;
         o.window_most = k->most =

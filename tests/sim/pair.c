@@ -170,6 +170,24 @@ struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2])
         return pair_new(seed, dir, &pair_size_default);
 }
 
+struct pair *pair_random(uint64_t seed, struct prng_fast *rnd)
+{
+        struct sim_params dir = {
+                .mtu = 1500, .delay = prng_fast_below(rnd, 20) * NS_PER_MS, .csum = true};
+        struct sim_params both[2];
+
+        if (prng_fast_below(rnd, 3) == 0)
+                return pair_shm(seed);
+        if (prng_fast_below(rnd, 2) == 0) {
+                dir.loss = prng_fast_below(rnd, 50) / 1000.0;
+                dir.duplicate = prng_fast_below(rnd, 20) / 1000.0;
+                dir.reorder = prng_fast_below(rnd, 50) / 1000.0;
+                dir.reorder_by = 5 * NS_PER_MS;
+        }
+        both[0] = both[1] = dir;
+        return pair_sim(seed, both);
+}
+
 void pair_free(struct pair *p)
 {
         for (int i = 0; i < 2; i++) {

@@ -44,6 +44,8 @@ struct pair *pair_new(uint64_t seed, const struct sim_params *dir, const struct 
 struct pair *pair_shm(uint64_t seed);
 /* Over the simulated link. */
 struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2]);
+/* One or the other, with a delay and perhaps faults of the link, as `rnd` has it. */
+struct pair *pair_random(uint64_t seed, struct prng_fast *rnd);
 /* The caller maps channel PAIR_CHAN on both sides, and keeps the time. */
 struct pair *pair_unjoined(uint64_t seed, const struct pair_size *size);
 void pair_free(struct pair *p);

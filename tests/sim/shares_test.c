@@ -374,28 +374,11 @@ static void goes_to_its_end(struct play *k)
         }
 }
 
-static struct pair *makes_pair(struct play *k)
-{
-        struct sim_params dir = {
-                .mtu = 1500, .delay = (nstime)below(k, 20) * NS_PER_MS, .csum = true};
-        struct sim_params both[2];
-
-        if (below(k, 3) == 0)
-                return pair_shm(k->seed);
-        if (below(k, 2) == 0) {
-                dir.loss = below(k, 30) / 1000.0;
-                dir.reorder = below(k, 50) / 1000.0;
-                dir.reorder_by = 5 * NS_PER_MS;
-        }
-        both[0] = both[1] = dir;
-        return pair_sim(k->seed, both);
-}
-
 static void begins(struct play *k)
 {
         struct tcp_opts o;
 
-        k->p = makes_pair(k);
+        k->p = pair_random(k->seed, &k->rnd);
         k->limits.members = 1 + below(k, MOST);
         k->limits.least = 500 + below(k, 5000);
         k->limits.receive = (uint64_t)k->limits.members * k->limits.least + below(k, 200000);

@@ -244,30 +244,12 @@ static void goes_to_its_end(struct talk *k)
 
 /* ---- a talk ---- */
 
-static struct pair *makes_pair(struct talk *k)
-{
-        struct sim_params dir = {.mtu = 1500,
-                                 .delay = (nstime)below(k, 20) * NS_PER_MS,
-                                 .csum = true},
-                          both[2];
-
-        if (below(k, 4) == 0)
-                return pair_shm(k->seed);
-        if (below(k, 3) != 0) {
-                dir.loss = below(k, 60) / 1000.0;
-                dir.reorder = below(k, 50) / 1000.0;
-                dir.reorder_by = 5 * NS_PER_MS;
-        }
-        both[0] = both[1] = dir;
-        return pair_sim(k->seed, both);
-}
-
 static void begins(struct talk *k)
 {
         struct tcp_opts o;
         struct tcp_marks unread = {0};
 
-        k->p = makes_pair(k);
+        k->p = pair_random(k->seed, &k->rnd);
         tcp_opts_default(&o);
         o.nodelay = (uint8_t)below(k, 2);
         o.rcvbuf = below(k, 2) == 0 ? 0 : 3000 + below(k, 60000);

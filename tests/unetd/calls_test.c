@@ -763,6 +763,25 @@ static void a_dead_unetd_is_replaced_and_the_keeper_stays(void **state)
         unetd_close(&c);
 }
 
+/* Two stacks with a channel; unetd dies while their keeper, which is returned, is stopped. */
+static pid_t stays_behind(struct unetd_client *c, struct fake_stack *a, struct fake_stack *b,
+                          uint32_t *chan)
+{
+        uint32_t peer;
+        pid_t keeper, daemon;
+
+        open_client(c);
+        fake_stack_new(c, a);
+        fake_stack_new(c, b);
+        assert_int_equal(unetd_chan_open(c, a->id, b->id, chan, &peer), 0);
+        keeper = world_keeper_pid(c);
+        daemon = world_daemon_pid(c);
+        kill(keeper, SIGSTOP);
+        kill(daemon, SIGKILL);
+        eventually(!world_alive(daemon));
+        return keeper;
+}
+
 /* unetd dies while the keeper is stopped; a stranger starts another, with another keeper; then the
  * old one wakes up. */
 static void a_keeper_that_comes_late_hands_over(void **state)
@@ -770,18 +789,10 @@ static void a_keeper_that_comes_late_hands_over(void **state)
         struct unetd_client c, stranger;
         struct fake_stack a, b, other;
         struct unetd_chan ch;
-        uint32_t chan, peer;
-        pid_t keeper, daemon;
+        uint32_t chan;
+        pid_t keeper;
 
-        open_client(&c);
-        fake_stack_new(&c, &a);
-        fake_stack_new(&c, &b);
-        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
-        keeper = world_keeper_pid(&c);
-        daemon = world_daemon_pid(&c);
-        kill(keeper, SIGSTOP);
-        kill(daemon, SIGKILL);
-        eventually(!world_alive(daemon));
+        keeper = stays_behind(&c, &a, &b, &chan);
         open_client(&stranger);
         fake_stack_new(&stranger, &other);
         assert_int_not_equal(world_keeper_pid(&stranger), keeper);
@@ -808,18 +819,10 @@ static void a_number_given_to_another_is_not_shared(void **state)
 {
         struct unetd_client c, stranger;
         struct fake_stack a, b, other;
-        uint32_t chan, peer, id;
-        pid_t keeper, daemon;
+        uint32_t chan, id;
+        pid_t keeper;
 
-        open_client(&c);
-        fake_stack_new(&c, &a);
-        fake_stack_new(&c, &b);
-        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
-        keeper = world_keeper_pid(&c);
-        daemon = world_daemon_pid(&c);
-        kill(keeper, SIGSTOP);
-        kill(daemon, SIGKILL);
-        eventually(!world_alive(daemon));
+        keeper = stays_behind(&c, &a, &b, &chan);
         open_client(&stranger);
         fake_stack_make(&other);
         other.id = a.id;
