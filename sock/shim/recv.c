@@ -12,7 +12,7 @@
 /* The kernel's side of a UDP socket goes by these; MSG_ZEROCOPY and the like are its own. */
 static ssize_t kernel_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
-        return sys3(SYS_recvmsg, f->kfd, m, (flags & ~USOCK_BATCH) | MSG_DONTWAIT);
+        return sys3(SYS_recvmsg, f->kfd, m, flags | MSG_DONTWAIT);
 }
 
 /* Where nothing tells that there is more than there was. */
