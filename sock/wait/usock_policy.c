@@ -8,7 +8,11 @@
         8 /* of two lengths that save nearly the same, to an eighth of the price, the longer \
            */
 
-#define POLL_MAX (NS_PER_S / 10) /* nobody has the processor for longer in one go */
+/* What was polled in so much time, or twice that, says whether others want the processor. A fair
+ * neighbour has half of it. */
+#define SPAN     (20 * NS_PER_MS)
+#define WANTED   3          /* of that, the part that others have */
+#define LOST_MAX (SPAN / 4) /* in one go: a machine may stand still for longer */
 
 /* Every 67 ms for one: a sixty-fourth of the time. Two of the clock's powers of two. */
 #define TRIAL_EVERY (1ll << 26)
@@ -25,7 +29,7 @@ static const struct {
         nstime least; /* ... and the shortest poll: behind a device it offers the processor */
 } roads[POLICY_ROADS] = {
         [POLICY_NONE] = {0},
-        [POLICY_MEMORY] = {3, 20 * NS_PER_US, 5 * NS_PER_US, 0},
+        [POLICY_MEMORY] = {3, 50 * NS_PER_US, 20 * NS_PER_US, 0},
         [POLICY_DEVICE] = {3, 50 * NS_PER_US, 50 * NS_PER_US, 3 * NS_PER_US},
         [POLICY_WIRE] = {4, 100 * NS_PER_US, 100 * NS_PER_US, 0},
 };
@@ -37,7 +41,7 @@ static void average(int32_t *avg, nstime value)
 
 bool policy_is_wanted(const struct policy *p)
 {
-        return p->lost > p->polled / 8;
+        return p->lost > p->polled / WANTED;
 }
 
 static bool on_trial(nstime now)
@@ -76,6 +80,10 @@ void policy_waited(struct policy *p, nstime took, bool came)
 void policy_polled(struct policy *p, nstime length, nstime lost)
 {
         assert(length >= 0 && lost >= 0);
-        average(&p->polled, MIN(length, POLL_MAX));
-        average(&p->lost, MIN(lost, POLL_MAX));
+        p->lost += MIN(lost, LOST_MAX);
+        p->polled += MIN(length, LOST_MAX);
+        if (p->polled > SPAN) {
+                p->polled /= 2;
+                p->lost /= 2;
+        }
 }

@@ -37,13 +37,16 @@ enum policy_road {
 
 #define POLICY_LENGTHS 4 /* 3, 12, 50, 100 us */
 
-/* Averages over the last waits. Of a thread; as policy_begin() makes it at first. */
+/* Of a thread; POLICY_BEGIN at first. */
 struct policy {
+        /* Averages over the last waits. */
         struct {
                 int32_t came;  /* of POLICY_ALL waits, in how many the message was there */
                 int32_t spent; /* ns polled a wait */
         } of[POLICY_LENGTHS];
-        int32_t polled, lost; /* ns a poll; ns that others had of the processor meanwhile */
+        /* ns polled of late, and of these what others had of the processor meanwhile: sums over
+         * time, so that one interruption, however long, does not look like a neighbour. */
+        nstime polled, lost;
 };
 #define POLICY_BITS 16
 #define POLICY_ALL  (1 << POLICY_BITS)

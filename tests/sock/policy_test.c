@@ -44,14 +44,15 @@ static const struct row rows[] = {
          0,
          50 * US},
         {"a stream that the peer copies meanwhile", POLICY_MEMORY, {8, 12, 10}, 0, 50 * US},
-        {"answers that take as long as two sleeps", POLICY_MEMORY, {40}, 0, 0},
+        {"answers that take as long as a sleep", POLICY_MEMORY, {60}, 0, 0},
         {"answers that nobody sees come in time", POLICY_MEMORY, {200}, 0, 0},
         {"the kernel's descriptors alone", POLICY_MEMORY, {NEVER}, 0, 0},
-        {"half at once, and half much later", POLICY_MEMORY, {2, 500}, 0, 3 * US},
+        {"half at once, and half much later", POLICY_MEMORY, {2, 500}, 0, 12 * US},
         {"half soon, and half much later", POLICY_MEMORY, {5, 500, 5, 400, 5}, 0, 12 * US},
         {"others want the processor: answers at once", POLICY_MEMORY, {1}, 50, 50 * US},
-        {"... a stream", POLICY_MEMORY, {8, 12, 10}, 50, 0},
-        {"... half at once", POLICY_MEMORY, {2, 500}, 50, 0},
+        {"... a stream", POLICY_MEMORY, {8, 12, 10}, 50, 50 * US},
+        {"... answers that take as long as a switch", POLICY_MEMORY, {30}, 50, 0},
+        {"... half at once", POLICY_MEMORY, {2, 500}, 50, 3 * US},
         {"others had it now and then", POLICY_MEMORY, {8, 12, 10}, 5, 50 * US},
         {"every peer is on this processor", POLICY_NONE, {1}, 0, 0},
         {"runs of segments 50 us apart", POLICY_WIRE, {50}, 0, 100 * US},
@@ -123,9 +124,9 @@ static void what_never_pays_ends_after_a_few(void **state)
 {
         struct policy p = POLICY_BEGIN;
 
-        assert_in_range(waits_until(&p, 12 * US), 2, 16);
-        assert_in_range(waits_until(&p, 3 * US), 2, 32);
-        assert_in_range(waits_until(&p, 0), 2, 64);
+        assert_in_range(waits_until(&p, 12 * US), 2, 32);
+        assert_in_range(waits_until(&p, 3 * US), 2, 64);
+        assert_in_range(waits_until(&p, 0), 2, 128);
 }
 
 static void the_processor_is_wanted_no_more_when_nobody_takes_it(void **state)
@@ -133,8 +134,17 @@ static void the_processor_is_wanted_no_more_when_nobody_takes_it(void **state)
         struct policy p = after(&(struct row){.waits = {1}, .lost = 50});
 
         assert_true(policy_is_wanted(&p));
-        for (int i = 0; i < 200; i++)
+        for (int i = 0; i < 4000; i++)
                 policy_polled(&p, 10 * US, 0);
+        assert_false(policy_is_wanted(&p));
+}
+
+/* A virtual machine stands still for some milliseconds, now and then. */
+static void one_interruption_is_no_neighbour(void **state)
+{
+        struct policy p = after(&(struct row){.waits = {1}});
+
+        policy_polled(&p, 50 * NS_PER_MS, 50 * NS_PER_MS);
         assert_false(policy_is_wanted(&p));
 }
 
@@ -147,6 +157,7 @@ int main(void)
                 cmocka_unit_test(one_late_message_changes_nothing),
                 cmocka_unit_test(what_never_pays_ends_after_a_few),
                 cmocka_unit_test(the_processor_is_wanted_no_more_when_nobody_takes_it),
+                cmocka_unit_test(one_interruption_is_no_neighbour),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
