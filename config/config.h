@@ -1,9 +1,9 @@
 /*
  * The config file: found, read and checked in one place, whoever needs it.
  *
- * It is an INI file. Everything that can be set is in the table of config.c, and fills in struct
- * unetd_config; a file that says anything else is refused whole, with the line. There is nothing
- * that has to be set.
+ * It is an INI file. The tables of config.c, iface_section.c and rule_text.c have each key; what
+ * the file says of it fills in struct unetd_config. A file that says anything else is refused
+ * whole, with the line. No key has to be set.
  *
  * The first of these that exists is read, and no other:
  *
@@ -46,10 +46,9 @@ int config_iface(const char *name, int n, char *const word[], struct unetd_iface
 /* The route by the gateway of interface k. */
 struct route config_gateway(const struct unetd_config *c, uint32_t k);
 
-/* Calls row() for each key that can be set, with its value in *c as text and what it means. */
-void config_each(const struct unetd_config *c,
-                 void (*row)(void *arg, const char *section, const char *key, const char *value,
-                             const char *text),
-                 void *arg);
+/* One key that can be set, with its value and what it means. */
+typedef void config_row_fn(void *arg, const char *section, const char *key, const char *value,
+                           const char *text);
+void config_each(const struct unetd_config *c, config_row_fn *row, void *arg);
 
 #endif
