@@ -609,3 +609,12 @@ int scene_end(void **state)
         free(s);
         return 0;
 }
+
+void expect_told(const struct scene *s, enum tcp_state state, bool syn_data)
+{
+        struct tcp_report r;
+
+        tcp_get_report(&s->rig->t, s->tc, &r, s->now);
+        assert_int_equal(r.state, state);
+        assert_int_equal(r.syn_data, syn_data);
+}

@@ -153,4 +153,7 @@ int time_wait(void **state);
  * is gone. */
 int scene_end(void **state);
 
+/* What tcp_get_report() says. */
+void expect_told(const struct scene *s, enum tcp_state state, bool syn_data);
+
 #endif
