@@ -21,24 +21,6 @@
 
 static const ip_addr any = {{0, 0}};
 
-static ip_addr localhost(void)
-{
-        return ip_addr_v4(INADDR_LOOPBACK);
-}
-
-static uint32_t lookup(const struct unetd_client *c, uint8_t proto, ip_addr addr, uint16_t port)
-{
-        struct dir_hit hit;
-
-        return directory_lookup(c->dir, proto, addr, port, 0, &hit) == 1 ? hit.stack : 0;
-}
-
-static void open_client(struct unetd_client *c)
-{
-        memset(c, 0, sizeof *c);
-        assert_int_equal(unetd_open(c, 0), 0);
-}
-
 static uint64_t inode(int fd)
 {
         struct stat sb;
@@ -60,12 +42,12 @@ static void open_starts_one_and_the_next_finds_it(void **state)
 {
         struct unetd_client a, b;
 
-        open_client(&a);
-        open_client(&b);
+        world_client(&a);
+        world_client(&b);
         assert_true(a.instance == b.instance);
         assert_true(a.daemon.fd >= 900 || a.daemon.fd > 3);
         assert_int_equal(fcntl(a.daemon.fd, F_GETFD), FD_CLOEXEC);
-        assert_int_equal(directory_is_local(a.dir, localhost()), 1);
+        assert_int_equal(directory_is_local(a.dir, world_localhost()), 1);
         unetd_close(&a);
         unetd_close(&b);
 }
@@ -87,7 +69,7 @@ static void a_stack_is_registered_and_its_descriptors_come_back(void **state)
         struct unetd_stack_fds got;
         uint32_t id;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
         assert_int_equal(st.s->attached, 1);
         assert_int_equal(unetd_stack_get(&c, st.id, &got), 0);
@@ -113,7 +95,7 @@ static void a_state_that_is_none_is_refused(void **state)
         struct unetd_client c;
         struct fake_stack st;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_make(&st);
         st.s->magic = 0;
         assert_int_equal(unetd_stack_new(&c, &st.fds, 0, &st.id), -EINVAL);
@@ -133,7 +115,7 @@ static void a_number_that_is_no_stacks_is_refused(void **state)
         uint32_t chan, peer, id;
         int fds;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &a);
         fds = world_fds(world_daemon_pid(&c));
         for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
@@ -166,7 +148,7 @@ static void wrong_descriptors_are_refused(void **state)
         int sock = socket(AF_INET, SOCK_STREAM, 0);
         uint32_t id = 0;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_make(&st);
         assert_int_equal(ftruncate(plain, FAKE_BYTES), 0);
         int wrong[] = {null, dir, plain, sock, st.fds.leader};
@@ -203,7 +185,7 @@ static void the_last_process_gone_the_stack_finishes_and_goes(void **state)
         struct unetd_client c;
         struct fake_stack st;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_make(&st);
         st.s->unfinished = 20;
         assert_int_equal(world_child(owner_exits, &st), 0);
@@ -232,7 +214,7 @@ static void a_forked_child_uses_its_copy_at_once(void **state)
         struct fake_stack st;
         void *arg[2] = {&c, &st};
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
         assert_int_equal(world_child(child_adds_itself, arg), 0);
         eventually(st.s->died[0] == 1u << 1);
@@ -253,7 +235,7 @@ static void the_parent_may_add_the_child(void **state)
                 pause();
                 _exit(0);
         }
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
         assert_int_equal(unetd_proc_add(&c, st.id, 7, child), 0);
         assert_int_equal(unetd_proc_add(&c, st.id, 7, 0), -EBUSY);
@@ -284,7 +266,7 @@ static void the_parent_may_add_the_child_by_a_descriptor(void **state)
         }
         pidfd = (int)syscall(SYS_pidfd_open, child, 0);
         assert_true(pidfd >= 0);
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
         assert_int_equal(c.self, getpid());
         assert_int_equal(unetd_proc_add_fd(&c, st.id, 7, pidfd, &pid), 0);
@@ -305,7 +287,7 @@ static void a_stack_whose_lock_is_held_is_asked_again(void **state)
         struct fake_stack st;
         uint32_t chan, peer;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
         st.s->again = 5;
         assert_int_equal(unetd_chan_open(&c, st.id, st.id, &chan, &peer), 0);
@@ -349,7 +331,7 @@ static void a_channel_joins_two_stacks(void **state)
         struct unetd_chan ca, cb;
         uint32_t chan, peer, again, peer_again;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &a);
         fake_stack_new(&c, &b);
         assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
@@ -380,7 +362,7 @@ static void a_stack_has_a_channel_to_itself(void **state)
         struct fake_stack a;
         uint32_t chan, peer, again, peer_again;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &a);
         assert_int_equal(unetd_chan_open(&c, a.id, a.id, &chan, &peer), 0);
         assert_int_not_equal(chan, peer);
@@ -399,7 +381,7 @@ static void a_peer_that_dies_takes_the_channel_down(void **state)
         struct fake_stack a, b;
         uint32_t chan, peer, again;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &a);
         fake_stack_new(&c, &b);
         assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
@@ -423,7 +405,7 @@ static void a_keeper_that_refuses_is_asked_before_the_one_that_asks(void **state
         struct fake_stack a, b;
         uint32_t chan, peer;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &a);
         fake_stack_new(&c, &b);
         b.s->refuse_chan = ENOMEM;
@@ -459,7 +441,7 @@ static void both_sides_may_open_at_once(void **state)
         pid_t pid[8];
         int status, first = -1;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &a);
         fake_stack_new(&c, &b);
         for (int i = 0; i < 8; i++) {
@@ -490,28 +472,32 @@ static void a_listener_is_in_the_directory_while_it_lasts(void **state)
         uint16_t port = 0;
         int fd = world_socket(IPPROTO_TCP, &port);
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), 0);
-        assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), port), st.id);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd),
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(), port, 0, fd),
+                         0);
+        assert_int_equal(world_lookup(&c, IPPROTO_TCP, world_localhost(), port), st.id);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(), port, 0, fd),
                          -EADDRINUSE);
-        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), port, 0), 0);
-        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), port, 0), -ENOENT);
-        assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), port), 0);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, world_localhost(), port, 0), 0);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, world_localhost(), port, 0),
+                         -ENOENT);
+        assert_int_equal(world_lookup(&c, IPPROTO_TCP, world_localhost(), port), 0);
 
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), 0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(), port, 0, fd),
+                         0);
         st.s->gone_port = port;
         st.s->gone_listeners = 1;
         /* The stack closed it: the keeper says so. */
         assert_int_equal(write(st.fds.ring_keeper, "x", 1), 1);
-        eventually(lookup(&c, IPPROTO_TCP, localhost(), port) == 0);
+        eventually(world_lookup(&c, IPPROTO_TCP, world_localhost(), port) == 0);
 
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, 4242, 0, -1), 0);
-        assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), 4242), st.id);
+        assert_int_equal(world_lookup(&c, IPPROTO_TCP, world_localhost(), 4242), st.id);
         st.s->unfinished = 1000;
         assert_int_equal(unetd_proc_del(&c, st.id, 0), 0);
-        eventually(lookup(&c, IPPROTO_TCP, localhost(), 4242) == 0); /* an orphan listens no more */
+        eventually(world_lookup(&c, IPPROTO_TCP, world_localhost(), 4242) ==
+                   0); /* an orphan listens no more */
         close(fd);
         fake_stack_forget(&st);
         unetd_close(&c);
@@ -524,21 +510,23 @@ static void each_listener_at_a_port_has_an_entry_of_its_own(void **state)
         struct fake_stack st;
         struct world_count n;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
         for (uint64_t sock = 1; sock <= 3; sock++)
                 assert_int_equal(
-                        unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), 4242, sock, -1), 0);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), 4242, 2, -1),
+                        unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(), 4242, sock, -1),
+                        0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(), 4242, 2, -1),
                          -EADDRINUSE);
         n = world_count(&c);
         assert_int_equal(n.n[UNETD_S_LISTENER], 3);
-        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 1), 0);
-        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 1), -ENOENT);
-        assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), 4242), st.id);
-        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 3), 0);
-        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 2), 0);
-        assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), 4242), 0);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, world_localhost(), 4242, 1), 0);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, world_localhost(), 4242, 1),
+                         -ENOENT);
+        assert_int_equal(world_lookup(&c, IPPROTO_TCP, world_localhost(), 4242), st.id);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, world_localhost(), 4242, 3), 0);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, world_localhost(), 4242, 2), 0);
+        assert_int_equal(world_lookup(&c, IPPROTO_TCP, world_localhost(), 4242), 0);
         fake_stack_forget(&st);
         unetd_close(&c);
 }
@@ -552,20 +540,22 @@ static void the_kernel_socket_must_be_the_one_that_is_claimed(void **state)
             null = open("/dev/null", O_RDWR);
         int idle = socket(AF_INET, SOCK_STREAM, 0);
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
-        assert_int_equal(
-                unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), (uint16_t)(tcp + 1), 0, t),
-                -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(),
+                                          (uint16_t)(tcp + 1), 0, t),
+                         -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, tcp, 0, t), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), tcp, 0, t), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), udp, 0, u), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, 0, null),
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, world_localhost(), tcp, 0, t),
                          -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, 0, idle),
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(), udp, 0, u),
                          -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, 1, localhost(), tcp, 0, t), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), udp, 0, u), 0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(), tcp, 0, null),
+                         -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, world_localhost(), tcp, 0, idle),
+                         -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, 1, world_localhost(), tcp, 0, t), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, world_localhost(), udp, 0, u), 0);
         close(t), close(u), close(null), close(idle);
         fake_stack_forget(&st);
         unetd_close(&c);
@@ -579,19 +569,21 @@ static void a_held_port_is_nobody_elses(void **state)
         int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
         uint16_t port = own_port(), same;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
         same = 0;
-        assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, localhost(), &same), 0);
+        assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, world_localhost(), &same), 0);
         assert_int_not_equal(same, 0); /* the kernel chose it */
-        assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, localhost(), &port), 0);
+        assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, world_localhost(), &port), 0);
         sin.sin_port = htons(port);
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof sin), -1);
         same = port;
-        assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, localhost(), &same), -EADDRINUSE);
-        assert_int_equal(unetd_port_release(&c, st.id, IPPROTO_TCP, localhost(), port), 0);
-        assert_int_equal(unetd_port_release(&c, st.id, IPPROTO_TCP, localhost(), port), -ENOENT);
+        assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, world_localhost(), &same),
+                         -EADDRINUSE);
+        assert_int_equal(unetd_port_release(&c, st.id, IPPROTO_TCP, world_localhost(), port), 0);
+        assert_int_equal(unetd_port_release(&c, st.id, IPPROTO_TCP, world_localhost(), port),
+                         -ENOENT);
         assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof sin), 0);
         same = 0;
         assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_UDP, any, &same), 0);
@@ -611,7 +603,7 @@ static void leases_are_unique_and_come_back(void **state)
         int blocks = 0, r;
 
         memset(used, 0, sizeof used);
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &a);
         fake_stack_new(&c, &b);
         for (;;) {
@@ -684,229 +676,13 @@ static void a_new_address_becomes_local(void **state)
         assert_int_equal(r, 0);
 }
 
-/* ---- deaths ---- */
-
-static void a_dead_keeper_is_replaced_and_told_all(void **state)
-{
-        struct unetd_client c;
-        struct fake_stack a, b;
-        struct unetd_stack_fds got;
-        uint32_t chan, peer;
-        pid_t keeper;
-
-        open_client(&c);
-        fake_stack_new(&c, &a);
-        fake_stack_new(&c, &b);
-        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
-        keeper = world_keeper_pid(&c);
-        kill(keeper, SIGKILL);
-        eventually(world_keeper_pid(&c) != keeper && a.s->attached == 2);
-        assert_int_equal(unetd_stack_get(&c, a.id, &got), 0);
-        unetd_stack_fds_close(&got);
-        eventually(unetd_chan_get(&c, a.id, chan, &(struct unetd_chan){.tx = -1}) == 0);
-        assert_int_equal(unetd_proc_del(&c, b.id, 0), 0); /* the new one knows its process */
-        eventually(a.s->chan_peer[chan] == 0);
-        assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);
-        fake_stack_forget(&a);
-        fake_stack_forget(&b);
-        unetd_close(&c);
-}
-
-static int renewals;
-
-static void renew(struct unetd_client *c, void *arg)
-{
-        struct fake_stack *st = arg;
-        uint32_t id = st->id;
-
-        renewals++;
-        assert_int_equal(unetd_stack_new(c, &st->fds, 0, &id), 0);
-        assert_int_equal(id, st->id);
-        assert_int_equal(unetd_listen_add(c, st->id, IPPROTO_TCP, any, 4242, 0, -1), 0);
-}
-
-static void a_dead_unetd_is_replaced_and_the_keeper_stays(void **state)
-{
-        struct unetd_client c;
-        struct fake_stack a, b;
-        uint32_t chan, peer, again, peer_again;
-        uint64_t before;
-        pid_t keeper, daemon;
-
-        open_client(&c);
-        fake_stack_new(&c, &a);
-        fake_stack_new(&c, &b);
-        c.renewed = renew;
-        c.arg = &a;
-        renewals = 0;
-        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
-        assert_int_equal(unetd_listen_add(&c, a.id, IPPROTO_TCP, any, 4242, 0, -1), 0);
-        before = c.instance;
-        keeper = world_keeper_pid(&c);
-        daemon = world_daemon_pid(&c);
-        kill(daemon, SIGKILL);
-        eventually(!world_alive(daemon));
-        eventually(world_keeper_pid(&c) == keeper);
-        assert_true(c.instance != before);
-        assert_int_equal(renewals, 1);
-        assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), 4242), a.id);
-        assert_int_equal(a.s->attached, 1);
-        eventually(world_count(&c).n[UNETD_S_STACK] == 2);
-        eventually(world_count(&c).n[UNETD_S_CHAN] == 1);
-        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &again, &peer_again), 0);
-        assert_int_equal(again, chan);
-        assert_int_equal(peer_again, peer);
-        assert_int_equal(unetd_proc_del(&c, b.id, 0), 0);
-        eventually(a.s->chan_peer[chan] == 0);
-        fake_stack_forget(&a);
-        fake_stack_forget(&b);
-        unetd_close(&c);
-}
-
-/* Two stacks with a channel; unetd dies while their keeper, which is returned, is stopped. */
-static pid_t stays_behind(struct unetd_client *c, struct fake_stack *a, struct fake_stack *b,
-                          uint32_t *chan)
-{
-        uint32_t peer;
-        pid_t keeper, daemon;
-
-        open_client(c);
-        fake_stack_new(c, a);
-        fake_stack_new(c, b);
-        assert_int_equal(unetd_chan_open(c, a->id, b->id, chan, &peer), 0);
-        keeper = world_keeper_pid(c);
-        daemon = world_daemon_pid(c);
-        kill(keeper, SIGSTOP);
-        kill(daemon, SIGKILL);
-        eventually(!world_alive(daemon));
-        return keeper;
-}
-
-/* unetd dies while the keeper is stopped; a stranger starts another, with another keeper; then the
- * old one wakes up. */
-static void a_keeper_that_comes_late_hands_over(void **state)
-{
-        struct unetd_client c, stranger;
-        struct fake_stack a, b, other;
-        struct unetd_chan ch;
-        uint32_t chan;
-        pid_t keeper;
-
-        keeper = stays_behind(&c, &a, &b, &chan);
-        open_client(&stranger);
-        fake_stack_new(&stranger, &other);
-        assert_int_not_equal(world_keeper_pid(&stranger), keeper);
-        assert_int_equal(world_count(&stranger).n[UNETD_S_STACK], 1);
-        kill(keeper, SIGCONT);
-        eventually(!world_alive(keeper));
-        eventually(world_count(&stranger).n[UNETD_S_STACK] == 3);
-        eventually(a.s->attached == 2 && b.s->attached == 2);
-        eventually(unetd_chan_get(&c, a.id, chan, &ch) == 0);
-        unetd_chan_close(&ch);
-        assert_int_equal(unetd_proc_del(&c, b.id, 0), 0);
-        eventually(a.s->chan_peer[chan] == 0);
-        eventually(world_count(&c).n[UNETD_S_STACK] == 2);
-        fake_stack_forget(&a);
-        fake_stack_forget(&b);
-        fake_stack_forget(&other);
-        unetd_close(&stranger);
-        unetd_close(&c);
-}
-
-/* The same, but the stranger's stack has been given the number of one that is still away: its
- * keeper hands over what is left, and its client learns that it has none any more. */
-static void a_number_given_to_another_is_not_shared(void **state)
-{
-        struct unetd_client c, stranger;
-        struct fake_stack a, b, other;
-        uint32_t chan, id;
-        pid_t keeper;
-
-        keeper = stays_behind(&c, &a, &b, &chan);
-        open_client(&stranger);
-        fake_stack_make(&other);
-        other.id = a.id;
-        assert_int_equal(unetd_stack_new(&stranger, &other.fds, 1, &other.id), 0);
-        kill(keeper, SIGCONT);
-        eventually(!world_alive(keeper));
-        eventually(world_count(&stranger).n[UNETD_S_STACK] == 2 && b.s->attached == 2);
-        id = a.id;
-        assert_int_equal(unetd_stack_new(&c, &a.fds, 0, &id), -EEXIST);
-        id = other.id;
-        assert_int_equal(unetd_stack_new(&stranger, &other.fds, 1, &id), 0);
-        assert_int_equal(other.s->chan_peer[chan], 0);
-        assert_int_equal(a.s->attached, 1);
-        assert_int_equal(unetd_proc_del(&stranger, other.id, 0), -ENOENT); /* a's process */
-        assert_int_equal(unetd_proc_del(&stranger, other.id, 1), 0);
-        eventually(world_count(&stranger).n[UNETD_S_STACK] == 1);
-        fake_stack_forget(&a);
-        fake_stack_forget(&b);
-        fake_stack_forget(&other);
-        unetd_close(&stranger);
-        unetd_close(&c);
-}
-
-/* Something in a stack kills every keeper: it is given up, not started for ever. */
-static void a_keeper_that_dies_and_dies_is_given_up(void **state)
-{
-        struct unetd_client c;
-        struct fake_stack a, b;
-        pid_t last = 0;
-        int deaths = 0;
-
-        open_client(&c);
-        fake_stack_new(&c, &a);
-        for (int64_t until = world_now_ms() + PATIENCE_MS;
-             world_count(&c).n[UNETD_S_STACK] == 1 && world_now_ms() < until;) {
-                pid_t keeper = world_keeper_pid(&c);
-                if (keeper > 0 && keeper != last) {
-                        kill(keeper, SIGKILL);
-                        last = keeper;
-                        deaths++;
-                }
-                world_sleep_ms(1);
-        }
-        print_message("%d keepers were killed\n", deaths);
-        assert_int_equal(world_count(&c).n[UNETD_S_STACK], 0);
-        assert_true(deaths > 1);
-        fake_stack_new(&c, &b); /* the user is served all the same */
-        fake_stack_forget(&a);
-        fake_stack_forget(&b);
-        unetd_close(&c);
-}
-
-/* Both die at once: what the client registers again is served, what nobody registers is gone. */
-static void both_daemons_dead_the_client_starts_anew(void **state)
-{
-        struct unetd_client c;
-        struct fake_stack a;
-        pid_t keeper, daemon;
-
-        open_client(&c);
-        fake_stack_new(&c, &a);
-        c.renewed = renew;
-        c.arg = &a;
-        renewals = 0;
-        keeper = world_keeper_pid(&c);
-        daemon = world_daemon_pid(&c);
-        kill(keeper, SIGSTOP);
-        kill(daemon, SIGKILL);
-        kill(keeper, SIGKILL);
-        eventually(!world_alive(daemon) && !world_alive(keeper));
-        assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);
-        assert_int_equal(renewals, 1);
-        eventually(a.s->attached == 2);
-        fake_stack_forget(&a);
-        unetd_close(&c);
-}
-
 static void a_program_that_closes_everything_loses_nothing(void **state)
 {
         struct unetd_client c;
         struct fake_stack st;
         int mine;
 
-        open_client(&c);
+        world_client(&c);
         fake_stack_new(&c, &st);
         close(c.daemon.fd);
         mine = dup2(STDERR_FILENO, c.daemon.fd); /* the number is the program's now */
@@ -946,12 +722,6 @@ int main(void)
                 t(a_held_port_is_nobody_elses),
                 t(leases_are_unique_and_come_back),
                 t(a_new_address_becomes_local),
-                t(a_dead_keeper_is_replaced_and_told_all),
-                t(a_dead_unetd_is_replaced_and_the_keeper_stays),
-                t(a_keeper_that_comes_late_hands_over),
-                t(a_number_given_to_another_is_not_shared),
-                t(a_keeper_that_dies_and_dies_is_given_up),
-                t(both_daemons_dead_the_client_starts_anew),
                 t(a_program_that_closes_everything_loses_nothing),
         };
 

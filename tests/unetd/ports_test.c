@@ -11,11 +11,6 @@ enum { SENDS = IPPROTO_TCP | DIR_HELD };
 
 static const ip_addr any = {{0, 0}};
 
-static ip_addr localhost(void)
-{
-        return ip_addr_v4(INADDR_LOOPBACK);
-}
-
 struct scene {
         struct unetd_client c;
         struct fake_stack a, b;
@@ -46,7 +41,7 @@ static int teardown(void **state)
 
 static bool may_send(const struct scene *s, const struct fake_stack *st, uint16_t port)
 {
-        return directory_vouches(s->c.dir, IPPROTO_TCP, localhost(), port, st->id) == 1;
+        return directory_vouches(s->c.dir, IPPROTO_TCP, world_localhost(), port, st->id) == 1;
 }
 
 static uint16_t port_of(int fd)
@@ -97,7 +92,8 @@ static void a_bound_socket_vouches_for_its_port(void **state)
         assert_true(may_send(s, &s->a, port));
         assert_false(may_send(s, &s->b, port));
         /* Nobody listens. */
-        assert_int_equal(directory_lookup(s->c.dir, IPPROTO_TCP, localhost(), port, 0, &hit), 0);
+        assert_int_equal(directory_lookup(s->c.dir, IPPROTO_TCP, world_localhost(), port, 0, &hit),
+                         0);
         n = world_count(&s->c);
         assert_int_equal(n.n[UNETD_S_HOLD], 1);
         assert_int_equal(n.n[UNETD_S_LISTENER], 0);
@@ -122,24 +118,25 @@ static void what_is_not_bound_vouches_for_nothing(void **state)
                 uint16_t port;
                 int fd, says;
         } claim[] = {
-                {SENDS, localhost(), port, -1, -EACCES},
+                {SENDS, world_localhost(), port, -1, -EACCES},
                 {SENDS, any, port, b, -EINVAL},
-                {SENDS, localhost(), (uint16_t)(port + 1), b, -EINVAL},
-                {SENDS, localhost(), listens, l, -EINVAL},
-                {SENDS, localhost(), port_of(connected), connected, -EINVAL},
+                {SENDS, world_localhost(), (uint16_t)(port + 1), b, -EINVAL},
+                {SENDS, world_localhost(), listens, l, -EINVAL},
+                {SENDS, world_localhost(), port_of(connected), connected, -EINVAL},
                 /* What it tells of a port that it had. */
-                {SENDS, localhost(), port_of(refused), refused, -EINVAL},
+                {SENDS, world_localhost(), port_of(refused), refused, -EINVAL},
                 {SENDS, any, 80, idle, -EINVAL}, /* asked, it is bound, but not to what it claims */
-                {IPPROTO_UDP | DIR_HELD, localhost(), port, b, -EINVAL},
-                {SENDS, localhost(), port, b, 0},
-                {SENDS, localhost(), port, b, -EADDRINUSE},
+                {IPPROTO_UDP | DIR_HELD, world_localhost(), port, b, -EINVAL},
+                {SENDS, world_localhost(), port, b, 0},
+                {SENDS, world_localhost(), port, b, -EADDRINUSE},
         };
 
         for (size_t i = 0; i < ARRAY_LEN(claim); i++)
                 assert_int_equal(unetd_listen_add(&s->c, s->a.id, claim[i].proto, claim[i].addr,
                                                   claim[i].port, 0, claim[i].fd),
                                  claim[i].says);
-        assert_int_equal(unetd_port_hold(&s->c, s->a.id, SENDS, localhost(), &again), -EINVAL);
+        assert_int_equal(unetd_port_hold(&s->c, s->a.id, SENDS, world_localhost(), &again),
+                         -EINVAL);
         close(l), close(b), close(idle), close(connected), close(refused);
 }
 

@@ -265,3 +265,21 @@ int world_socket(uint8_t proto, uint16_t *port)
         *port = ntohs(sin.sin_port);
         return fd;
 }
+
+ip_addr world_localhost(void)
+{
+        return ip_addr_v4(INADDR_LOOPBACK);
+}
+
+uint32_t world_lookup(const struct unetd_client *c, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        struct dir_hit hit;
+
+        return directory_lookup(c->dir, proto, addr, port, 0, &hit) == 1 ? hit.stack : 0;
+}
+
+void world_client(struct unetd_client *c)
+{
+        memset(c, 0, sizeof *c);
+        assert_int_equal(unetd_open(c, 0), 0);
+}

@@ -29,6 +29,12 @@ struct fake_stack {
 int world_setup(void **state);
 int world_teardown(void **state);
 
+/* A client of this world's unetd, which it starts. */
+void world_client(struct unetd_client *c);
+ip_addr world_localhost(void);
+/* The one stack that the directory has at that port, or 0. */
+uint32_t world_lookup(const struct unetd_client *c, uint8_t proto, ip_addr addr, uint16_t port);
+
 void fake_stack_make(struct fake_stack *st);                        /* not registered */
 void fake_stack_new(struct unetd_client *c, struct fake_stack *st); /* registered, slot 0 */
 void fake_stack_forget(struct fake_stack *st);                      /* unmapped and closed */
