@@ -80,6 +80,11 @@ void close2(int v[2]);
 #define LONG 120000
 void wait_readable(int fd);
 void wait_bytes(int fd, int n); /* until so many are there */
+/* What poll() says of it. */
+short ready_events(int fd);
+void wait_events(int fd, short events);
+/* recv() of at most 64 bytes, which are shown. */
+void show_recv(int fd, size_t n, int flags);
 
 #define MUCH 3000
 /* Byte i of what write_much() writes, which is MUCH of them. */

@@ -41,3 +41,35 @@ void close2(int v[2])
         close(v[0]);
         close(v[1]);
 }
+
+void wait_bytes(int fd, int n)
+{
+        int there = 0;
+
+        for (int i = 0; i < LONG && there < n; i++) {
+                ioctl(fd, FIONREAD, &there);
+                poll(NULL, 0, there < n);
+        }
+}
+
+short ready_events(int fd)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN | POLLOUT | POLLRDHUP | POLLPRI};
+
+        poll(&p, 1, 0);
+        return p.revents;
+}
+
+void wait_events(int fd, short events)
+{
+        struct pollfd p = {.fd = fd, .events = events};
+
+        poll(&p, 1, LONG);
+}
+
+void show_recv(int fd, size_t n, int flags)
+{
+        char b[64];
+
+        show_bytes("recv", b, recv(fd, b, n, flags));
+}
