@@ -39,10 +39,18 @@ struct call {
         bool narrow; /* ... after a few */
 };
 
+/* Of each its function. */
+#define CALL(name, call, narrow) long call(int fd);
+#include "tests/shim/shared_calls.def"
+#undef CALL
+
 extern const struct call calls[];
 extern const size_t ncalls;
 
-/* The files of which calls have need. */
+/* What calls send and receive; /dev/null. */
+extern char call_data[64];
+extern int null_fd;
+/* Opens the files of which calls have need. */
 void calls_begin(void);
 /* The call's number; -1: there is none of this name. */
 int call_named(const char *name);
