@@ -240,11 +240,30 @@ static void every_handler_runs_once_whatever_the_network_does(void **state)
 
 /* ---- what is sent again ---- */
 
+/* What runs have sent, and what of it they have sent again. */
+struct repeats {
+        uint64_t repeated, sent;
+};
+
+static void count_repeats(struct repeats *r)
+{
+        r->repeated += job_stat(UAM_STAT_REPEATED);
+        r->sent += job_stat(UAM_STAT_REQUESTS) + job_stat(UAM_STAT_REPLIES);
+}
+
 /* So many of a hundred. */
-static double share_repeated(struct fabric_opts net)
+static double share(const struct repeats *r, const char *of)
+{
+        double percent = 100.0 * (double)r->repeated / (double)r->sent;
+
+        print_message("of %s, sent again: %.1f of a hundred\n", of, percent);
+        return percent;
+}
+
+static double share_of_messages(struct fabric_opts net)
 {
         static struct world w;
-        uint64_t repeated = 0, sent = 0;
+        struct repeats repeats = {0};
 
         for (uint64_t seed = 1; seed <= 50; seed++) {
                 struct job_opts o = {.net = net, .am.buffer_bytes = 2048};
@@ -256,11 +275,9 @@ static double share_repeated(struct fabric_opts net)
                 w.ranks = 2;
                 w.count = NUMBERS;
                 must_be_right(&w, job_run(&o, everybody_to_everybody, &w), "sent again");
-                repeated += job_stat(UAM_STAT_REPEATED);
-                sent += job_stat(UAM_STAT_REQUESTS) + job_stat(UAM_STAT_REPLIES);
+                count_repeats(&repeats);
         }
-        print_message("sent again: %.1f of a hundred\n", 100.0 * (double)repeated / (double)sent);
-        return 100.0 * (double)repeated / (double)sent;
+        return share(&repeats, "messages");
 }
 
 /* What came too early waits for its turn; the first network leaves no order at all. */
@@ -268,10 +285,12 @@ static void only_what_is_missing_is_sent_again(void **state)
 {
         const nstime ms = NS_PER_MS;
 
-        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .jitter = ms / 10}) < 25);
-        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .jitter = 2 * ms}) < 25);
-        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .loss = 0.03}) < 8);
-        assert_true(share_repeated((struct fabric_opts){.delay = 3 * ms, .late = 0.03}) < 8);
+        assert_true(share_of_messages((struct fabric_opts){.delay = 3 * ms, .jitter = ms / 10}) <
+                    25);
+        assert_true(share_of_messages((struct fabric_opts){.delay = 3 * ms, .jitter = 2 * ms}) <
+                    25);
+        assert_true(share_of_messages((struct fabric_opts){.delay = 3 * ms, .loss = 0.03}) < 8);
+        assert_true(share_of_messages((struct fabric_opts){.delay = 3 * ms, .late = 0.03}) < 8);
 }
 
 /* ---- rounds of a few messages, as programs have them (tests/vm/am_rounds.c) ---- */
@@ -321,11 +340,10 @@ static void play_rounds(struct job *j, struct uam *am, void *arg)
         }
 }
 
-/* So many of a hundred. */
 static double share_of_rounds(struct fabric_opts net)
 {
         static struct rounds r;
-        uint64_t repeated = 0, sent = 0;
+        struct repeats repeats = {0};
 
         for (uint64_t seed = 1; seed <= 20; seed++) {
                 struct job_opts o = {.net = net, .am.buffer_bytes = 4096};
@@ -336,12 +354,9 @@ static double share_of_rounds(struct fabric_opts net)
                 assert_true(job_run(&o, play_rounds, &r));
                 assert_int_equal(r.wrong, 0);
                 assert_true(r.seen[0] == ROUNDS * ASKED && r.seen[1] == ROUNDS * ASKED);
-                repeated += job_stat(UAM_STAT_REPEATED);
-                sent += job_stat(UAM_STAT_REQUESTS) + job_stat(UAM_STAT_REPLIES);
+                count_repeats(&repeats);
         }
-        print_message("of rounds, sent again: %.1f of a hundred\n",
-                      100.0 * (double)repeated / (double)sent);
-        return 100.0 * (double)repeated / (double)sent;
+        return share(&repeats, "rounds");
 }
 
 /* A request that comes before its sender has acknowledged a reply waits for the place; it is not
