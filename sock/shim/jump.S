@@ -6,24 +6,30 @@
  *
  * dlsym, dlvsym, dlopen and dlmopen go by their caller, whom they know by the address that they return to.
  */
+        .macro  begin name
+        .globl  \name
+        .type   \name, %function
+\name:
 #if defined(__x86_64__)
-        .text
-        .globl  vfork, __vfork
-        .type   vfork, @function
-        .type   __vfork, @function
-vfork:
-__vfork:
         endbr64
+#endif
+        .endm
+
+        .macro  finish name
+        .size   \name, . - \name
+        .endm
+
+        .text
+#if defined(__x86_64__)
+        begin   vfork
+        begin   __vfork
         subq    $8, %rsp
         call    shim_vfork_target
         addq    $8, %rsp
         jmp     *%rax
-        .size   vfork, . - vfork
+        finish  vfork
 
-        .globl  dlsym
-        .type   dlsym, @function
-dlsym:
-        endbr64
+        begin   dlsym
         pushq   %rdi
         pushq   %rsi
         movq    16(%rsp), %rdx
@@ -36,12 +42,9 @@ dlsym:
         jz      1f
         ret
 1:      jmp     *%rdx
-        .size   dlsym, . - dlsym
+        finish  dlsym
 
-        .globl  dlvsym
-        .type   dlvsym, @function
-dlvsym:
-        endbr64
+        begin   dlvsym
         pushq   %rdi
         pushq   %rsi
         pushq   %rdx
@@ -55,12 +58,9 @@ dlvsym:
         jz      1f
         ret
 1:      jmp     *%rcx
-        .size   dlvsym, . - dlvsym
+        finish  dlvsym
 
-        .globl  dlmopen
-        .type   dlmopen, @function
-dlmopen:
-        endbr64
+        begin   dlmopen
         pushq   %rdi
         pushq   %rsi
         pushq   %rdx
@@ -69,12 +69,9 @@ dlmopen:
         popq    %rsi
         popq    %rdi
         jmp     *%rax
-        .size   dlmopen, . - dlmopen
+        finish  dlmopen
 
-        .globl  dlopen
-        .type   dlopen, @function
-dlopen:
-        endbr64
+        begin   dlopen
         pushq   %rdi
         pushq   %rsi
         subq    $8, %rsp
@@ -84,23 +81,17 @@ dlopen:
         popq    %rsi
         popq    %rdi
         jmp     *%rax
-        .size   dlopen, . - dlopen
+        finish  dlopen
 #elif defined(__aarch64__)
-        .text
-        .globl  vfork, __vfork
-        .type   vfork, %function
-        .type   __vfork, %function
-vfork:
-__vfork:
+        begin   vfork
+        begin   __vfork
         stp     x29, x30, [sp, -16]!
         bl      shim_vfork_target
         ldp     x29, x30, [sp], 16
         br      x0
-        .size   vfork, . - vfork
+        finish  vfork
 
-        .globl  dlsym
-        .type   dlsym, %function
-dlsym:
+        begin   dlsym
         stp     x29, x30, [sp, -32]!
         stp     x0, x1, [sp, 16]
         mov     x2, x30
@@ -113,11 +104,9 @@ dlsym:
         mov     x0, x17
         ret
 1:      br      x16
-        .size   dlsym, . - dlsym
+        finish  dlsym
 
-        .globl  dlvsym
-        .type   dlvsym, %function
-dlvsym:
+        begin   dlvsym
         stp     x29, x30, [sp, -48]!
         stp     x0, x1, [sp, 16]
         str     x2, [sp, 32]
@@ -132,11 +121,9 @@ dlvsym:
         mov     x0, x17
         ret
 1:      br      x16
-        .size   dlvsym, . - dlvsym
+        finish  dlvsym
 
-        .globl  dlmopen
-        .type   dlmopen, %function
-dlmopen:
+        begin   dlmopen
         stp     x29, x30, [sp, -48]!
         stp     x0, x1, [sp, 16]
         str     x2, [sp, 32]
@@ -146,11 +133,9 @@ dlmopen:
         ldr     x2, [sp, 32]
         ldp     x29, x30, [sp], 48
         br      x16
-        .size   dlmopen, . - dlmopen
+        finish  dlmopen
 
-        .globl  dlopen
-        .type   dlopen, %function
-dlopen:
+        begin   dlopen
         stp     x29, x30, [sp, -32]!
         stp     x0, x1, [sp, 16]
         mov     w0, w1
@@ -159,7 +144,7 @@ dlopen:
         ldp     x0, x1, [sp, 16]
         ldp     x29, x30, [sp], 32
         br      x16
-        .size   dlopen, . - dlopen
+        finish  dlopen
 #else
 #error "no vfork for this machine yet"
 #endif
