@@ -30,6 +30,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/pass_fd.h"
+
 #define PATIENCE 900 /* s, of a process that nobody ends */
 #define SILENCE  300 /* s, that a transfer stands still */
 #define PIECE    16384
@@ -261,41 +263,6 @@ static void exec_rest(int fd, const struct transfer *t, bool spawn)
         waitpid(pid, NULL, 0);
 }
 
-static void send_fd(int s, int fd)
-{
-        _Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(fd))] = {0};
-        struct iovec v = {"", 1};
-        struct msghdr m = {.msg_iov = &v,
-                           .msg_iovlen = 1,
-                           .msg_control = room,
-                           .msg_controllen = sizeof(room)};
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(fd));
-        memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-        if (sendmsg(s, &m, 0) != 1)
-                die("sendmsg");
-}
-
-static int recv_fd(int s)
-{
-        _Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(int))];
-        char b;
-        struct iovec v = {&b, 1};
-        struct msghdr m = {.msg_iov = &v,
-                           .msg_iovlen = 1,
-                           .msg_control = room,
-                           .msg_controllen = sizeof(room)};
-        int fd;
-
-        if (recvmsg(s, &m, 0) != 1 || !CMSG_FIRSTHDR(&m))
-                die("recvmsg");
-        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
-        return fd;
-}
-
 /* The child has no socket but by the message. */
 static void pass_on(int l, int fd, struct transfer *t)
 {
@@ -308,11 +275,14 @@ static void pass_on(int l, int fd, struct transfer *t)
         if (pid == 0) {
                 close(fd);
                 close(l);
-                fd = recv_fd(s[1]);
+                fd = take_fd(s[1]);
+                if (fd < 0)
+                        die("recvmsg");
                 end(t, finish(fd, t));
                 _exit(0);
         }
-        send_fd(s[0], fd);
+        if (pass_fd(s[0], fd) < 0)
+                die("sendmsg");
         close(fd);
         close(s[0]);
         close(s[1]);

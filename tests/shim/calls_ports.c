@@ -1,6 +1,7 @@
 /*
  * shim_calls, ports: who has had one, when the next one gets it, and who answers whom.
  */
+#include "tests/pass_fd.h"
 #include "tests/shim/calls.h"
 
 enum how { EXITS, KILLED, SPAWNED, IN_MESSAGE, HOWS };
@@ -35,24 +36,6 @@ static void end_with_it(enum how how)
         _exit(0);
 }
 
-static void send_it(int by, int fd)
-{
-        char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
-        struct iovec iov = {&byte, 1};
-        struct msghdr m = {.msg_iov = &iov,
-                           .msg_iovlen = 1,
-                           .msg_control = room,
-                           .msg_controllen = sizeof(room)};
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(fd));
-        memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-        if (sendmsg(by, &m, 0) < 0)
-                die("sendmsg");
-}
-
 /* Another one has it, beside this process, and is gone when this returns. */
 static void is_had(enum how how, int fd)
 {
@@ -74,7 +57,8 @@ static void is_had(enum how how, int fd)
                 break;
         default:
                 socketpair(AF_UNIX, SOCK_STREAM, 0, v);
-                send_it(v[0], fd);
+                if (pass_fd(v[0], fd) < 0)
+                        die("sendmsg");
                 close2(v);
                 return;
         }

@@ -2,6 +2,7 @@
  * shim_shared: calls that are narrow: rarer ones, faults, options, and what copies or passes a
  * descriptor.
  */
+#include "tests/pass_fd.h"
 #include "tests/shim/shared.h"
 
 static const struct timespec no_time;
@@ -585,22 +586,11 @@ long c_thread(int fd)
 }
 long c_pass_on(int fd)
 {
-        _Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {0};
-        struct iovec v = {call_data, 1};
-        struct msghdr m = {.msg_iov = &v,
-                           .msg_iovlen = 1,
-                           .msg_control = room,
-                           .msg_controllen = sizeof(room)};
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
         int s[2], d = -1;
 
         socketpair(AF_UNIX, SOCK_STREAM, 0, s);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(fd));
-        memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-        if (sendmsg(s[0], &m, 0) == 1 && recvmsg(s[1], &m, 0) == 1 && CMSG_FIRSTHDR(&m))
-                memcpy(&d, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(d));
+        if (pass_fd(s[0], fd) == 0)
+                d = take_fd(s[1]);
         close2(s);
         return with(d);
 }
