@@ -17,28 +17,18 @@ import time
 BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
 sys.path.insert(0, os.path.join(SOURCE, "tests"))
 from ports import free_port  # noqa: E402
+from waiting import LIMIT, wait_until  # noqa: E402
 
 WORKER = os.path.join(BUILD, "tests", "chaos", "chaos_worker")
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 20
 SEED = int(os.environ.get("UNET_SEED", 27))
-LIMIT = 300                             # s, for what must come
 
 os.environ.setdefault("UNET_LIBEXEC", os.path.join(BUILD, "unetd"))
 DOMAIN = os.environ["UNET_DOMAIN"] = f"chaos-{os.getpid()}"
 
 killed = set()                          # workers, and whoever served somebody
 plan = []                               # what was done, for a report
-
-
-def wait_until(what, condition):
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.01)
-    raise AssertionError(f"did not come: {what}")
 
 
 class Worker:

@@ -21,27 +21,17 @@ BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(SOURCE, "tests"))
 from ports import free_port  # noqa: E402
+from waiting import LIMIT, wait_until  # noqa: E402
 
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 UNET = os.path.join(BUILD, "tools", "unet")
 CALLS = os.path.join(BUILD, "tests", "shim", "shim_calls")
 WHOLE, PART = 10 << 30, 2 << 30           # of a large transfer, with UNET_WHOLE=1 and without; each way
 SEED = int(os.environ.get("UNET_SEED", random.randrange(1 << 31)))
-LIMIT = 300                       # for what must come, and for what must end and gets no processor time any more
 LIVELY = 900                      # for what must end and is at work; on a busy machine it may take long
 
 os.environ.setdefault("UNET_LIBEXEC", os.path.join(BUILD, "unetd"))
 os.environ["UNET_DOMAIN"] = f"shim-{os.getpid()}"
-
-
-def wait_until(what, condition):
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.02)
-    raise AssertionError(f"did not come: {what}")
 
 
 def listens(port, kind="tcp"):

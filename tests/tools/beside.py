@@ -12,9 +12,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.environ["UNET_SOURCE"], "tests"))
 from ports import free_port  # noqa: E402
+from waiting import LIMIT, wait_until  # noqa: E402
 
 UNET = os.path.join(os.environ["UNET_BUILD"], "tools", "unet")
-LIMIT = 300                       # for what must come or end; on a busy machine it may take long
 
 
 def unet(*args, ok=(0,), **more):
@@ -28,16 +28,6 @@ def unet(*args, ok=(0,), **more):
 
 def look(*args):
     return json.loads(unet(*args, "--json", ok=(0, 1)) or "null")
-
-
-def wait_until(what, condition, seconds=LIMIT):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.05)
-    raise AssertionError(f"did not come: {what}")
 
 
 class Beside(unittest.TestCase):

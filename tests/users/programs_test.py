@@ -10,16 +10,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(SOURCE, "tests"))
 from ports import free_port  # noqa: E402
+from waiting import LIMIT, wait_until  # noqa: E402
 
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
-LIMIT = 240                       # for what must come
 DATA = random.Random(24).randbytes(3 << 20)
 SUM = hashlib.sha256(DATA).hexdigest()
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin:/usr/lib/postgresql/15/bin"
@@ -59,16 +58,6 @@ def which(program):
     if not found:
         raise unittest.SkipTest(f"no {program} here")
     return found
-
-
-def wait_until(what, condition):
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.02)
-    raise AssertionError(f"did not come: {what}")
 
 
 class Programs(unittest.TestCase):
