@@ -406,6 +406,7 @@ static void keeper_bury(struct user *u)
         if (dies_too_often(u) || keeper_start(u) < 0) {
                 user_log(u, "keeper of uid %u is given up, and its stacks", u->uid);
                 stacks_free_of(u);
+                asks_fail(u); /* the end of a channel between two of them */
                 return;
         }
         stacks_replay(u, NULL);
