@@ -30,6 +30,26 @@
  * which the kernel counts those of all whom we serve as ours (unix(7), ETOOMANYREFS). */
 #define UNREAD_BYTES 8192
 
+/* What emulated endpoints ask. */
+static int serve_emulated(struct client *cl, struct wire_in *in)
+{
+        switch ((enum unetd_type)in->msg.type) {
+        case UNETD_EMUL_ATTACH:
+                return emul_attach(cl, in);
+        case UNETD_EMUL_LISTEN:
+                return emul_listen(cl, &in->msg);
+        case UNETD_EMUL_CONNECT:
+                return emul_connect(cl, &in->msg);
+        case UNETD_EMUL_CONNECTED:
+                cl->new_tag = 0;
+                return 0;
+        case UNETD_EMUL_ACCEPT:
+                return emul_accept(cl, &in->msg);
+        default:
+                return -EBADMSG;
+        }
+}
+
 static int serve(struct client *cl, struct wire_in *in)
 {
         struct unetd_msg *msg = &in->msg;
@@ -73,17 +93,6 @@ static int serve(struct client *cl, struct wire_in *in)
                 return link_back(cl->user, in);
         case UNETD_CHAN_BACK:
                 return chan_back(cl->user, in);
-        case UNETD_EMUL_ATTACH:
-                return emul_attach(cl, in);
-        case UNETD_EMUL_LISTEN:
-                return emul_listen(cl, msg);
-        case UNETD_EMUL_CONNECT:
-                return emul_connect(cl, msg);
-        case UNETD_EMUL_CONNECTED:
-                cl->new_tag = 0;
-                return 0;
-        case UNETD_EMUL_ACCEPT:
-                return emul_accept(cl, msg);
         case UNETD_ROUTE_ADD:
         case UNETD_ROUTE_DEL:
         case UNETD_NEIGH_ADD:
@@ -98,7 +107,7 @@ static int serve(struct client *cl, struct wire_in *in)
         case UNETD_K_HELLO:
                 return user_adopt(cl, msg);
         default:
-                return -EBADMSG;
+                return serve_emulated(cl, in);
         }
 }
 
@@ -253,6 +262,7 @@ void waiter_hurries(struct waiter *w)
 
 void waiter_drop(struct waiter *w)
 {
+        assert(!w->ask || w->ask->waiter == w);
         if (w->ask)
                 w->ask->waiter = NULL;
         if (w->chan)
