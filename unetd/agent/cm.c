@@ -57,6 +57,7 @@ static int command(const struct cm *cm, uint32_t cmd, const void *in, size_t in_
         } m = {.hdr = {.cmd = cmd, .in = (uint16_t)in_len, .out = (uint16_t)out_len}};
 
         static_assert(sizeof(struct rdma_ucm_accept) <= sizeof m.body, "the longest");
+        assert(in_len <= sizeof m.body);
         memcpy(m.body, in, in_len);
         return write(cm->source.fd, &m, sizeof m.hdr + in_len) < 0 ? -errno : 0;
 }
@@ -154,6 +155,7 @@ static int put(const struct cm_question *q)
         struct rdma_ucm_connect m = {
                 .id = q->id, .conn_param = {.private_data_len = (uint8_t)q->len, .valid = 1}};
 
+        assert(q->len <= sizeof q->data && q->id != 0);
         memcpy(m.conn_param.private_data, q->data, q->len);
         return command(q->cm, RDMA_USER_CM_CMD_CONNECT, &m, sizeof m, 0);
 }
@@ -163,6 +165,7 @@ static int begin(struct cm_question *q)
         static uint64_t numbers;
         int err;
 
+        assert(q->id == 0 && q->tries < CM_TRIES);
         q->number = ++numbers;
         q->again = loop_clock() + CM_TRY;
         q->tries++;
@@ -197,6 +200,7 @@ static void end(struct cm_question *q, int err, const void *data, size_t len)
         void (*answered)(void *, int, const void *, size_t) = q->answered;
         void *arg = q->arg;
 
+        assert(answered != NULL);
         cm_forget(q);
         answered(arg, err, data, len);
 }
@@ -353,6 +357,7 @@ int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops
 {
         int err;
 
+        assert(ops->asked != NULL && ops->gone != NULL);
         *cm = (struct cm){.ops = ops, .addr = addr, .source.ready = ready};
         cm->source.fd = open(DEVICE, O_RDWR | O_CLOEXEC | O_NONBLOCK);
         if (cm->source.fd < 0)

@@ -175,6 +175,7 @@ static int port_map(struct gate_port *p, const struct gate_peer *peer)
 {
         struct shm_chan *c = &p->chan;
 
+        assert(p->region < 0 && p->chan.mine == NULL);
         c->mine_bytes = SHM_REGION_BYTES(GATE_FRAMES);
         c->peer_bytes = SHM_REGION_BYTES(peer->geom);
         p->region = unet_memfd_make_sealed("unet-gate", c->mine_bytes);

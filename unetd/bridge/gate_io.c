@@ -31,6 +31,7 @@ static void send_own(struct gate *g, const uint8_t to[ETHER_MAC], uint16_t type,
 {
         uint8_t head[ETHER_HDR];
 
+        assert(g->out.n == 0);
         ether_write(head, to, g->rules.mac, type);
         gate_out_add(&g->out, head, sizeof head, p, len);
         if (gate_out_send(&g->out, g->dev.sock) != 0)
@@ -93,7 +94,7 @@ static void to_port(struct gate_port *p, const uint8_t *frame, uint32_t len)
         struct unet_tx tx = {.inl = frame, .inl_len = (uint16_t)MIN(len, SHM_INLINE_MAX)};
         uint32_t ip_len = len - ETHER_HDR, id = 0;
 
-        assert(len >= ETHER_HDR);
+        assert(len >= ETHER_HDR && len <= ETHER_HDR + UINT16_MAX);
         if (ch->ops->room(ch) == 0) {
                 count_drop(&p->cnt, DROP_NI_QUEUE_FULL);
                 return;
@@ -149,6 +150,7 @@ static void to_others(struct gate_port *p, const struct unet_rx *rx, const uint8
         struct gate *g = p->gate;
         uint8_t *frame = rx_room(g, 0);
 
+        assert(rx->inl_len + rx->len <= UINT16_MAX + ETHER_HDR);
         memcpy(frame, rx->inl, rx->inl_len);
         if (rx->len != 0)
                 memcpy(frame + rx->inl_len, rest, rx->len);

@@ -192,6 +192,7 @@ void end_free(struct end *e)
 {
         if (e->state == END_FREE)
                 return;
+        assert(e->stack->slots[e->slot / 64] >> (e->slot % 64) & 1);
         e->stack->slots[e->slot / 64] &= ~((uint64_t)1 << (e->slot % 64));
         assert(e->payer->used.chans != 0 && e->stack->user->ends != 0);
         e->payer->used.chans--;
@@ -229,6 +230,7 @@ static struct unetd_chan_info end_info(const struct end *e)
 {
         const struct end *o = other_end(e);
 
+        assert(e->stack != NULL && e->state != END_FREE);
         return (struct unetd_chan_info){.stack = e->stack->id,
                                         .chan = e->slot,
                                         .peer_stack = o->stack ? o->stack->id : 0,
@@ -256,7 +258,6 @@ static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *i
         struct unetd_msg msg = {.type = type, .chan = *info};
         struct ask *a = ask_send(e->stack->user, &msg, fds, n);
 
-        assert(e->stack != NULL && n <= UNETD_FDS_MAX);
         if (!a)
                 return -ENOMEM;
         a->chan = e->chan;
@@ -269,6 +270,7 @@ static int end_attach(struct end *e)
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS_MAX], r;
 
+        assert(e->stack != NULL && e->tx >= 0);
         if (e->chan->remote) {
                 info = end_info(e);
                 fds[UNETD_FD_RM_TX] = e->tx;
@@ -485,6 +487,7 @@ void chan_unshare(const struct iface *f)
         struct end *e = only_end(f);
         int r;
 
+        assert(e != NULL && e->chan->port != NULL);
         keep_bell(e->chan);
         gate_leave(e->chan->port);
         e->chan->port = NULL;

@@ -24,6 +24,7 @@
 /* Whoever was first to want one: whose share it is about. */
 static const struct user *payer_of(const struct stack *st)
 {
+        assert(!LIST_EMPTY(&st->room));
         return LIST_FIRST(&st->room)->client->user;
 }
 
@@ -59,6 +60,7 @@ static void stays(struct end *e)
         struct unetd_msg msg = {.type = UNETD_K_CHAN_STAY,
                                 .stack = {.stack = e->stack->id, .slot = e->slot}};
 
+        assert(e->stack != NULL);
         if (e->state == END_YIELDED)
                 e->state = END_UP;
         conn_send(&e->stack->user->keeper, &msg, NULL, 0);
@@ -113,6 +115,7 @@ static void serve_again(struct waiter *w, bool yields)
         struct unetd_msg msg = w->request;
         int r;
 
+        assert(w->room != NULL && w->chan == NULL);
         waiter_drop(w);
         r = chan_open_by(cl, &msg, yields);
         if (r != REPLY_LATER)
@@ -220,6 +223,7 @@ void yield_retry(struct chan *ch, struct stack *st)
 
 static void yield_done(struct chan *ch)
 {
+        assert(ch->yields != NULL);
         ch->yields->yielding = false;
         serve_all(ch, ch->yields, false);
 }

@@ -84,6 +84,7 @@ static void next_child(struct trash *t)
 {
         int pidfd;
 
+        assert(t->child.fd < 0);
         if (t->n == 0) {
                 t->unwanted = 0;
                 return;
@@ -116,6 +117,7 @@ static void all_closed(const struct trash *t)
 {
         struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
 
+        assert(!is_busy(t));
         for (; w; w = next) {
                 next = TAILQ_NEXT(w, link);
                 if (w->discard && &w->client->user->trash == t)
@@ -166,6 +168,7 @@ bool discard_busy(const struct user *u)
 
 static bool keep(struct trash *t, int fd)
 {
+        assert(fd >= 0 && t->n <= t->cap);
         if (t->n == t->cap) {
                 uint32_t cap = t->cap ? 2 * t->cap : 64;
                 int *more = realloc(t->fd, cap * sizeof *more);

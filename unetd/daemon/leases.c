@@ -52,6 +52,7 @@ static uint32_t free_run(uint32_t port, uint32_t want, bool clear)
 {
         uint32_t n = 0;
 
+        assert(port >= unetd.lease_low);
         while (n < want && port + n < unetd.lease_end &&
                directory_lessee_of(unetd.dir.d, (uint16_t)(port + n)) == 0 &&
                !(clear && ports_claimed((uint16_t)(port + n), DIR_BLOCK_PORTS, NULL)))
@@ -83,6 +84,7 @@ static int lease_take(struct lease *l, uint32_t want)
 {
         struct lease found = longest_run(want, true);
 
+        assert(want != 0 && want <= LEASE_MOST);
         if (found.count == 0)
                 found = longest_run(want, false);
         if (found.count == 0)

@@ -119,6 +119,7 @@ static void link_to_keeper(const struct rlink *l)
                 .link = {.stack = l->st->id, .iface = UNETD_IFACE | l->agent->index}};
         int fds[UNETD_LINK_FDS] = {[UNETD_FD_LINK_MEM] = l->mem, [UNETD_FD_LINK_BOOK] = l->book_fd};
 
+        assert(l->mem >= 0 && l->book_fd >= 0 && l->book != NULL);
         conn_send(&l->st->user->keeper, &msg, fds, UNETD_LINK_FDS);
 }
 
@@ -150,6 +151,7 @@ static int link_new(struct stack *st, struct agent *a, struct rlink **out)
         struct rlink *l;
         int r;
 
+        assert(a->cfg != NULL && !link_find(st, a));
         if (pinned_kb(a) + LINK_PINNED_KB > (uint64_t)a->cfg->pinned_mb * 1024)
                 return -EDQUOT;
         l = calloc(1, sizeof *l);
@@ -173,6 +175,7 @@ static int link_new(struct stack *st, struct agent *a, struct rlink **out)
 
 void link_changed(struct rlink *l)
 {
+        assert(l->book != NULL);
         l->book->version = ++l->version;
 }
 
@@ -206,6 +209,7 @@ static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
         struct vlink_book *b = map_book(in->fds[UNETD_FD_LINK_BOOK]);
         struct rlink *l = b ? calloc(1, sizeof *l) : NULL;
 
+        assert(in->n == UNETD_LINK_FDS && !link_find(st, a));
         if (!l || b->magic != VLINK_MAGIC || b->stack != st->id || b->addr != a->cfg->addr) {
                 if (b)
                         munmap(b, sizeof *b);
@@ -459,6 +463,7 @@ static void agent_start(struct agent *a)
                 .peer = UNETD_IFACE | a->index, .addr = cfg->addr, .prefix = cfg->prefix};
         int r = cm_open(&a->cm, &unetd.loop, cfg->addr, &ops);
 
+        assert(a->cfg != NULL && !a->works);
         if (r != a->failed)
                 log_line("interface %s: verbs: %s", cfg->name, agent_state(r));
         a->failed = r;

@@ -77,6 +77,7 @@ void opening_forget(struct opening *o)
 
 static void opening_free(struct opening *o)
 {
+        assert(!o->w || o->w->opening == o);
         if (o->w)
                 o->w->opening = NULL;
         LIST_REMOVE(o, link);
@@ -97,6 +98,7 @@ static void wait_for_chan(struct opening *o, struct chan *ch)
 {
         struct waiter *w = o->w;
 
+        assert(ch->remote != NULL && ch->end[0].state != END_FREE);
         opening_free(o);
         if (!w)
                 return;
@@ -150,6 +152,7 @@ static void opening_ask(struct opening *o)
         struct agent_msg m = link_says(o->via, AGENT_OPEN);
         uint8_t bytes[CM_ASK_MAX];
 
+        assert(o->via != NULL);
         o->again = NSTIME_NEVER;
         m.proto = o->proto;
         m.port = o->port;
@@ -231,6 +234,7 @@ void agent_answer_open(const struct chan *ch, uint32_t id, uint8_t proto, uint16
 {
         struct agent_msg m = link_says(ch->remote->link, AGENT_OPEN);
 
+        assert(ch->remote != NULL);
         if (port != 0) { /* whatever does not fit in, this does */
                 if (m.nranges == AGENT_RANGES) {
                         m.nranges--;

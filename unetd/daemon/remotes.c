@@ -90,6 +90,7 @@ static void publish(const struct chan *ch)
                                .no_csum = r->no_csum,
                                .version = r->version};
 
+        assert(ch->end[0].stack == ch->remote->link->st);
         memcpy(p.range, r->range, sizeof p.range);
         vlink_put(r->link->book, ch->end[0].slot, &p);
 }
@@ -261,6 +262,7 @@ static void take_answer(struct chan *ch, const struct agent_msg *m)
         struct remote *r = ch->remote;
         nstime patience = r->link->agent->cfg->silence_s * NS_PER_S, now = loop_clock();
 
+        assert(ch->remote != NULL);
         if (m)
                 r->silent_since = 0;
         else if (r->silent_since == 0)
@@ -392,6 +394,7 @@ void remote_gone(struct chan *ch)
         struct agent_msg m = {.op = AGENT_CLOSE, .instance = r->link->instance};
         const struct vlink_peer nobody = {.addr = 0};
 
+        assert(ch->end[0].state == END_FREE);
         if (r->asked != 0)
                 agent_refuse(r->link->agent, r->asked, -ECONNRESET);
         tell(ch, &m, NULL);

@@ -156,7 +156,8 @@ static int proc_new(struct stack *st, uint32_t slot, int32_t pid, int pidfd)
 {
         struct proc *p = NULL;
 
-        assert(pidfd >= 0);
+        assert(pidfd >= 0 && slot < UNETD_SLOTS_MAX);
+        assert(!proc_find(st, slot));
         if (st->user->used.procs < unetd.cfg.per_uid.procs && share_may_hold(st->user, 1))
                 p = calloc(1, sizeof *p);
         if (!p) {
@@ -200,6 +201,7 @@ static int wait_proc(struct client *cl, struct stack *st, uint16_t type, const s
         struct ask *a;
         int r = waiter_new(cl, request, &w);
 
+        assert(p != NULL && st->user == cl->user);
         if (r < 0)
                 return r;
         a = ask_proc(st, type, p);
@@ -355,7 +357,8 @@ static struct stack *stack_alloc(struct user *u, uint32_t id, int32_t pid, struc
 {
         struct stack *st = calloc(1, sizeof *st);
 
-        assert(id != 0);
+        assert(id != 0 && !stack_find(id));
+        assert(in->n == UNETD_STACK_FDS);
         if (!st)
                 return NULL;
         st->id = id;
@@ -381,7 +384,7 @@ void stack_free(struct stack *st)
         discard(st->user, st->fds, UNETD_STACK_FDS, false);
         LIST_REMOVE(st, link);
         assert(st->user->used.stacks != 0 && unetd.nstacks != 0);
-        assert(LIST_EMPTY(&st->ends) && LIST_EMPTY(&st->links));
+        assert(LIST_EMPTY(&st->ends) && LIST_EMPTY(&st->links) && LIST_EMPTY(&st->room));
         assert(LIST_EMPTY(&st->listeners) && LIST_EMPTY(&st->holds) && LIST_EMPTY(&st->leases));
         st->user->used.stacks--;
         unetd.nstacks--;
@@ -430,6 +433,7 @@ static int stack_register(struct client *cl, struct wire_in *in, int pidfd)
         struct ask *a;
         int r;
 
+        assert(pidfd >= 0 && in->n == UNETD_STACK_FDS);
         if (!st) {
                 close(pidfd);
                 return -ENOMEM;

@@ -99,6 +99,7 @@ static int keeper_connect(struct user *u, int fd, int32_t pid)
                         ? 0
                         : conn_init(&u->keeper, &unetd.loop, -1, KEEPER_QUEUE);
 
+        assert(fd >= 0 && u->keeper_state != KEEPER_RUNS);
         if (r == 0)
                 r = conn_attach(&u->keeper, fd);
         if (r < 0)
@@ -210,6 +211,7 @@ struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsi
 
 static void ask_free(struct user *u, struct ask *a)
 {
+        assert(!a->waiter || a->waiter->ask == a);
         TAILQ_REMOVE(&u->asks, a, link);
         if (a->waiter)
                 a->waiter->ask = NULL;

@@ -19,6 +19,7 @@ static void close_fds(struct kchan *ch)
 
 void kchan_free(struct kchan *ch)
 {
+        assert(ch->request.type == 0); /* whoever asked has been answered */
         close_fds(ch);
         LIST_REMOVE(ch, link);
         free(ch);
@@ -89,6 +90,7 @@ static void chan_down(struct kstack *st, struct kchan *ch)
 {
         int r = keeper.ops->chan_down(st->view, ch->info.chan);
 
+        assert(ch->state == CHAN_CLOSING && ch->stack == st);
         if (r == -EAGAIN)
                 return;
         if (ch->request.type == 0)
@@ -101,6 +103,7 @@ static void chan_part(struct kstack *st, struct kchan *ch)
 {
         int r = keeper.ops->chan_part(st->view, ch->info.chan);
 
+        assert(ch->state == CHAN_PARTING && ch->stack == st);
         if (r == -EAGAIN)
                 return;
         ch->state = CHAN_UP;
@@ -122,6 +125,7 @@ static void yield_one(struct kstack *st)
         struct kchan *ch;
         int r;
 
+        assert(st->yield.type != 0);
         LIST_FOREACH (ch, &st->chans, link)
                 if (may_yield(ch, st->yield.stack.uid))
                         may[ch->info.chan / 64] |= (uint64_t)1 << (ch->info.chan % 64);

@@ -144,6 +144,7 @@ nstime kflights_work(void)
                 return NSTIME_NEVER;
         if (keeper.loop.now < keeper.flights_at)
                 return keeper.flights_at;
+        assert(keeper.flights_ep > 0);
         text = flights_text();
         if (text)
                 flights_look(text);

@@ -77,6 +77,7 @@ static void proc_look(struct kproc *p)
                         ? 1
                         : keeper.ops->proc_execed(p->stack->view, p->slot);
 
+        assert(p->left && p->state == PROC_LIVE);
         if (r == -EAGAIN)
                 return;
         p->left = false;
@@ -113,6 +114,7 @@ void kprocs_work(struct kstack *st)
                                 keeper_tell(UNETD_K_PROC_GONE, st->id, p->slot);
                 }
                 if (p->state == PROC_DONE) {
+                        assert(p->pidfd.fd < 0);
                         LIST_REMOVE(p, link);
                         free(p);
                 }

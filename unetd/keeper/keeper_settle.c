@@ -51,6 +51,7 @@ nstime ksettle_work(void)
 {
         uint32_t turn;
 
+        assert(keeper.nsettles <= KEEPER_SETTLES);
         if (keeper.nsettles == 0)
                 return NSTIME_NEVER;
         turn = ++keeper.settle_turns;

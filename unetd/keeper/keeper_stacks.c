@@ -79,6 +79,7 @@ int kstack_new(struct wire_in *in, struct kstack **out)
         struct unetd_stack_fds fds;
         int r;
 
+        assert(in->n >= UNETD_STACK_FDS && !kstack_find(in->msg.stack.stack));
         if (!st)
                 return -ENOMEM;
         st->alone_since = NSTIME_NEVER;
@@ -138,6 +139,7 @@ static void devices_watch(struct kstack *st)
 {
         int fd[KEEPER_WAKE_FDS], n = keeper.ops->wake_fds(st->view, fd);
 
+        assert(n <= KEEPER_WAKE_FDS);
         for (int i = 0; i < n; i++) {
                 struct kwake *w = &st->wake[i];
                 *w = (struct kwake){.source = {.fd = fd[i], .ready = device_woke}, .stack = st};
@@ -178,6 +180,7 @@ void kstack_work(struct kstack *st)
 {
         bool active = false, pending;
 
+        assert(st->view != NULL);
         kprocs_work(st);
         kchans_work(st);
         st->deadline = keeper.ops->tick(st->view, keeper.loop.now, &active);
