@@ -229,7 +229,8 @@ static void gap(struct am_peer *p, enum am_seq s, const struct am_pkt *k, const 
         am_control(p, s == AM_SEQ_REQ ? AM_NACK_REQ : AM_NACK_REP, 0);
 }
 
-/* Whether a reply to one more request has a place: see "Replies need no window" in am_int.h. */
+/* Returns true if a reply to one more request has a place: see "Replies need no window" in
+ * am_int.h. */
 static bool reply_has_place(const struct am_peer *p)
 {
         const struct am_tx *x = &p->tx[AM_SEQ_REP];

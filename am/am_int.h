@@ -219,7 +219,7 @@ void am_drop_sent(struct am_peer *p, int err);
 /* Payload of a message: from where it is, and in a buffer. */
 size_t am_max_lent(const struct am_peer *p, enum am_cat cat, int nargs);
 size_t am_max_payload(const struct am_peer *p, enum am_cat cat, int nargs);
-/* Whether it lies in the endpoint's transmit part. */
+/* Returns true if the bytes lie in the endpoint's transmit part. */
 bool am_lendable(const struct uam *am, const void *p, size_t len);
 
 /* am_request.c. A request for a handler of the library itself. */

@@ -104,8 +104,8 @@ static inline uint64_t am_link_pieces(const struct am_link *k, const struct unet
         return total;
 }
 
-/* Whether the peer, or on a tagged link the channel's other end, has gone. What it sent before can
- * still be taken. */
+/* Returns true if the peer, or on a tagged link the channel's other end, has gone. What it sent
+ * before can still be taken. */
 static inline bool am_link_gone(struct unet_ep *ep, struct am_link *k, uint32_t chan)
 {
         const struct ep_chan *c;

@@ -234,8 +234,9 @@ static inline struct arp_entry *arp_at(const struct arp *a, uint32_t index)
         return &((struct arp_cache *)(uintptr_t)a->c)->entry[index];
 }
 
-/* Whether a neighbour resolved before may be sent to without asking: its link address is what it
- * was, and it is alive or being looked after. Three loads; good for any ref, {0} among them. */
+/* Returns true if a neighbour resolved before may be sent to without asking: its link address is
+ * what it was, and it is alive or being looked after. Three loads; good for any ref, {0} among
+ * them. */
 static inline bool arp_ref_good(const struct arp *a, struct arp_ref r)
 {
         const struct arp_entry *e = arp_at(a, r.index);
@@ -262,8 +263,8 @@ int arp_resolve(struct arp *a, uint32_t ip, nstime now, struct arp_ref *ref, uin
 int arp_hold(struct arp *a, struct arp_ref ref, const void *head, uint32_t head_len,
              const void *body, uint32_t body_len);
 
-/* Whether packets wait for their neighbours: for a few seconds at most, until those are known or
- * given up. */
+/* Returns true if packets wait for their neighbours: for a few seconds at most, until those are
+ * known or given up. */
 static inline bool arp_holds(const struct arp_cache *c)
 {
         return c->held.head != 0;

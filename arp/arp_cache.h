@@ -51,8 +51,8 @@ static inline uint32_t arp_mask(uint8_t prefix)
 {
         return prefix == 0 ? 0 : UINT32_MAX << (32 - prefix);
 }
-/* Whether an IPv4 address can be a neighbour's: not this network, loopback, a group, class E or
- * limited broadcast. */
+/* Returns true if an IPv4 address can be a neighbour's: not this network, loopback, a group, class
+ * E or limited broadcast. */
 static inline bool arp_unicast(uint32_t ip)
 {
         return ip >> 24 != 0 && ip >> 24 != 127 && ip >> 28 < 0xe;
@@ -100,9 +100,10 @@ void arp_hold_drop(struct arp *a, struct arp_entry *e, enum drop why);
 /* ---- arp_addr.c ---- */
 
 bool arp_addr_usable(const struct arp_addr *ad);
-/* Whether `ip` is an address of ours in use. */
+/* Returns true if `ip` is an address of ours in use. */
 bool arp_addr_ours(const struct arp_cache *c, uint32_t ip);
-/* Whether `ip` is on the network of an address of ours in use, and no broadcast address of it. */
+/* Returns true if `ip` is on the network of an address of ours in use, and no broadcast address of
+ * it. */
 bool arp_addr_onlink(const struct arp_cache *c, uint32_t ip);
 bool arp_addr_broadcast(const struct arp_cache *c, uint32_t ip);
 /* The address of ours to ask for `ip` from; 0: none is in use. */

@@ -84,7 +84,7 @@ static READS_TORN void copy_torn(void *to, const uint8_t *from, size_t n)
         }
 }
 
-/* Whether what was copied from `pos` on was not being written over meanwhile. */
+/* Returns true if what was copied from `pos` on was not being written over meanwhile. */
 static bool still_whole(const struct capture *c, uint64_t pos, uint32_t cap)
 {
         atomic_thread_fence(memory_order_acquire);

@@ -62,7 +62,7 @@ static inline size_t frame_geom_offset(struct frame_geom g, uint32_t num)
         return (size_t)g.count[FRAME_LARGE] * FRAME_LARGE_BYTES +
                (size_t)(num - 1 - g.count[FRAME_LARGE]) * FRAME_SMALL_BYTES;
 }
-/* Whether a number and range from somebody else lie inside the region. */
+/* Returns true if a number and range from somebody else lie inside the region. */
 static inline bool frame_geom_holds(struct frame_geom g, uint32_t num, uint32_t off, uint32_t len)
 {
         uint32_t size;

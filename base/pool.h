@@ -42,7 +42,8 @@ static inline void pool_init(struct pool *p, void *records, uint32_t size, uint3
                            .fresh = 1};
 }
 
-/* Whether it is still as it was made: somebody who may write it may have written anything. */
+/* Returns true if the pool is laid out as it was made. A process that maps it may have written
+ * anything. */
 static inline bool pool_is(const struct pool *p, const void *records, uint32_t size, uint32_t cap)
 {
         return p->off == (uint64_t)((const char *)records - (const char *)p) && p->size == size &&

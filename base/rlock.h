@@ -111,7 +111,7 @@ static inline void rlock_unlink(struct rlock *l, struct robust_list_head *head)
         RLOCK_ORDER();
 }
 
-/* Whether somebody has it, or died with it: a hint, old when it is read. */
+/* Returns true if a thread holds the lock, or died with it: a hint, old when it is read. */
 static inline bool rlock_taken(const struct rlock *l)
 {
         return atomic_load_explicit(&l->word, memory_order_relaxed) != 0;

@@ -143,7 +143,7 @@ struct icmp_rate {
         struct icmp_bucket peer[ICMP_PEERS];
 };
 void icmp_rate_init(struct icmp_rate *r, struct prng *rnd);
-/* Whether an error of this type may go to `peer` now; false: count DROP_ICMP_RATE. */
+/* Returns true if an error of this type may go to `peer` now; false: count DROP_ICMP_RATE. */
 bool icmp_rate_take(struct icmp_rate *r, struct prng *rnd, ip_addr peer, uint8_t type, nstime now);
 
 /*

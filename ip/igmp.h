@@ -122,10 +122,10 @@ const struct igmp_join *igmp_membership(const struct igmp *g, uint32_t ifc, uint
 
 /* ---- packets ---- */
 
-/* Whether packets for the group that come by the interface are for somebody here. */
+/* Returns true if packets for the group that come by the interface are for somebody here. */
 bool igmp_member(const struct igmp *g, uint32_t ifc, uint32_t group);
-/* Whether the socket wants a packet for the group from `src`: by its own filter, or, when it is no
- * member itself, `all` (IP_MULTICAST_ALL). */
+/* Returns true if the socket wants a packet for the group from `src`: by its own filter, or, when
+ * it is no member itself, `all` (IP_MULTICAST_ALL). */
 bool igmp_wants(const struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, uint32_t src,
                 bool all);
 /* An IGMP packet arrived: DROP_NONE, or why it does not count. */

@@ -83,10 +83,10 @@ struct ip_host {
         const struct igmp *groups; /* NULL: none but 224.0.0.1 */
 };
 
-/* Whether v4 address `a` is one of the host's own (unicast). */
+/* Returns true if v4 address `a` is one of the host's own (unicast). */
 bool ip_host_owns(const struct ip_host *h, uint32_t a);
-/* Whether `a` is 255.255.255.255 or the broadcast address of one of the host's networks (the form
- * of all ones; as a destination that of all zeros, RFC 1122 §3.3.6, is one too). */
+/* Returns true if `a` is 255.255.255.255 or the broadcast address of one of the host's networks
+ * (the form of all ones; as a destination that of all zeros, RFC 1122 §3.3.6, is one too). */
 bool ip_host_broadcast(const struct ip_host *h, uint32_t a);
 
 static inline bool ip_v4_loopback(uint32_t a)

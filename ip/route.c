@@ -437,7 +437,7 @@ static bool usable(const struct query *q, const struct route *r)
         return if_up(q->t, r->ifindex) && (q->key->oif == 0 || q->key->oif == r->ifindex);
 }
 
-/* Whether a is to be preferred to b, both usable and of one prefix. */
+/* Returns true if a is to be preferred to b, both usable and of one prefix. */
 static bool better(const struct query *q, const struct route_rec *a, const struct route_rec *b)
 {
         bool a_dead = a->dead_until > q->now, b_dead = b->dead_until > q->now;

@@ -156,7 +156,7 @@ int route_addr_del(struct route_table *t, uint32_t ifindex, uint32_t addr);
 int route_addr_deprecate(struct route_table *t, uint32_t addr, bool deprecated);
 /* The interface that has the address (127.0.0.0/8: one with ROUTE_IF_LOCAL), 0: none. */
 uint32_t route_owner(const struct route_table *t, uint32_t addr);
-/* Whether it is 255.255.255.255 or the broadcast address of a network of the interface (0:
+/* Returns true if it is 255.255.255.255 or the broadcast address of a network of the interface (0:
  * of any). */
 bool route_is_broadcast(const struct route_table *t, uint32_t ifindex, uint32_t addr);
 
@@ -191,7 +191,7 @@ bool route_addr_walk(const struct route_table *t, uint32_t i, struct route_addr 
 int route_lookup(struct route_table *t, const struct route_key *key, nstime now,
                  struct route_result *res);
 
-/* Whether a result kept is what a lookup would say now, as far as the table is concerned. */
+/* Returns true if the table has not changed since the lookup that gave this result. */
 static inline bool route_good(const struct route_table *t, const struct route_result *res)
 {
         return res->gen == t->gen;

@@ -543,7 +543,7 @@ void stack_chan_yield(struct stack *s, uint32_t k, bool yields)
                                        yields ? CHAN_YIELDS : CHAN_READY);
 }
 
-/* Whether a connection or queued datagram may still refer to the channel or its frames. */
+/* Returns true if a connection or queued datagram may still refer to the channel or its frames. */
 static bool chan_in_use(struct stack *s, uint32_t k)
 {
         struct pool *conns = &s->tcp.sh->conns;

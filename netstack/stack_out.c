@@ -41,8 +41,8 @@ static __attribute__((noinline)) bool starves(struct stack *s, struct stack_chan
         return false;
 }
 
-/* Whether the channel takes one more message, frame included. If not, the peer is asked to say when
- * it does. */
+/* Returns true if the channel takes one more message, frame included. If not, the peer is asked to
+ * say when it does. */
 static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
 {
         struct frame_pool *p = s->frames->region[FRAME_REGION_TX(k)].pool;

@@ -95,8 +95,8 @@ static void hold_frames(struct stack *s)
         }
 }
 
-/* Whether a live socket record says that it has this connection, listener or pcb. A number that no
- * record ever had is somebody else's than the socket layer's: a test's. */
+/* Returns true if a live socket record says that it has this connection, listener or pcb. A number
+ * that no record ever had is somebody else's than the socket layer's: a test's. */
 static bool has_socket(const struct stack *s, uint32_t sock, uint8_t role, uint32_t index)
 {
         const struct pool *p = &s->st->socks;

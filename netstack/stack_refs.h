@@ -103,7 +103,7 @@ static inline bool sock_held_once(const struct stack_state *st, const struct soc
         return rec->refs == 0 && (rec->more & (rec->more - 1)) == 0 && (word & (word - 1)) == 0;
 }
 
-/* Whether the slot's reference outlives an exec. */
+/* Returns true if the slot's reference outlives an exec. */
 static inline bool sock_kept_by(const struct stack_state *st, const struct sock_rec *rec,
                                 uint32_t slot)
 {

@@ -32,7 +32,7 @@ void stack_udp_touched(void *arg, uint32_t pcb);
 
 /* ---- stack.c ---- */
 
-/* Whether channel k, which is ready or down, is mapped in this process, now if need be. */
+/* Returns true if channel k, which is ready or down, is mapped in this process, now if need be. */
 bool stack_chan_map(struct stack *s, uint32_t k);
 
 /* ---- stack_icmp.c ---- */
@@ -57,8 +57,8 @@ void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, co
 
 /* ---- stack_out.c ---- */
 
-/* Whether the channel takes one more message, frame included. If not, its users are told when
- * it does. */
+/* Returns true if the channel takes one more message, frame included. If not, its users are told
+ * when it does. */
 bool stack_chan_room(struct stack *s, uint32_t k);
 /* Channel k has a frame again that somebody waited for. */
 void stack_frame_came(struct stack *s, uint32_t k);

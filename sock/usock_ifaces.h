@@ -17,7 +17,7 @@ struct usock_iface {
 /* How many there are. No unetd is started for it. */
 unsigned usock_ifaces(struct usock_iface v[USOCK_IFACES]);
 
-/* Whether an interface of unetd's has the name, which need not end with a zero, or there is
+/* Returns true if an interface of unetd's has the name, which need not end with a zero, or there is
  * none (SO_BINDTODEVICE). */
 bool usock_is_device(const char *name, socklen_t len);
 /* The same by its number in the kernel, 0: none (SO_BINDTOIFINDEX). */
@@ -27,12 +27,14 @@ bool usock_is_device_number(int ifindex);
  * free now. */
 bool usock_port_settle(int kind, const struct sockaddr *sa, socklen_t len);
 
-/* Whether the address is that of an interface of unetd's, which the kernel does not know. */
+/* Returns true if the address is that of an interface of unetd's, which the kernel does not know.
+ */
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len);
 
-/* Whether an interface of unetd's, which no other stack has, leads to the address, which is another
- * host's, or a group's; then our name there, port 0, as a socket of the family has it. `last`: the
- * kernel knows no way. s: NULL, or the socket. *why, if there is a reason to tell, says why not. */
+/* Returns true if an interface of unetd's, which no other stack has, leads to the address, which is
+ * another host's, or a group's; then our name there, port 0, as a socket of the family has it.
+ * `last`: the kernel knows no way. s: NULL, or the socket. *why, if there is a reason to tell, says
+ * why not. */
 bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t len, bool last,
                    int family, struct sockaddr *from, socklen_t *from_len, const char **why);
 

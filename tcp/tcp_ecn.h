@@ -4,7 +4,7 @@
 
 #include "tcp/tcp_conn.h"
 
-/* Whether a SYN's sender can do it, and we want to. */
+/* Returns true if the sender of the SYN can do ECN, and the options want it. */
 bool ecn_agrees(const struct tcp_opts *o, const struct tcp_link *link, const struct tcp_seg *syn);
 /* The peer's SYN or SYN-ACK; its SYN once more. */
 void ecn_syn(struct tcp_conn *tc, const struct tcp_seg *seg);
@@ -19,7 +19,7 @@ void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
 /* ... acknowledges, and says ECE or not. True: the window is not to grow by it. */
 bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked,
              nstime now);
-/* Whether what carries no new data leaves as ECT, too. */
+/* Returns true if what carries no new data leaves as ECT, too. */
 bool ecn_on_all(const struct tcp_conn *tc);
 /* The window was reduced for another reason; and that was a mistake. */
 void ecn_reduced(struct tcp_conn *tc);

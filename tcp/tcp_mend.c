@@ -134,7 +134,7 @@ static void forget_snd(struct tcp_conn *tc)
 
 /* ---- receiving ---- */
 
-/* Whether a record of the receive queues names a range that it can have. */
+/* Returns true if a record of the receive queues names a range that it can have. */
 static bool names_range(const struct tcp *t, const struct tcp_conn *tc, const struct buf *b)
 {
         uint32_t region = frame_id_region(b->id);
@@ -208,13 +208,15 @@ static bool mend_rcv(struct tcp *t, struct tcp_conn *tc)
 
 /* ---- both ---- */
 
-/* Whether it had come to its end: one that is only being made is CLOSED as well. */
+/* Returns true if the connection had come to its end: one that is only being made is CLOSED as
+ * well. */
 static bool ended(const struct tcp_conn *tc)
 {
         return tc->state == TCPS_CLOSED && tc->shut == SHUT_BOTH;
 }
 
-/* Whether there may be something to send: in SYN-SENT what goes in the SYN (tcp_fastopen.c). */
+/* Returns true if there may be something to send: in SYN-SENT what goes in the SYN
+ * (tcp_fastopen.c). */
 static bool has_written(const struct tcp_conn *tc)
 {
         return tc->state == TCPS_SYN_SENT

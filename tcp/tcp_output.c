@@ -222,7 +222,7 @@ static bool held_back(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now
                !(tc->flags & TCF_URG_OUT && seq_gt(tc->snd_up, tc->snd_una));
 }
 
-/* Whether it is our own limit that holds. */
+/* Returns true if it is our own limit that holds. */
 static bool is_clamped(const struct tcp_conn *tc)
 {
         return unlikely(tc->slow & SLOW_FLOW) && tc->opts.send_window != 0 &&

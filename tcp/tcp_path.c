@@ -339,7 +339,7 @@ void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
                 try_at(tc, now + MAX(tc->srtt, NS_PER_MS));
 }
 
-/* Whether the segment there is marked lost, and its length. */
+/* Returns true if the segment there is marked lost, and its length. */
 static bool is_lost(const struct tcp *t, const struct tcp_conn *tc, uint32_t seq, uint32_t *len)
 {
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next)

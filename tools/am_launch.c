@@ -198,7 +198,7 @@ static bool output_left(const struct launch *l)
         return false;
 }
 
-/* Whether who started us has gone. */
+/* Returns true if the process that started us has gone. */
 static bool orphaned(const struct pollfd *in)
 {
         char byte;

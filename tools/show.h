@@ -30,7 +30,7 @@ void show_rows(json_t *rows, const struct show_column *cols, size_t n, bool as_j
 void show_rows_to(FILE *out, json_t *rows, const struct show_column *cols, size_t n);
 /* Prints any value as JSON and gives up the reference. */
 void show_json(json_t *value);
-/* Whether anything was printed by it: what is to be read as JSON is one value. */
+/* Returns true if show_json() has printed anything: what is to be read as JSON is one value. */
 bool show_json_shown(void);
 /* Text of the user's: as it is, or as show_text() when it is no UTF-8, which JSON has to be. */
 json_t *show_string(const char *text);

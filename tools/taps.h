@@ -35,7 +35,7 @@ void taps_scan(struct taps *t);
 bool taps_drain(struct taps *t);
 /* Passes on everything. */
 void taps_flush(struct taps *t);
-/* Whether packet() wants no more. */
+/* Returns true if packet() wants no more. */
 bool taps_done(const struct taps *t);
 /* The total of stack number i, in the order they were found; false: there are no more. */
 bool taps_total(const struct taps *t, uint32_t i, struct taps_total *out);

@@ -101,7 +101,7 @@ struct udp {
 size_t udp_shared_bytes(const struct udp_limits *l);
 /* Makes the block in zeroed memory. `secret` keys the hashes. */
 void udp_shared_init(struct udp_shared *sh, const struct udp_limits *l, const uint8_t secret[16]);
-/* Whether the block is laid out as these limits have it. */
+/* Returns true if the block is laid out as these limits have it. */
 bool udp_shared_is(const struct udp_shared *sh, const struct udp_limits *l);
 struct udp_pcb *udp_pcb_at(const struct udp *u, uint32_t pcb);
 
@@ -126,8 +126,8 @@ void udp_get_tuple(const struct udp *u, uint32_t pcb, struct udp_tuple *t);
 uint32_t udp_get_sock(const struct udp *u, uint32_t pcb);
 /* Takes and clears the events. */
 uint32_t udp_take_events(struct udp *u, uint32_t pcb);
-/* Whether so much is queued that the stack had better leave the rest where it is for a moment, if
- * the reader is at it. */
+/* Returns true if so much is queued that the stack had better leave the rest in the ring for a
+ * moment, provided that the reader is reading. */
 bool udp_crowded(struct udp *u, uint32_t pcb);
 /* Datagrams that nobody has read. */
 uint32_t udp_count_unread(struct udp *u, uint32_t pcb);
@@ -147,7 +147,7 @@ int udp_bind_many(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
  * -EADDRINUSE when there is none, -EINVAL when bound already. */
 int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi,
                       struct prng *rnd);
-/* Whether a pcb with the options of `pcb` (0: none) could bind there. */
+/* Returns true if a pcb with the options of `pcb` (0: none) could bind there. */
 bool udp_port_free(const struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
 /* Only datagrams from there, and that is where they go. `laddr` is our address towards it; it
  * replaces any. Connecting again is allowed. -EINVAL when not bound to a port. */
@@ -165,7 +165,7 @@ int udp_take_error(struct udp *u, uint32_t pcb);
 void udp_put_error(struct udp *u, uint32_t pcb, int err);
 /* poll(2)'s view: POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP as Linux's udp_poll gives them. */
 short udp_poll_events(const struct udp *u, uint32_t pcb);
-/* Whether a read would not wait: a datagram, an error, the end. Cheaper. */
+/* Returns true if a read would not wait: a datagram, an error, the end. Cheaper. */
 bool udp_readable(const struct udp *u, uint32_t pcb);
 bool udp_pcb_readable(const struct udp_pcb *p);
 

@@ -69,7 +69,7 @@ bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct 
 /* The same, and the datagram's frame stays the caller's whatever it is. */
 enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
                                 uint32_t rcvbuf, nstime now);
-/* Whether there is something to read. Needs no lock. */
+/* Returns true if there is something to read. Needs no lock. */
 bool udp_queue_unread(const struct udp_queue *q);
 /* Shows the first unread datagram, all of it but dport. False: there is none. Needs no lock. */
 bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_sight *s);

@@ -193,7 +193,7 @@ int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent
 /* Whether an address beyond the channel of an interface is not one host's: 1, 0; -EACCES: a
  * broadcast, and SO_BROADCAST is not set. */
 int usock_many(const struct usock *s, uint32_t chan, ip_addr to);
-/* Whether it is a group, or a broadcast address of an interface of unetd's. */
+/* Returns true if the address is a group's, or a broadcast address of an interface of unetd's. */
 bool usock_addr_is_many(ip_addr a);
 /* Sends to many what was prepared, with the TTL for groups unless another is set; as
  * stack_send_udp(). Under the lock. */

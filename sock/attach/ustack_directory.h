@@ -9,9 +9,10 @@
 
 /* In the keeper: another unetd's directory, a descriptor that is taken. */
 void ustack_set_directory(int fd);
-/* Whether another user's stack may speak for a port (struct stack, vouch). */
+/* Returns true if another user's stack may speak for a port (struct stack, vouch). */
 bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
-/* Whether a UDP port is in the directory as another stack's, too (struct stack, elsewhere). */
+/* Returns true if a UDP port is in the directory as another stack's, too (struct stack, elsewhere).
+ */
 bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port);
 /* The directory, or NULL. */
 const struct directory *ustack_directory(void);

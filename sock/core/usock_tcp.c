@@ -526,7 +526,7 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
         return got;
 }
 
-/* Whether a read that has taken something goes on: not past an urgent byte. */
+/* Returns true if a read that has taken something goes on: not past an urgent byte. */
 static bool more_to_take(const struct tcp_conn *tc, size_t skip)
 {
         return tcp_recv_avail(tc) > skip && !tcp_at_mark(tc, skip);

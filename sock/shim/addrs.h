@@ -21,7 +21,8 @@ static inline bool netlink_may_ask(ssize_t n)
 }
 /* A descriptor of the kernel's was given n bytes of that, which may ask for addresses. */
 void netlink_asked(int fd, const struct iovec *iov, size_t pieces, ssize_t n);
-/* Whether there is an answer to read. m is one's own; the result, bytes or -errno, is *r. */
+/* Returns true if there is an answer to read. m is one's own; the result, bytes or -errno, is *r.
+ */
 bool netlink_answers(int fd, struct msghdr *m, int flags, ssize_t *r);
 void netlink_fork_lock(void);
 void netlink_fork_unlock(void);

@@ -52,7 +52,7 @@ const char *sock_not_v4(const struct file *f, const struct sockaddr_storage *ss,
 bool sock_v6only(const struct file *f);
 /* The kernel's name of the socket; *len is written only. 0 or -errno. */
 int sock_kernel_name(const struct file *f, struct sockaddr_storage *ss, socklen_t *len);
-/* Whether our side can reach it. Groups and everybody are the kernel's, unless unetd has
+/* Returns true if our side can reach it. Groups and everybody are the kernel's, unless unetd has
  * an interface. */
 bool sock_may_be_ours(const struct sockaddr *sa, socklen_t len);
 /* In words, why our side did not come about. */
@@ -62,8 +62,8 @@ int sock_shutdown(struct file *f, int how);
  * any case. */
 int sock_give_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa,
                    socklen_t *len);
-/* Whether a name that the program passes can be read, and is no longer than any; if not, the kernel
- * says what it has to say about it. */
+/* Returns true if a name that the program passes can be read, and is no longer than any; if not,
+ * the kernel says what it has to say about it. */
 static inline bool sockaddr_readable(const struct sockaddr *sa, socklen_t len)
 {
         return len <= sizeof(struct sockaddr_storage) && user_read_range(sa, len);

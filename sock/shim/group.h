@@ -4,7 +4,8 @@
 
 #include "sock/shim/shim.h"
 
-/* Whether an option of the file's is one of these: group_setsockopt() decides whose it is. */
+/* Returns true if an option of the file's is one of these: group_setsockopt() decides whose it is.
+ */
 bool group_opt(const struct file *f, int level, int name);
 int group_setsockopt(struct file *f, int name, const void *val, socklen_t len);
 int group_getsockopt(struct file *f, int name, void *val, socklen_t *len);

@@ -4,7 +4,8 @@
 
 #include "sock/shim/shim.h"
 
-/* Whether the kernel socket is of another namespace than those from before this process left it. */
+/* Returns true if the kernel socket is of another namespace than those from before this process
+ * left it. */
 bool netns_is_elsewhere(int kfd);
 /* A call of the program's that is a fork, by its number: clone() and its like, with such flags. */
 long netns_fork(long nr, const long a[6], uint64_t flags);

@@ -139,8 +139,8 @@ static bool kernel_is_asked(void)
         return shim_tls.kernel_due;
 }
 
-/* Whether the shorter ways may be tried: no other thread can close one of them meanwhile, and
- * nobody asked for urgent data. */
+/* Returns true if the shorter ways may be tried: no other thread can close one of them meanwhile,
+ * and nobody asked for urgent data. */
 static inline bool may_look_first(int n, const fd_set *x)
 {
         return shim.size && !usock_tls.inside && __libc_single_threaded && n > 0 &&

@@ -10,7 +10,7 @@ struct group_call {
         uint32_t ifindex;
 };
 
-/* Whether the call names an interface, and the one of unetd's that it names. */
+/* Returns true if the call names an interface, and the one of unetd's that it names. */
 static inline bool group_is_named(const struct group_call *g)
 {
         return g->ifindex != 0 || g->ifaddr != 0;

@@ -26,7 +26,7 @@
 
 /* A sleep until something was to be looked at is over, and was so long. */
 void usock_slept(struct ustack *const *all, uint32_t n, nstime slept);
-/* Whether to pause before the next sleep. */
+/* Returns true if the thread is to pause before its next sleep. */
 bool usock_in_stream(void);
 /* 1: paused; 0: this is no stream any more, or something is due before the pause would end; -EINTR.
  * mask: as ppoll's. */

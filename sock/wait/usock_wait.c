@@ -133,7 +133,7 @@ bool wait_heard(struct wait *w)
         return any && wait_look(w) > 0;
 }
 
-/* Whether a turn of the stack would do anything. No lock needed. */
+/* Returns true if a turn of the stack would do anything. No lock needed. */
 static bool has_work(const struct wait *w, nstime now)
 {
         for (uint32_t i = 0; i < w->nall; i++) {

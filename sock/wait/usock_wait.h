@@ -35,7 +35,7 @@ struct wait {
         bool look_daemon; /* it is time to look whether unetd is the same */
 };
 
-/* Whether a turn of some stack would find something. No lock needed. */
+/* Returns true if a turn of some stack would find something. No lock needed. */
 static inline bool wait_pending(const struct wait *w, nstime now)
 {
         for (uint32_t i = 0; i < w->nall; i++)

@@ -232,7 +232,7 @@ static inline uint32_t shm_rx_unpublished(const struct shm_pos *p, const struct 
         return p->rx_cons - atomic_load_explicit(&mine->ctrl.cons, memory_order_relaxed);
 }
 
-/* Whether at least n messages wait to be read. */
+/* Returns true if at least n messages wait to be read. */
 static inline bool shm_rx_backlog(const struct shm_pos *p, const struct shm_region *peer,
                                   uint32_t n)
 {

@@ -57,7 +57,7 @@ struct vlink_qp {
  * built without verbs; -ENODEV, -ENETDOWN, -ENOMEM.
  */
 int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out);
-/* Whether this process is it, as far as it has noticed. */
+/* Returns true if this process is the driver, as far as it has noticed. */
 bool vlink_drives(const struct vlink *v);
 /* Another is the driver now: our queue pair goes. Under the stack's lock. */
 void vlink_yield(struct vlink *v);

@@ -131,8 +131,8 @@ static inline bool vlink_has_port(const struct vlink_peer *p, uint8_t proto, uin
         return false;
 }
 
-/* Whether the peer's agent has vouched that the peer may send from a port. Asked of every datagram:
- * read where it is. */
+/* Returns true if the peer's agent has vouched that the peer may send from a port. Asked of every
+ * datagram: read where it is. */
 static inline bool vlink_vouches(const struct vlink_book *b, uint32_t chan, uint8_t proto,
                                  uint16_t port)
 {

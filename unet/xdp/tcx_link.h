@@ -16,7 +16,7 @@ int tcx_link(int prog, uint32_t ifindex);
 enum tcx_way { TCX_IN, TCX_OUT };
 /* A descriptor of the first program of this name that is there, or -1. */
 int tcx_find(enum tcx_way way, const char *name, uint32_t ifindex);
-/* Whether one is there where packets come in. */
+/* Returns true if a program of this name is attached where packets come in. */
 bool tcx_has(const char *name, uint32_t ifindex);
 /* Where packets leave; in the place of `old`, if that is not -1. 0 or a negative errno; -EOPNOTSUPP
  * as above. */

@@ -49,7 +49,7 @@ const struct gate_flow *gate_flow_peek(struct gate_flows *t, const struct gate_k
         return find(bucket_of(t, k), k);
 }
 
-/* Whether `a` gives way before `b`. */
+/* Returns true if `a` gives way before `b`. */
 static bool before(const struct gate_flow *a, const struct gate_flow *b)
 {
         if (a->stack == 0 || b->stack == 0)

@@ -25,8 +25,8 @@ struct gate_groups {
         uint32_t n; /* places below this may be in use */
 };
 
-/* Whether the IGMP message `p` of `len` bytes, all of it, may leave for `dst`. Notes what it says
- * of the stack. */
+/* Returns true if the IGMP message `p` of `len` bytes, all of it, may leave for `dst`. Notes what
+ * it says of the stack. */
 bool gate_igmp_passes(struct gate_groups *t, uint32_t stack, uint32_t dst, const uint8_t *p,
                       uint32_t len);
 /* The stack is gone. */

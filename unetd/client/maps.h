@@ -5,11 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether the process has the file of fd mapped. What cannot be read is taken to, and one that is
- * just dying, which has nothing. */
+/* Returns true if the process has the file of fd mapped. So it is said of a process whose maps
+ * cannot be read, too; a process that is just dying has nothing. */
 bool maps_file(int32_t pid, int fd);
-/* Whether a process does that can be looked into, and that `known`, which gets `arg`, does not
- * know. This one is left out. A walk through /proc. */
+/* Returns true if another process does that `known`, which gets `arg`, does not know. Processes
+ * that cannot be looked into are left out. A walk through /proc. */
 bool maps_file_unknown(int fd, bool (*known)(void *arg, int32_t pid), void *arg);
 
 #endif

@@ -18,7 +18,8 @@
 
 #define UNETD_DOMAIN_DEFAULT "default"
 
-/* Whether a string can be a domain: 1 .. UNETD_DOMAIN_MAX letters, digits, '-', '_', '.'. */
+/* Returns true if a string can be a domain: 1 .. UNETD_DOMAIN_MAX letters, digits, '-', '_', '.'.
+ */
 bool unetd_domain_valid(const char *domain);
 /* UNET_DOMAIN of the environment; the default when it is unset or empty; NULL when it is
  * not valid. */

@@ -11,9 +11,9 @@
 /* Whether a process is stopped (SIGSTOP, a debugger) or dead, by /proc/PID/stat (proc_pid_stat(5)).
  * What cannot be read, and pid 0, is not. */
 bool process_is_stopped(int32_t pid);
-/* Whether a process that has something to do sleeps, and has not run since the last call, which
- * left in *ran how long it had; 0 at first. So is one whose container is paused (cgroups(7), the
- * freezer), which looks like any that sleeps. */
+/* Returns true if a process that has something to do sleeps, and has not run since the last call,
+ * which left in *ran how long it had; 0 at first. So is one whose container is paused (cgroups(7),
+ * the freezer), which looks like any that sleeps. */
 bool process_is_frozen(int32_t pid, uint64_t *ran);
 
 #endif

@@ -21,7 +21,7 @@
 /* Whether the stack may have the port of a LISTEN_ADD: 0 and the SO_COOKIE of what vouches for it
  * (0: a hold); -EBADMSG, -EINVAL, -EACCES. */
 int claim_judge(const struct stack *st, const struct wire_in *in, bool offered, uint64_t *cookie);
-/* Whether what vouched for an entry still does. */
+/* Returns true if the socket that vouched for an entry still does. */
 bool claim_stands(const struct stack *st, const struct listener *l);
 /* Now and then: ends those that do not stand. Returns when to be called again. */
 nstime claims_tick(void);

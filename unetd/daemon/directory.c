@@ -126,7 +126,7 @@ int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16
         return 0;
 }
 
-/* Whether an entry at `i`, whose probing starts at `home`, may move back to the hole. */
+/* Returns true if an entry at `i`, whose probing starts at `home`, may move back to the hole. */
 static bool may_fill(uint32_t home, uint32_t hole, uint32_t i)
 {
         return (i - home) % DIR_SLOTS >= (i - hole) % DIR_SLOTS;

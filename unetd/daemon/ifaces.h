@@ -42,13 +42,13 @@ void ifaces_look(void);
 /* The MTU of the i-th one's device is this now; its link address may be another. */
 void iface_has_mtu(uint32_t i, uint32_t mtu);
 void iface_has_mac(uint32_t i);
-/* Whether stacks other than this one have TCP connections from these ports, by a gateway; this one
- * has none there any more. */
+/* Returns true if stacks other than this one have TCP connections from these ports, by a gateway;
+ * this one has none there any more. */
 bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count);
 void ifaces_forget_flows(uint32_t stack, uint16_t first, uint32_t count);
-/* Whether one of them has it; the kernel then does not. */
+/* Returns true if one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
-/* Whether the kernel's number of a device is one of theirs. */
+/* Returns true if the kernel's number of a device is one of theirs. */
 bool iface_is(int ifindex);
 /* What the kernel calls the device of interface i now. */
 const char *iface_device(uint32_t i, char name[IF_NAMESIZE]);

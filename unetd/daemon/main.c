@@ -238,8 +238,8 @@ static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
         return HOLDER_OTHER;
 }
 
-/* Whether a unetd of this user under the name would do: a system-wide one and a private one of
- * root's do not. */
+/* Returns true if a unetd of this user under the name would do: a system-wide one and a private one
+ * of root's do not. */
 static bool replaces_us(enum holder h)
 {
         return h == HOLDER_US && !unetd.cfg.shared;

@@ -26,7 +26,7 @@ void port_offered(struct user *u, struct wire_in *in);
 void ports_stop_listening(struct stack *st);
 /* An interface came: those who wait for something at its address are reached by it. */
 void ports_offer_ifaces(void);
-/* Whether some of these TCP ports are listened on or held, by another stack than `but`. */
+/* Returns true if some of these TCP ports are listened on or held, by another stack than `but`. */
 bool ports_claimed(uint16_t first, uint32_t count, const struct stack *but);
 /* The stack that last had a port that it has no more: those that stand are still its own.
  * 0: none. */

@@ -193,7 +193,7 @@ static int change_add(struct unetd_net *n)
         return err != 0 ? err : route_add(&routes.table, &n->route);
 }
 
-/* Whether it is the one that is meant: what was not said may be anything. */
+/* Returns true if the route is the one that is meant: what was not said may be anything. */
 static bool is_meant(const struct route *r, const struct unetd_net *n, uint32_t ifindex)
 {
         return !(r->flags & ROUTE_F_CONNECTED) && r->dst == n->route.dst &&

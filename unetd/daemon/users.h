@@ -30,7 +30,7 @@ struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsi
 /* Nobody waits for the channel's asks any more. */
 void asks_forget_chan(struct chan *ch);
 void users_tick(void);
-/* Whether the user's keeper owes an answer and is stopped. */
+/* Returns true if the user's keeper owes an answer and is stopped. */
 bool user_keeper_stopped(struct user *u);
 /* The same of one user's, when somebody has waited for it in vain: who needs it is refused at once
  * (-ETIMEDOUT), and the log says so. */

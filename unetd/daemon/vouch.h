@@ -8,7 +8,7 @@ int vouch_init(void);
 /* Whether the kernel says that whoever passed this socket has the port, in this network namespace:
  * 0, or -EINVAL. With DIR_HELD in the protocol: of a TCP socket that is bound and no more. */
 int vouch_socket(int fd, const struct unetd_port *want);
-/* Whether others may have its port, too (SO_REUSEADDR, SO_REUSEPORT). */
+/* Returns true if other sockets may have the socket's port, too (SO_REUSEADDR, SO_REUSEPORT). */
 bool vouch_shares(int fd);
 /* What the kernel calls it (SO_COOKIE); 0: it is no socket. */
 uint64_t vouch_cookie(int fd);

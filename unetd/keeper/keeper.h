@@ -138,7 +138,7 @@ void kproc_left(int32_t pid);
 void kprocs_work(struct kstack *st);
 /* Marks those that died since the loop last looked. */
 void kprocs_look(struct kstack *st);
-/* Whether some are to be asked again soon. */
+/* Returns true if some processes of the stack are to be looked at again soon. */
 bool kprocs_dying(const struct kstack *st);
 
 /* ---- keeper_chans.c ---- */

@@ -81,8 +81,8 @@ static bool has_file_of(int fd, int listening)
         return same;
 }
 
-/* Whether it has the name of this socket. An abstract name is nobody else's while the monitor holds
- * the socket, too. */
+/* Returns true if the socket has the name of the listening one. An abstract name is nobody else's
+ * while the monitor holds the socket, too. */
 static bool has_name_of(int fd, int listening)
 {
         struct sockaddr_un ours, name;
@@ -95,8 +95,8 @@ static bool has_name_of(int fd, int listening)
         return ours.sun_path[0] == '\0' || has_file_of(fd, listening);
 }
 
-/* Whether it is a connection that a listening socket of the broker's has accepted, and of whom.
- * Other sockets would name others: one that is connected to a daemon of root's says root. */
+/* Returns true if it is a connection that a listening socket of the broker's has accepted, and of
+ * whom. Other sockets would name others: one that is connected to a daemon of root's says root. */
 static bool is_client(int fd, struct ucred *cred)
 {
         socklen_t clen = sizeof *cred;
@@ -366,7 +366,8 @@ void monitor_scope_set(const struct monitor_scope *scope)
 
 /* ---- running ---- */
 
-/* Whether the broker has ended; then *status is what the monitor ends with. Keepers end, too. */
+/* Returns true if the broker has ended; then *status is what the monitor ends with. Keepers end,
+ * too. */
 static bool reap(int broker, int *status)
 {
         int pid, how;
