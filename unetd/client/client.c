@@ -11,6 +11,7 @@
 #include "unetd/client/fd_room.h"
 #include "unetd/client/fdcheck.h"
 #include "unetd/client/name.h"
+#include "unetd/client/raised.h"
 #include "unetd/client/start.h"
 #include "unetd/client/stopped.h"
 #include "unetd/client/sys.h"
@@ -418,6 +419,8 @@ int unetd_open(struct unetd_client *c, unsigned flags)
         c->daemon.fd = c->keeper.fd = -1;
         if (!domain)
                 return -EINVAL;
+        if (process_is_raised())
+                return -EPERM;
         strcpy(c->domain, domain);
         c->flags = flags;
         c->shared = false;
