@@ -1,4 +1,4 @@
-# libunet.so: what the headers in include/unet mark as theirs is exported, nothing else.
+# libunet.so: what cmake/libunet.map names is exported, nothing else.
 find_package(Threads REQUIRED)
 add_library(libunet SHARED
   ${SOCK_OBJECTS}

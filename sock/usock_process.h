@@ -70,6 +70,19 @@ struct usock_uids {
         uid_t real, effective, saved;
 };
 bool usock_gives_up_user(const struct usock_uids *to);
+/* What they will be after the call (core/usock_uids.c). */
+struct usock_uids usock_uids_setuid(uid_t uid);
+struct usock_uids usock_uids_setreuid(uid_t real, uid_t effective);
+struct usock_uids usock_uids_setresuid(uid_t real, uid_t effective, uid_t saved);
+/* Returns true if capset(2) takes permitted capabilities away. `to`: as many structs as there are
+ * in this version of its header. */
+struct __user_cap_data_struct;
+unsigned usock_cap_structs(uint32_t version);
+bool usock_gives_up_caps(uint32_t version, const struct __user_cap_data_struct *to);
+/* Returns true if another process has a stack of this one's. */
+bool usock_has_company(void);
+/* Returns true if this process has other threads. */
+bool usock_has_threads(void);
 uid_t usock_user(const struct usock *s);
 /* Leaves all stacks: they are not mapped any more and their descriptors closed, nor is there a
  * connection to unetd. No socket may be open in them, and no other thread inside. */

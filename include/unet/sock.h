@@ -38,6 +38,11 @@
  * closed it. exec: the table is gone, and the sockets are closed. Threads: any thread may make any
  * call; a socket that is closed while another thread is in a call on it goes when that call
  * returns. A signal handler must make no call of the library, and must not longjmp() out of one.
+ *
+ * Another user: setuid(), seteuid(), setreuid(), setresuid() and capset() are the library's, which
+ * calls libc's. When the process has given up its user for good, or capabilities that others of its
+ * stack may have kept, all its sockets are closed, and poll sets are empty; the next socket is of
+ * its new user. A process with other threads is refused such a call: EAGAIN.
  */
 #ifndef UNET_SOCK_H
 #define UNET_SOCK_H
@@ -70,7 +75,9 @@ struct mmsghdr;
 /* domain AF_INET or AF_INET6 (which carries v4-mapped addresses only); type SOCK_STREAM or
  * SOCK_DGRAM, with SOCK_NONBLOCK, SOCK_CLOEXEC (no effect); protocol 0, or the one of the type.
  * EAFNOSUPPORT, EPROTONOSUPPORT, EMFILE; ECONNREFUSED: there is no unetd, and none could be
- * started; ENOMEM: there is no memory, or RLIMIT_AS leaves too little address space. */
+ * started; EPERM: the program was executed with more rights than its user has (set-user-ID,
+ * capabilities of its file); ENOMEM: there is no memory, or RLIMIT_AS leaves too little address
+ * space. */
 UNET_API int unet_socket(int domain, int type, int protocol);
 UNET_API int unet_close(int sock);
 UNET_API int unet_shutdown(int sock, int how);

@@ -348,6 +348,26 @@ bool usock_gives_up_user(const struct usock_uids *to)
         return gives;
 }
 
+static bool has_company(const struct ustack *u)
+{
+        for (uint32_t k = 0, n = stack_procs(u->s.st); k < n; k++)
+                if (k != u->slot && k != SOCK_REF_FLIGHT &&
+                    atomic_load(&u->s.st->proc[k].pid) != 0 && !is_former(u, k))
+                        return true;
+        return false;
+}
+
+bool usock_has_company(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+
+        for (uint32_t i = 0; i < n; i++)
+                if (has_company(all[i]))
+                        return true;
+        return false;
+}
+
 uid_t usock_user(const struct usock *s)
 {
         return READ_ONCE(s->u->s.st->uid);

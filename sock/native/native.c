@@ -237,22 +237,38 @@ int unet_socket(int domain, int type, int protocol)
         return (int)native_result(do_socket(domain, type, protocol));
 }
 
-int unet_close(int sock)
+/* Of a slot that the caller holds. 0; -EBADF: another thread has closed it. */
+static int do_close(struct native_slot *n)
 {
-        struct native_slot *n = native_get(sock);
-        uint32_t use;
+        uint32_t use = atomic_load(&n->use);
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        usock_linger(n->us);
-        use = atomic_load(&n->use);
         while (use & SLOT_OPEN &&
                !atomic_compare_exchange_weak(&n->use, &use, (use & ~SLOT_OPEN) | SLOT_CLOSING))
                 ;
         if (use & SLOT_OPEN)
                 native_put(n);
         native_put(n);
-        return use & SLOT_OPEN ? 0 : (int)native_result(-EBADF);
+        return use & SLOT_OPEN ? 0 : -EBADF;
+}
+
+int unet_close(int sock)
+{
+        struct native_slot *n = native_get(sock);
+
+        if (n == NULL)
+                return (int)native_result(-EBADF);
+        usock_linger(n->us);
+        return (int)native_result(do_close(n));
+}
+
+void native_close_all(void)
+{
+        for (uint32_t k = 0; k < CHUNKS && chunks[k] != NULL; k++)
+                for (uint32_t i = 0; i < CHUNK; i++) {
+                        struct native_slot *n = native_get((int)(k * CHUNK + i));
+                        if (n != NULL)
+                                do_close(n);
+                }
 }
 
 /* ---- names ---- */

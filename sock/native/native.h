@@ -61,6 +61,10 @@ bool native_rule(struct native_slot *n);
 /* Nobody on the fabric has the address: -ECONNREFUSED when it is this host's, else -ENETUNREACH. */
 int native_nobody(const struct sockaddr *to, socklen_t len);
 
+/* All sockets of this process end, as by unet_close() without a word of SO_LINGER. No other thread
+ * may be inside. */
+void native_close_all(void);
+
 static inline ssize_t native_result(ssize_t r)
 {
         if (likely(r >= 0))
@@ -149,5 +153,7 @@ void native_set_forget(struct native_slot *n);
 void native_set_fork_prepare(void);
 void native_set_fork_parent(void);
 void native_set_fork_child(void);
+/* Sets go on, empty, when the process leaves its stacks. */
+void native_set_leave(void (*leave)(void));
 
 #endif

@@ -289,6 +289,8 @@ static void kernel_half_begins(struct unet_pollset *set)
         pthread_mutex_lock(&set->lock);
         set->kernel_half = true;
         pthread_mutex_unlock(&set->lock);
+        if (u == NULL)
+                return; /* it has left its stack: nobody sleeps there */
         ustack_lock(u);
         ustack_event(&u->s, 0, 0);
         ustack_leave(u);
@@ -418,15 +420,13 @@ static int make_outside(struct unet_pollset *set)
         return -1;
 }
 
-/* In the child of a fork: under the same number another one, of a set that is empty. */
+/* Under the same number another one, of a set that is empty. */
 static void outside_again(struct unet_pollset *set)
 {
         int was = set->outside_fd, fd;
 
         if (was < 0)
                 return;
-        usock_outside_forked(set->outside);
-        set->outside = NULL;
         set->outside_fd = -1;
         fd = make_outside(set);
         if (fd >= 0 && dup3(fd, was, O_CLOEXEC) == was)
@@ -496,9 +496,30 @@ void native_set_fork_child(void)
                 close(set->epfd);
                 set->epfd = epoll_create1(EPOLL_CLOEXEC);
                 set->kernel_half = false;
+                if (set->outside != NULL)
+                        usock_outside_forked(set->outside);
+                set->outside = NULL;
                 outside_again(set);
         }
         native_set_fork_parent();
+}
+
+void native_set_leave(void (*leave)(void))
+{
+        struct unet_pollset *set;
+
+        LIST_FOREACH (set, &sets, all) {
+                if (set->outside != NULL)
+                        usock_outside_end(set->outside);
+                set->outside = NULL;
+                set->seen = (struct usock_news){0};
+        }
+        leave();
+        LIST_FOREACH (set, &sets, all) {
+                outside_again(set);
+                if (set->outside != NULL)
+                        usock_outside_ring(set->outside);
+        }
 }
 
 /* ---- drain: who may be ready ---- */

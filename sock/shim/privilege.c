@@ -5,6 +5,8 @@
  * numbers; new sockets are of a stack of its new user. Nobody connects over the fabric any more to
  * a listener that such a process has; the relay hands on who has.
  *
+ * So does a process that gives up capabilities which others of its stack may have kept.
+ *
  * Other threads are kept out meanwhile (hold.h). It stays if one of them does not come out, and if
  * UNET_ACROSS_USERS says so. docs/security.md has what that means.
  */
@@ -13,11 +15,11 @@
 #include "sock/shim/privilege.h"
 #include "sock/shim/relay.h"
 
-#include <sys/stat.h>
+#include <linux/capability.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WHY "the process has given up its user, whose stack it has left"
+#define WHY "the process has given up its user or capabilities, and has left its stack"
 
 /* A change of the user that is under way. */
 struct change {
@@ -25,14 +27,6 @@ struct change {
         bool holds;  /* other threads: hold_others() */
         struct relay relay;
 };
-
-/* Once threaded is not threaded: each thread is a directory in there, besides "." and "..". */
-static bool has_threads(void)
-{
-        struct stat st;
-
-        return !__libc_single_threaded && !(stat("/proc/self/task", &st) == 0 && st.st_nlink == 3);
-}
 
 static void reset(struct usock *s)
 {
@@ -97,6 +91,9 @@ static void leave(int fd, struct file *f, void *arg)
         let_go(f);
 }
 
+/* No stack's user is one of these. */
+static const struct usock_uids nobody = {-1, -1, -1};
+
 /* Before the call, which makes the user IDs these. */
 static struct change begin(struct usock_uids to)
 {
@@ -107,7 +104,7 @@ static struct change begin(struct usock_uids to)
                 return c;
         usock_enter(); /* another thread may be leaving */
         while (r == -EAGAIN && usock_gives_up_user(&to)) {
-                c.holds = has_threads();
+                c.holds = usock_has_threads();
                 r = c.holds ? hold_others() : 0;
         }
         c.leaves = r == 0;
@@ -148,88 +145,78 @@ static int end(struct change *c, long r)
         return (int)r;
 }
 
-static struct usock_uids now(void)
-{
-        struct usock_uids u = {0};
-
-        sys3(SYS_getresuid, &u.real, &u.effective, &u.saved);
-        return u;
-}
-
-static struct usock_uids after_setresuid(uid_t real, uid_t effective, uid_t saved)
-{
-        struct usock_uids u = now();
-
-        u.real = real == (uid_t)-1 ? u.real : real;
-        u.effective = effective == (uid_t)-1 ? u.effective : effective;
-        u.saved = saved == (uid_t)-1 ? u.saved : saved;
-        return u;
-}
-
-/* Who may change all three does; who may not changes the effective one. */
-static struct usock_uids after_setuid(uid_t uid)
-{
-        return now().effective == 0 ? (struct usock_uids){uid, uid, uid}
-                                    : after_setresuid(-1, uid, -1);
-}
-
-/* The saved one follows the effective one unless that only becomes the real one. */
-static struct usock_uids after_setreuid(uid_t real, uid_t effective)
-{
-        struct usock_uids to = after_setresuid(real, effective, -1);
-
-        if (real != (uid_t)-1 || (effective != (uid_t)-1 && effective != now().real))
-                to.saved = to.effective;
-        return to;
-}
-
 /* Then a relay could not be made any more, and numbers not be replaced. */
 void privilege_before_no_numbers(void)
 {
         struct change c = {.leaves = false};
 
-        if (now().effective == 0)
-                c = begin((struct usock_uids){-1, -1, -1});
+        if (geteuid() == 0)
+                c = begin(nobody);
         end(&c, 0);
 }
 
 int h_setuid(uid_t uid)
 {
-        struct change c = begin(after_setuid(uid));
+        struct change c = begin(usock_uids_setuid(uid));
 
         return end(&c, REAL(setuid)(uid));
 }
 
 int h_seteuid(uid_t uid)
 {
-        struct change c = begin(after_setresuid(-1, uid, -1));
+        struct change c = begin(usock_uids_setresuid(-1, uid, -1));
 
         return end(&c, REAL(seteuid)(uid));
 }
 
 int h_setreuid(uid_t real, uid_t effective)
 {
-        struct change c = begin(after_setreuid(real, effective));
+        struct change c = begin(usock_uids_setreuid(real, effective));
 
         return end(&c, REAL(setreuid)(real, effective));
 }
 
 int h_setresuid(uid_t real, uid_t effective, uid_t saved)
 {
-        struct change c = begin(after_setresuid(real, effective, saved));
+        struct change c = begin(usock_uids_setresuid(real, effective, saved));
 
         return end(&c, REAL(setresuid)(real, effective, saved));
 }
+
+/* ---- capabilities ---- */
+
+static bool leaves_others(uint32_t version, const struct __user_cap_data_struct *to)
+{
+        bool leaves;
+
+        usock_enter();
+        leaves = usock_gives_up_caps(version, to) && usock_has_company();
+        usock_leave();
+        return leaves;
+}
+
+int h_capset(struct __user_cap_header_struct *header, const struct __user_cap_data_struct *data)
+{
+        struct change c = {.leaves = false};
+
+        if (shim.size && !usock_tls.inside && user_read_range(header, sizeof(*header)) &&
+            user_read_range(data, sizeof(*data) * usock_cap_structs(header->version)) &&
+            leaves_others(header->version, data))
+                c = begin(nobody);
+        return end(&c, REAL(capset)(header, data));
+}
+
+/* ---- by number ---- */
 
 static struct usock_uids after_call(long nr, const uid_t a[3])
 {
         switch (nr) {
         case SYS_setuid:
-                return after_setuid(a[0]);
+                return usock_uids_setuid(a[0]);
         case SYS_setreuid:
-                return after_setreuid(a[0], a[1]);
+                return usock_uids_setreuid(a[0], a[1]);
         default:
-                return after_setresuid(a[0], a[1], a[2]);
+                return usock_uids_setresuid(a[0], a[1], a[2]);
         }
 }
 
@@ -238,6 +225,11 @@ bool privilege_call(long nr, const long a[3], long *r)
         const uid_t ids[] = {(uid_t)a[0], (uid_t)a[1], (uid_t)a[2]};
         struct change c;
 
+        if (nr == SYS_capset) {
+                *r = h_capset((struct __user_cap_header_struct *)a[0],
+                              (const struct __user_cap_data_struct *)a[1]);
+                return true;
+        }
         if (nr != SYS_setuid && nr != SYS_setreuid && nr != SYS_setresuid)
                 return false;
         c = begin(after_call(nr, ids));

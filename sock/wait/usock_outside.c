@@ -13,6 +13,7 @@
 #include "sock/attach/ustack_wake.h"
 
 #include <stdlib.h>
+#include <sys/un.h>
 
 #include "base/sys.h"
 #include "sock/wait/usock_wake.h"
@@ -56,6 +57,16 @@ static void ring_self(struct ustack *u, struct usock_outside *o, uint32_t slot)
         atomic_store_explicit(&stack_waiter(u->s.st, slot - 1)->armed, 0, memory_order_relaxed);
         usock_wake(u, slot - 1);
         o->rung = true;
+}
+
+/* It has a place in no stack, as in a process that has left its stack. */
+static void ring_by_name(struct usock_outside *o)
+{
+        struct sockaddr_un un = {.sun_family = AF_UNIX};
+
+        memcpy(un.sun_path, o->place->name, o->place->name_len);
+        o->rung = sys6(SYS_sendto, o->place->fd, (long)"", 1, MSG_DONTWAIT, (long)&un,
+                       (long)(offsetof(struct sockaddr_un, sun_path) + o->place->name_len)) == 1;
 }
 
 /* False: there is no place left. */
@@ -103,6 +114,8 @@ void usock_outside_ring(struct usock_outside *o)
                 ring_self(all[i], o, o->slot[i]);
                 ustack_leave(all[i]);
         }
+        if (!o->rung)
+                ring_by_name(o);
 }
 
 void usock_outside_end(struct usock_outside *o)

@@ -18,12 +18,18 @@ LIMIT = 120                       # for what must come
 
 # What is tried: a master that listens as root, and a worker that accepts as somebody else. argv: port, how.
 PROGRAM = r"""
-import ctypes, os, socket, sys, threading, time
+import ctypes, os, socket, struct, sys, threading, time
 
 port, how = int(sys.argv[1]), sys.argv[2].split("+")
 NOBODY = 65534
 
 def give_up():
+    if "caps" in how:
+        header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
+        none = ctypes.create_string_buffer(struct.pack("=6I", *[0] * 6))
+        if ctypes.CDLL(None).capset(header, none) != 0:
+            sys.exit("capset")
+        return
     os.setgroups([])
     os.setgid(NOBODY)
     if "resuid" in how:
@@ -217,6 +223,15 @@ class Privilege(unittest.TestCase):
     def test_who_gives_up_its_user_before_it_forks(self):
         said, log = self.run_it("before")
         self.assertIn(LEFT, said, log)
+
+    def test_a_worker_with_fewer_capabilities(self):
+        """A master that keeps them is none of its equals; where nobody has more there is nothing to leave."""
+        said, log = self.run_it("after+caps")
+        self.assertIn(LEFT, said, log)
+        self.assertIn("has given up its user or capabilities", log)
+        self.assertIn("master b'x'", said)
+        said, log = self.run_it("before+caps")
+        self.assertNotIn(LEFT, said, log)
 
     def test_who_can_become_root_again_has_left_nothing(self):
         said, log = self.run_it("temporarily")

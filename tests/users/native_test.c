@@ -1,0 +1,454 @@
+/*
+ * A program of the native interface that gives up its user or capabilities has nothing of its stack
+ * from then on, and one that was executed with more rights than its user has gets none.
+ */
+#include "tests/users/users.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+
+#include "unet/flow.h"
+
+int capset(struct __user_cap_header_struct *header, const struct __user_cap_data_struct *data);
+
+/* ---- a master and what it shares with its workers ---- */
+
+static struct {
+        int listener, ours, theirs; /* a connection, both ends */
+        struct sockaddr_in at;
+} master;
+
+static void listens(void)
+{
+        socklen_t len = sizeof master.at;
+
+        master.at =
+                (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+        master.listener = unet_socket(AF_INET, SOCK_STREAM, 0);
+        must(master.listener >= 0 &&
+             unet_bind(master.listener, (struct sockaddr *)&master.at, len) == 0);
+        must(unet_listen(master.listener, 8) == 0);
+        must(unet_getsockname(master.listener, (struct sockaddr *)&master.at, &len) == 0);
+}
+
+static int connects(void)
+{
+        int s = unet_socket(AF_INET, SOCK_STREAM, 0);
+
+        must(s >= 0 && unet_connect(s, (struct sockaddr *)&master.at, sizeof master.at) == 0);
+        return s;
+}
+
+static void begins(void)
+{
+        listens();
+        master.ours = connects();
+        master.theirs = unet_accept(master.listener, NULL, NULL);
+        must(master.theirs >= 0);
+}
+
+static void carries(int from, int to)
+{
+        char got[5] = "";
+
+        must(unet_send(from, "word", 5, 0) == 5);
+        must(unet_recv(to, got, 5, MSG_WAITALL) == 5 && strcmp(got, "word") == 0);
+}
+
+static void goes_on(void)
+{
+        int s, t;
+
+        carries(master.ours, master.theirs);
+        carries(master.theirs, master.ours);
+        s = connects();
+        t = unet_accept(master.listener, NULL, NULL);
+        must(t >= 0);
+        carries(s, t);
+        must(unet_close(s) == 0 && unet_close(t) == 0);
+}
+
+static unsigned mapped(void)
+{
+        FILE *f = fopen("/proc/self/maps", "re");
+        char line[512];
+        unsigned n = 0;
+
+        must(f != NULL);
+        while (fgets(line, sizeof line, f) != NULL)
+                n += strstr(line, "unet-") != NULL && strstr(line, "unet-directory") == NULL;
+        fclose(f);
+        return n;
+}
+
+static unsigned opened(void)
+{
+        DIR *d = opendir("/proc/self/fd");
+        const struct dirent *e;
+        char name[256];
+        unsigned n = 0;
+
+        must(d != NULL);
+        while ((e = readdir(d)) != NULL) {
+                ssize_t len = readlinkat(dirfd(d), e->d_name, name, sizeof name - 1);
+                name[len > 0 ? len : 0] = '\0';
+                n += strstr(name, "unet-") != NULL;
+        }
+        closedir(d);
+        return n;
+}
+
+static void has_nothing(void)
+{
+        must(mapped() == 0 && opened() == 0);
+        must(unet_send(master.ours, "x", 1, 0) == -1 && errno == EBADF);
+        must(unet_accept(master.listener, NULL, NULL) == -1 && errno == EBADF);
+        must(unet_close(master.theirs) == -1 && errno == EBADF);
+}
+
+/* What a child gives up, and how; and what it opens is of its own. */
+static void a_child(void (*gives_up)(void), void (*then)(void))
+{
+        int status = 0;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                must(mapped() != 0);
+                gives_up();
+                then();
+                listens();
+                begins();
+                goes_on();
+                _exit(0);
+        }
+        must(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+/* ---- its user ---- */
+
+static void by_setuid(void)
+{
+        must(setuid(HOSTILE) == 0);
+}
+
+static void by_setreuid(void)
+{
+        must(setreuid(HOSTILE, HOSTILE) == 0);
+}
+
+static void by_setresuid(void)
+{
+        must(setresuid(HOSTILE, HOSTILE, HOSTILE) == 0);
+}
+
+static int is_a_master(void)
+{
+        begins();
+        a_child(by_setuid, has_nothing);
+        a_child(by_setreuid, has_nothing);
+        a_child(by_setresuid, has_nothing);
+        goes_on();
+        return 0;
+}
+
+static void a_worker_has_nothing_of_its_masters_stack(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, is_a_master);
+}
+
+static void for_a_while(void)
+{
+        must(seteuid(HOSTILE) == 0);
+        must(mapped() != 0);
+        must(seteuid(0) == 0);
+        goes_on();
+}
+
+static void in_vain(void)
+{
+        must(setgid(HOSTILE) == 0 && seteuid(HOSTILE) == 0);
+        must(setuid(VICTIM) == -1 && errno == EPERM);
+        must(setresuid(VICTIM, VICTIM, VICTIM) == -1 && errno == EPERM);
+        must(seteuid(0) == 0);
+        goes_on();
+}
+
+static void has_all(void)
+{
+        must(mapped() != 0);
+}
+
+static int comes_back(void)
+{
+        begins();
+        a_child(for_a_while, has_all);
+        a_child(in_vain, has_all);
+        goes_on();
+        return 0;
+}
+
+static void who_can_become_root_again_or_is_refused_keeps_all(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, comes_back);
+}
+
+/* ---- the same by a capability ---- */
+
+static void keeps(uint32_t caps)
+{
+        struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct v[2] = {{caps, caps, 0}};
+
+        must(capset(&h, v) == 0);
+}
+
+/* By CAP_SETUID setuid() changes all three, of whoever has it. */
+static int is_a_user_with_capabilities(void)
+{
+        must(prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(VICTIM, VICTIM, VICTIM) == 0);
+        keeps(1u << CAP_SETUID | 1u << CAP_NET_BIND_SERVICE);
+        begins();
+        a_child(by_setuid, has_nothing);
+        goes_on();
+        return 0;
+}
+
+static void who_is_no_root_gives_his_user_up_too(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, is_a_user_with_capabilities);
+}
+
+static void keeps_one(void)
+{
+        keeps(1u << CAP_SETUID);
+}
+
+static void keeps_both(void)
+{
+        keeps(1u << CAP_SETUID | 1u << CAP_NET_BIND_SERVICE);
+}
+
+static int has_workers_with_less(void)
+{
+        must(prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(VICTIM, VICTIM, VICTIM) == 0);
+        begins();
+        keeps_both(); /* nobody shares the stack */
+        has_all();
+        a_child(keeps_one, has_nothing);
+        a_child(keeps_both, has_all);
+        goes_on();
+        return 0;
+}
+
+static void a_worker_with_fewer_capabilities_has_nothing_either(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, has_workers_with_less);
+}
+
+/* ---- threads, poll sets ---- */
+
+static pthread_barrier_t met;
+
+static void *waits(void *arg)
+{
+        pthread_barrier_wait(&met);
+        pthread_barrier_wait(&met);
+        return NULL;
+}
+
+static void with_a_thread(void)
+{
+        pthread_t t;
+
+        must(pthread_barrier_init(&met, NULL, 2) == 0 &&
+             pthread_create(&t, NULL, waits, NULL) == 0);
+        pthread_barrier_wait(&met);
+        must(setuid(HOSTILE) == -1 && errno == EAGAIN && geteuid() == 0);
+        goes_on();
+        pthread_barrier_wait(&met);
+        must(pthread_join(t, NULL) == 0);
+        by_setuid();
+}
+
+static int is_threaded(void)
+{
+        begins();
+        a_child(with_a_thread, has_nothing);
+        goes_on();
+        return 0;
+}
+
+static void who_has_threads_is_refused(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, is_threaded);
+}
+
+static struct unet_pollset *set;
+static int event;
+
+static void watches(void)
+{
+        set = unet_pollset_create();
+        event = eventfd(0, EFD_CLOEXEC);
+        must(set != NULL && event >= 0 && unet_pollset_add_fd(set, event, POLLIN, 7) == 0);
+        must(unet_pollset_add(set, master.theirs, POLLIN, 8) == 0);
+        must(unet_pollset_fd(set) >= 0);
+        by_setuid();
+}
+
+static void watches_on(void)
+{
+        struct pollfd outside = {.fd = unet_pollset_fd(set), .events = POLLIN};
+        const uint64_t one = 1;
+        struct unet_event ev[2];
+        int s;
+
+        has_nothing();
+        must(unet_pollset_wait(set, ev, 2, 0) == 0);
+        must(write(event, &one, sizeof one) == sizeof one);
+        must(poll(&outside, 1, -1) == 1);
+        must(unet_pollset_wait(set, ev, 2, -1) == 1 && ev[0].data == 7);
+        must(unet_pollset_del_fd(set, event) == 0);
+        listens();
+        must(unet_pollset_add(set, master.listener, POLLIN, 9) == 0);
+        s = connects();
+        must(poll(&outside, 1, -1) == 1);
+        must(unet_pollset_wait(set, ev, 2, -1) == 1 && ev[0].data == 9);
+        must(unet_close(s) == 0);
+        unet_pollset_destroy(set);
+}
+
+static int has_a_set(void)
+{
+        begins();
+        a_child(watches, watches_on);
+        goes_on();
+        return 0;
+}
+
+static void a_poll_set_goes_on_without_its_members(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, has_a_set);
+}
+
+/* ---- more rights than its user ---- */
+
+#define RAISED    "raised"
+#define NO_RIGHTS 3 /* the exit status of one whose file gave it none */
+
+/* This program, executed with rights of its file's. */
+static int is_raised(void)
+{
+        struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct v[2] = {{.permitted = 0}};
+
+        must(syscall(SYS_capget, &h, v) == 0);
+        if (geteuid() == getuid() && getegid() == getgid() && v[0].permitted == 0)
+                return NO_RIGHTS;
+        must(unet_socket(AF_INET, SOCK_STREAM, 0) == -1 && errno == EPERM);
+        must(unet_pollset_create() == NULL && errno == EPERM);
+        must(mapped() == 0);
+        return 0;
+}
+
+static char copy[64];
+
+static int runs_the_copy(void)
+{
+        execl(copy, copy, RAISED, NULL);
+        return 127;
+}
+
+static void copies_itself(mode_t mode)
+{
+        int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), to;
+        struct stat st;
+
+        snprintf(copy, sizeof copy, "/tmp/raised-%d", (int)getpid());
+        to = open(copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+        assert_true(from >= 0 && to >= 0 && fstat(from, &st) == 0);
+        for (off_t left = st.st_size; left > 0;) {
+                ssize_t n = copy_file_range(from, NULL, to, NULL, (size_t)left, 0);
+                assert_true(n > 0);
+                left -= n;
+        }
+        assert_int_equal(fchmod(to, mode), 0);
+        close(from);
+        close(to);
+}
+
+static void runs_raised(void)
+{
+        pid_t pid = users_begin(HOSTILE, runs_the_copy);
+        int status;
+
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        unlink(copy);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == NO_RIGHTS)
+                print_message("not shown: /tmp gives programs no rights\n");
+        else
+                assert_int_equal(status, 0);
+}
+
+static void who_was_executed_with_more_rights_than_its_user_has_no_stack(void **state)
+{
+        static const struct vfs_cap_data caps = {
+                .magic_etc = VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE,
+                .data = {{.permitted = 1u << CAP_NET_BIND_SERVICE}}};
+
+        if (users_cannot_run())
+                skip();
+        copies_itself(04755);
+        runs_raised();
+        copies_itself(02755);
+        runs_raised();
+        copies_itself(0755);
+        assert_int_equal(setxattr(copy, "security.capability", &caps, XATTR_CAPS_SZ_2, 0), 0);
+        runs_raised();
+}
+
+#define t(test) cmocka_unit_test_setup_teardown(test, users_setup, users_teardown)
+int main(int argc, char **argv)
+{
+        const struct CMUnitTest tests[] = {
+                t(a_worker_has_nothing_of_its_masters_stack),
+                t(who_can_become_root_again_or_is_refused_keeps_all),
+                t(who_is_no_root_gives_his_user_up_too),
+                t(a_worker_with_fewer_capabilities_has_nothing_either),
+                t(who_has_threads_is_refused),
+                t(a_poll_set_goes_on_without_its_members),
+                t(who_was_executed_with_more_rights_than_its_user_has_no_stack),
+        };
+
+        if (argc == 2 && strcmp(argv[1], RAISED) == 0)
+                return is_raised();
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
