@@ -268,11 +268,10 @@ static void who_comes_first_leaves_channels(void **state)
 
 /* ---- descriptors of keepers ---- */
 
-enum { SIDE = 5 }; /* stacks of each of two users, and a channel from each to each */
+enum { SIDE = 5, OF_VICTIM = 3 }; /* stacks of the one who calls, and of those who are called */
 
-/* Room for 256 in a keeper (KEEPER_FDS in unetd/daemon/shares.c): the stacks and channels of one
- * side need 221, and 396 if who asks for a channel paid for both ends. The limit stays: the last
- * test. */
+/* Room for 256 in a keeper (KEEPER_FDS in unetd/daemon/shares.c): the stacks and channels of who
+ * calls need 221, and 396 if he paid for both ends of a channel. The limit stays: the last test. */
 static int keepers_have_few(void **state)
 {
         struct rlimit few = {512 + 256, 512 + 256};
@@ -280,58 +279,113 @@ static int keepers_have_few(void **state)
         return setrlimit(RLIMIT_NOFILE, &few) < 0 ? -1 : users_setup(state);
 }
 
-static void make_stacks(uint32_t id[SIDE])
+static int make_stacks(int64_t id[], int n)
 {
         int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
         struct hostile_stack st;
 
         must(k >= 0);
-        for (int i = 0; i < SIDE; i++) {
+        for (int i = 0; i < n; i++) {
                 must(hostile_stack(c, &st) == 0);
                 hostile_stack_close(&st);
                 id[i] = st.id;
         }
+        return c;
 }
 
+static int opens(int c, int64_t from, int64_t to)
+{
+        struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,
+                                .chan = {.stack = (uint32_t)from, .peer_stack = (uint32_t)to}};
+
+        return hostile_ask(c, &msg, NULL, 0);
+}
+
+/* When others have taken what they get, there is room for a stack, and for a channel of his own,
+ * whose ends are both his keeper's. */
 static int has_stacks(void)
 {
-        uint32_t id[SIDE];
+        int64_t id[OF_VICTIM];
+        struct hostile_stack st;
+        int c = make_stacks(id, OF_VICTIM);
 
-        make_stacks(id);
-        for (int i = 0; i < SIDE; i++)
+        for (int i = 0; i < OF_VICTIM; i++)
                 table->value[i] = id[i];
-        table->ready = 1;
+        table->ready++;
+        must_eventually(table->done == 1);
+        must(hostile_stack(c, &st) == 0);
+        must(opens(c, id[0], st.id) == 0);
+        return 0;
+}
+
+static int has_the_others(void)
+{
+        int64_t id[SIDE - OF_VICTIM];
+
+        make_stacks(id, SIDE - OF_VICTIM);
+        for (int i = OF_VICTIM; i < SIDE; i++)
+                table->value[i] = id[i - OF_VICTIM];
+        table->ready++;
         must_eventually(table->done == 1);
         return 0;
 }
 
 static int calls_each(void)
 {
-        int c = hostile_client();
-        uint32_t id[SIDE];
+        int64_t id[SIDE];
+        int c = make_stacks(id, SIDE);
 
-        make_stacks(id);
-        for (int i = 0; i < SIDE * SIDE; i++) {
-                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,
-                                        .chan = {.stack = id[i / SIDE],
-                                                 .peer_stack = (uint32_t)table->value[i % SIDE]}};
-
-                must(hostile_ask(c, &msg, NULL, 0) == 0);
-        }
+        for (int i = 0; i < SIDE * SIDE; i++)
+                must(opens(c, id[i / SIDE], table->value[i % SIDE]) == 0);
         return 0;
 }
 
 static void an_end_counts_with_the_keeper_that_has_it(void **state)
 {
-        pid_t called;
+        pid_t called[2];
+
+        if (users_cannot_run())
+                skip();
+        called[0] = users_begin(VICTIM, has_stacks);
+        called[1] = users_begin(BYSTANDER, has_the_others);
+        eventually(table->ready == 2);
+        users_run(HOSTILE, calls_each);
+        table->done = 1;
+        users_wait(called[0]);
+        users_wait(called[1]);
+}
+
+/* As many channels to one user's stacks as he gets. */
+static int calls_all_it_may(void)
+{
+        int64_t id[2 * SIDE];
+        int c = make_stacks(id, 2 * SIDE), n = 0, r = 0;
+
+        for (int i = 0; i < 2 * SIDE * OF_VICTIM && r == 0; i++, n += r == 0)
+                r = opens(c, id[i / OF_VICTIM], table->value[i % OF_VICTIM]);
+        must(r == -EDQUOT);
+        table->value[SIDE] = n;
+        table->ready++;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static void others_leave_room_in_a_keeper(void **state)
+{
+        pid_t called, calls;
 
         if (users_cannot_run())
                 skip();
         called = users_begin(VICTIM, has_stacks);
         eventually(table->ready == 1);
-        users_run(HOSTILE, calls_each);
+        calls = users_begin(HOSTILE, calls_all_it_may);
+        eventually(table->ready == 2);
+        print_message("channels for one other user in a keeper with room for 256 descriptors: %d\n",
+                      (int)table->value[SIDE]);
+        assert_in_range(table->value[SIDE], 1, 128 / (UNETD_CHAN_FDS + 2));
         table->done = 1;
         users_wait(called);
+        users_wait(calls);
 }
 
 /* ---- client ports ---- */
@@ -371,6 +425,56 @@ static void client_ports_are_left_to_others(void **state)
         table->done = 1;
         users_wait(first);
         users_wait(second);
+}
+
+/* Every other block of four, by number. */
+static int cuts_the_ports(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        uint32_t had = 0, n = DIR_BLOCK_PORTS;
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (uint32_t port = n; port + n < 65536; port += 2 * n) {
+                struct unetd_msg msg = {
+                        .type = UNETD_PORT_LEASE,
+                        .lease = {.stack = st.id, .first = (uint16_t)port, .count = (uint16_t)n}};
+
+                had += hostile_ask(c, &msg, NULL, 0) == 0;
+        }
+        table->value[0] = had;
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int leases_some(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.count = 64}};
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        msg.lease.stack = st.id;
+        must(hostile_ask(c, &msg, NULL, 0) == 0);
+        table->value[1] = msg.lease.count;
+        return 0;
+}
+
+static void nobody_cuts_the_ports_for_others(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        hostile = users_begin(HOSTILE, cuts_the_ports);
+        eventually(table->ready == 1);
+        users_run(VICTIM, leases_some);
+        print_message("blocks of ports by number: %d; another user then has a run of %d\n",
+                      (int)table->value[0], (int)table->value[1]);
+        assert_true(table->value[0] > 0 && table->value[1] == 64);
+        table->done = 1;
+        users_wait(hostile);
 }
 
 #define TIMES      200
@@ -490,9 +594,13 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(client_ports_are_left_to_others, users_setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(nobody_cuts_the_ports_for_others, users_setup,
+                                                users_teardown),
                 cmocka_unit_test_setup_teardown(who_gives_ports_back_does_not_fill_the_log,
                                                 four_ports, users_teardown),
                 cmocka_unit_test_setup_teardown(names_of_others_are_not_waited_for, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(others_leave_room_in_a_keeper, keepers_have_few,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(an_end_counts_with_the_keeper_that_has_it,
                                                 keepers_have_few, users_teardown),

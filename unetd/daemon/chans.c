@@ -183,9 +183,8 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
 /* Of a new channel: the keeper of the stack's user is to have room for it, whoever pays. */
 static int end_bind_new(struct end *e, struct stack *st, struct user *payer)
 {
-        return share_keeper_may_hold(st->user, SHARE_END_FDS)
-                       ? end_bind(e, st, payer, UNETD_CHANS_MAX)
-                       : -EDQUOT;
+        return share_keeper_may_take(st->user, payer) ? end_bind(e, st, payer, UNETD_CHANS_MAX)
+                                                      : -EDQUOT;
 }
 
 void end_free(struct end *e)

@@ -47,14 +47,79 @@ static struct vlink_range range_of(const struct lease *l)
         return (struct vlink_range){.proto = IPPROTO_TCP, .first = l->first, .count = l->count};
 }
 
-/* How many ports from there on nobody has leased, `want` at most; `clear`: nor claimed. */
-static uint32_t free_run(uint32_t port, uint32_t want, bool clear)
+/* ---- zones ---- */
+
+/*
+ * Users lease in zones of their own, that nobody cuts the ports into pieces for the others:
+ *
+ *      | hers  her | his    | free     | hers     |
+ *
+ * A zone is his who leased in it first, while he leases anything there. A user has as many as he
+ * leaves to others (shares.h). Who has none, and finds none, leases anywhere.
+ */
+#define ZONE_PORTS 128u
+#define ZONES      (65536u / ZONE_PORTS)
+
+struct zones {
+        const struct user *of[ZONES]; /* NULL: free */
+        const struct user *user;      /* who asks; NULL: all zones are for him */
+        uint32_t more;                /* so many free ones he may begin */
+};
+
+static uint32_t zone_at(uint32_t port)
 {
-        uint32_t n = 0;
+        return (port - unetd.lease_low) / ZONE_PORTS;
+}
+
+static const struct user *lessee(uint32_t port)
+{
+        const struct stack *st = stack_find(directory_lessee_of(unetd.dir.d, (uint16_t)port));
+
+        return st ? st->user : NULL;
+}
+
+static void zones_look(struct zones *z, const struct user *u)
+{
+        uint32_t all = zone_at(unetd.lease_end + ZONE_PORTS - 1), mine = 0, others = 0;
+
+        *z = (struct zones){.user = NULL};
+        if (!unetd.cfg.shared)
+                return;
+        for (uint32_t port = unetd.lease_low; port < unetd.lease_end; port += DIR_BLOCK_PORTS)
+                if (!z->of[zone_at(port)])
+                        z->of[zone_at(port)] = lessee(port);
+        for (uint32_t i = 0; i < all; i++) {
+                mine += z->of[i] == u;
+                others += z->of[i] && z->of[i] != u;
+        }
+        while (share_may_take(mine + z->more, mine + others + z->more, all))
+                z->more++;
+        if (mine + z->more != 0)
+                z->user = u;
+}
+
+/* Returns true if a run of ports that has begun so many zones may go on at this one. */
+static bool zone_may_lease(const struct zones *z, uint32_t port, uint32_t *begun)
+{
+        const struct user *of = z->of[zone_at(port)];
+
+        if (!z->user || of == z->user)
+                return true;
+        *begun += port == unetd.lease_low || zone_at(port - 1) != zone_at(port) || *begun == 0;
+        return !of && *begun <= z->more;
+}
+
+/* ---- free ports ---- */
+
+/* How many ports from there on nobody has leased, `want` at most; `clear`: nor claimed. */
+static uint32_t free_run(const struct zones *z, uint32_t port, uint32_t want, bool clear)
+{
+        uint32_t n = 0, begun = 0;
 
         assert(port >= unetd.lease_low);
         while (n < want && port + n < unetd.lease_end &&
                directory_lessee_of(unetd.dir.d, (uint16_t)(port + n)) == 0 &&
+               zone_may_lease(z, port + n, &begun) &&
                !(clear && ports_claimed((uint16_t)(port + n), DIR_BLOCK_PORTS, NULL)))
                 n += DIR_BLOCK_PORTS;
         return n;
@@ -62,7 +127,7 @@ static uint32_t free_run(uint32_t port, uint32_t want, bool clear)
 
 /* The first run of so many, or else the longest; round and round, so that what came back rests
  * before it is used again. */
-static struct lease longest_run(uint32_t want, bool clear)
+static struct lease longest_run(const struct zones *z, uint32_t want, bool clear)
 {
         uint32_t all = unetd.lease_end - unetd.lease_low, n;
         struct lease best = {.count = 0};
@@ -70,7 +135,7 @@ static struct lease longest_run(uint32_t want, bool clear)
         for (uint32_t i = 0; i < all && best.count < want;) {
                 uint32_t port = unetd.lease_low + (unetd.lease_next - unetd.lease_low + i) % all;
 
-                n = free_run(port, want, clear);
+                n = free_run(z, port, want, clear);
                 if (n > best.count)
                         best = (struct lease){.first = (uint16_t)port, .count = (uint16_t)n};
                 i += n + (port + n < unetd.lease_end ? DIR_BLOCK_PORTS : 0); /* one that is not */
@@ -80,15 +145,18 @@ static struct lease longest_run(uint32_t want, bool clear)
 
 /* Ports at which somebody has a socket are taken only when there are no others: their lessee does
  * not use these (port_owner() in ifaces.c, open_conn() in sock/core/usock_connect.c). */
-static int lease_take(struct lease *l, uint32_t want)
+static int lease_take(const struct user *u, struct lease *l, uint32_t want)
 {
-        struct lease found = longest_run(want, true);
+        struct zones z;
+        struct lease found;
 
         assert(want != 0 && want <= LEASE_MOST);
+        zones_look(&z, u);
+        found = longest_run(&z, want, true);
         if (found.count == 0)
-                found = longest_run(want, false);
+                found = longest_run(&z, want, false);
         if (found.count == 0)
-                return -EADDRNOTAVAIL;
+                return z.user ? -EDQUOT : -EADDRNOTAVAIL;
         l->first = found.first;
         l->count = found.count;
         unetd.lease_next = l->first + l->count < unetd.lease_end ? (uint32_t)l->first + l->count
@@ -100,10 +168,13 @@ static int lease_take(struct lease *l, uint32_t want)
  * else may have a port there or a connection. */
 static int lease_retake(const struct stack *st, struct lease *l, uint16_t first, uint32_t count)
 {
+        struct zones z;
+
         if (first < unetd.lease_low || first + count > unetd.lease_end || count > LEASE_MOST ||
             count == 0 || first % DIR_BLOCK_PORTS != 0 || count % DIR_BLOCK_PORTS != 0)
                 return -EADDRNOTAVAIL;
-        if (free_run(first, count, false) < count || ports_claimed(first, count, st) ||
+        zones_look(&z, st->user);
+        if (free_run(&z, first, count, false) < count || ports_claimed(first, count, st) ||
             ifaces_flow_of_others(st->id, first, count))
                 return -EADDRNOTAVAIL;
         l->first = first;
@@ -177,7 +248,7 @@ int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
         if (!l)
                 return -ENOMEM;
         r = msg->lease.first ? lease_retake(st, l, msg->lease.first, msg->lease.count)
-                             : lease_take(l, want);
+                             : lease_take(u, l, want);
         if (r < 0) {
                 free(l);
                 return msg->lease.first ? r : none_left(u, r);

@@ -86,3 +86,26 @@ bool share_keeper_may_hold(const struct user *u, uint32_t more)
         return unetd.keeper_fds <= KEEPER_FDS ||
                kept_for(u) + more <= unetd.keeper_fds - KEEPER_FDS;
 }
+
+static uint32_t ends_for(const struct user *u, const struct user *payer)
+{
+        const struct chan *ch;
+        uint32_t n = 0;
+
+        LIST_FOREACH (ch, &unetd.chans, link)
+                for (int i = 0; i < 2; i++)
+                        n += ch->end[i].state != END_FREE && ch->end[i].payer == payer &&
+                             ch->end[i].stack->user == u;
+        return n;
+}
+
+bool share_keeper_may_take(const struct user *u, const struct user *payer)
+{
+        uint32_t more = SHARE_END_FDS - 1;
+
+        if (!share_keeper_may_hold(u, SHARE_END_FDS))
+                return false;
+        return payer == u || unetd.keeper_fds <= KEEPER_FDS ||
+               share_may_take(ends_for(u, payer) * SHARE_END_FDS + more, kept_for(u) + more,
+                              unetd.keeper_fds - KEEPER_FDS);
+}

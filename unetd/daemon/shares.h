@@ -10,6 +10,7 @@
  *   client ports                     all there are            the stack's user
  *   entries of the directory         DIR_MAX                  the stack's user
  *   descriptors of unetd             RLIMIT_NOFILE            who made it hold them
+ *   descriptors of a user's keeper   its RLIMIT_NOFILE        others, who asked for channels
  */
 #ifndef UNETD_SHARES_H
 #define UNETD_SHARES_H
@@ -24,6 +25,8 @@ bool share_may_hold(const struct user *u, uint32_t more);
 #define SHARE_END_FDS (UNETD_CHAN_FDS + 2)
 /* Whether the user's keeper has room for so many more: to lose it would be to lose all stacks. */
 bool share_keeper_may_hold(const struct user *u, uint32_t more);
+/* Returns true if it has room for an end of a channel that `payer` asks for. */
+bool share_keeper_may_take(const struct user *u, const struct user *payer);
 /* ... of an entry of the directory, of so many client ports. */
 bool share_may_enter(const struct user *u);
 bool share_may_lease(const struct user *u, uint32_t more);
