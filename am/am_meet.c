@@ -144,7 +144,7 @@ static void forget(struct am_door *d, uint32_t i)
         memmove(&d->who[i], &d->who[i + 1], (--d->n - i) * sizeof d->who[0]);
 }
 
-/* A new one. For whom there is no place, the oldest who has said nothing goes. */
+/* Accepts a connection. If there is no place for it, the oldest that has said nothing is closed. */
 static void let_in(struct am_door *d)
 {
         int sock = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC), hello = sizeof(struct am_hello);

@@ -66,8 +66,8 @@ void capture_reader_init(struct capture_reader *r, const struct capture *c)
         *r = (struct capture_reader){.pos = atomic_load_explicit(&c->head, memory_order_acquire)};
 }
 
-/* Copies what the writer may be writing over: still_whole() says afterwards. Not by memcpy(), which
- * would be looked at. */
+/* Copies what the writer may be writing over: still_whole() says afterwards. Not by memcpy(), in
+ * which a sanitizer would find a race. */
 static READS_TORN void copy_torn(void *to, const uint8_t *from, size_t n)
 {
         /* Records begin at words and are padded. */

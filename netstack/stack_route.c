@@ -89,7 +89,8 @@ static void follow_neighs(struct stack *s, struct netif *n, const struct netconf
 
 /* ---- what links are ---- */
 
-/* The link address comes last: who ends in between leaves a change that is still to be made. */
+/* The link address is stored last: a process that dies in between leaves a change that the next one
+ * still sees as due. */
 void stack_route_mac(struct stack *s, struct netif *n, const uint8_t mac[ETHER_MAC], nstime now)
 {
         struct arp a = {&n->arp, &s->st->cnt};
@@ -105,8 +106,8 @@ static bool is_up(const struct netconf *conf, uint32_t ifindex)
         return if_flags(&conf->ifs[(ifindex - 1) % NETCONF_IFS]) & ROUTE_IF_UP;
 }
 
-/* Before what is published of links is taken over: others may have taken our address, or moved,
- * while one was down. */
+/* Call before the published state of links is taken over: while a link was down, other hosts may
+ * have taken our address, or moved. */
 static void follow_ups(struct stack *s, const struct netconf *conf, nstime now)
 {
         for (uint32_t i = 0; i < s->st->netifs; i++) {
@@ -258,7 +259,8 @@ int stack_route(struct stack *s, uint32_t dst, uint32_t src, uint32_t oif, nstim
         return route_lookup(s->routes, &key, now, res);
 }
 
-/* What is published of it no more is still a way for its connections' last words. */
+/* An interface that is not published any more still carries the last segments of its
+ * connections. */
 static uint32_t hop_of_unpublished(const struct stack *s, const struct netif_config *c,
                                    uint32_t dst)
 {
@@ -281,7 +283,7 @@ uint32_t stack_next_hop(struct stack *s, struct netif *n, uint32_t dst)
 
 /* ---- what gateways say ---- */
 
-/* The oldest ones give way, as far as the table says which they are. */
+/* Beyond these the oldest redirect gives way, as far as the table says which it is. */
 #define REDIRECTS_MAX 32u
 
 static bool is_redirect(const struct route_table *t, uint32_t i, struct route_report *r)
@@ -289,7 +291,8 @@ static bool is_redirect(const struct route_table *t, uint32_t i, struct route_re
         return route_walk(t, i, r) && r->r.flags & ROUTE_F_REDIRECT;
 }
 
-/* Those for `dst`, or by `gateway` (0: not said); with neither, one, if there are too many. */
+/* Forgets redirects for `dst`, or by `gateway` (0: any). With neither, forgets one if there are too
+ * many. */
 static void forget_redirects(struct route_table *t, uint32_t dst, uint32_t gateway)
 {
         struct route_report r, first = {.up = false};

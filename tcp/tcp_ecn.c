@@ -1,6 +1,6 @@
 /*
- * Explicit congestion notification (RFC 3168): a router marks what it would have to drop, and who
- * sent it slows down.
+ * Explicit congestion notification (RFC 3168): a router marks a packet that it would have to drop
+ * otherwise, and the sender slows down.
  *
  *      SYN with ECE and CWR, SYN-ACK with ECE alone            both can do it: ecn_syn()
  *      new data leaves as ECT(0), a router makes it CE         ecn_mark()
@@ -9,12 +9,12 @@
  *      once a round trip, and says CWR in the next new data    ecn_mark()
  *      with which the echo ends                                ecn_input()
  *
- * As Linux: by default it is agreed to and not asked for; what is sent again, pure ACKs and window
- * probes are never ECT; a SYN that is repeated, or refused, asks no more (§6.1.1.1), and neither
- * does one over a link that loses nothing.
+ * As in Linux, by default we agree to ECN and do not ask for it. Retransmissions, pure ACKs and
+ * window probes are never ECT. A SYN that is repeated or refused asks no more (§6.1.1.1). A SYN
+ * over a lossless link does not ask.
  *
- * A congestion control that wants ECN (DCTCP, RFC 8257) asks for it, agrees also to a SYN that is
- * ECT itself (§3.5), echoes what came exactly, and sends nothing that is not ECT.
+ * A congestion control that wants ECN (DCTCP, RFC 8257) asks for it. It agrees also to a SYN that
+ * is ECT itself (§3.5), echoes each mark exactly, and sends everything as ECT.
  */
 #include "ip/ip.h"
 #include "tcp/tcp_cc.h"
@@ -24,8 +24,8 @@
 
 #define SETUP (TCP_ECE | TCP_CWR)
 
-/* One that is marked itself came by a path that does not leave these bits alone, or from one who
- * has DCTCP. */
+/* A SYN that is ECT or CE itself came by a path that changes these bits, or from a peer with
+ * DCTCP. */
 bool ecn_agrees(const struct tcp_opts *o, const struct tcp_link *link, const struct tcp_seg *syn)
 {
         return (syn->flags & SETUP) == SETUP && (syn->ecn == 0 || cc_by(o->cc)->wants_ecn) &&
@@ -42,7 +42,7 @@ void ecn_syn(struct tcp_conn *tc, const struct tcp_seg *seg)
                 conn_flag(tc, TCF_ECN);
 }
 
-/* Who sends one that does not ask means it, whatever the first one said (§6.1.1). */
+/* A repeated SYN that does not ask for ECN counts, whatever the first one said (§6.1.1). */
 void ecn_syn_again(struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         if ((seg->flags & SETUP) != SETUP)
@@ -86,8 +86,8 @@ void ecn_mark(struct tcp_conn *tc, struct tcp_seg *seg)
         }
 }
 
-/* Of the algorithm that the option names: with a plan in front of it (tcp_plan.c) marks are told as
- * the peer has been told they would be. */
+/* Returns true if the algorithm of the options echoes marks exactly. A plan (tcp_plan.c) does not
+ * change that: the peer expects what the handshake agreed on. */
 static bool is_exact(const struct tcp_conn *tc)
 {
         return cc_by(tc->opts.cc)->wants_ecn;
@@ -98,7 +98,8 @@ bool ecn_on_all(const struct tcp_conn *tc)
         return tc->flags & (TCF_ECN | TCF_ECN_ASKED) && is_exact(tc);
 }
 
-/* RFC 8257 §3.2, figure 1: what came before the change is acknowledged with what it was. */
+/* RFC 8257 §3.2, figure 1: when marks begin or end, the data before the change is acknowledged
+ * first, with the echo that it had. */
 static void echo_exactly(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         bool marked = seg->ecn == IP_ECN_CE;
@@ -114,8 +115,8 @@ static void echo_exactly(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         tc->owed |= OWE_ACK;
 }
 
-/* §6.1.3. The first that is marked is acknowledged at once, and so is CWR: who has just slowed down
- * may wait for it. */
+/* §6.1.3. The first marked segment is acknowledged at once. So is one with CWR: its sender, which
+ * has just slowed down, may wait for the ACK. */
 void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         bool exactly = is_exact(tc);
@@ -138,9 +139,9 @@ void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         conn_flag(tc, TCF_ECN_ECHO);
 }
 
-/* §6.1.2. What was reduced for a loss in this round trip is not reduced again; the echo ends by the
- * CWR that is due for that. CWR goes with what begins at ecn_end or later: until some of that is
- * acknowledged the echo is of the same mark (as Linux). */
+/* §6.1.2. A window that was reduced for a loss in this round trip is not reduced again: the CWR
+ * that is due for the loss ends the echo. CWR goes with data from ecn_end on. Until some of that
+ * data is acknowledged, the echo is of the same mark (as in Linux). */
 bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked,
              nstime now)
 {

@@ -95,7 +95,8 @@ static void calls_end_of_port(uint32_t port)
         }
 }
 
-/* A listener that reads none of them has as many as it needs: what does not fit is left out. */
+/* A ring that does not fit into the socket is left out: a listener that has not read the others
+ * will look anyway. */
 static void ring(const struct emul_name *n)
 {
         struct unetd_msg msg = {.type = UNETD_EMUL_CALL, .emul = {.listener = n->id}};
@@ -145,9 +146,9 @@ static int switch_start(void)
         return r;
 }
 
-/* Rings carry nothing. A descriptor among them would be closed where it is read, and its last close
- * may take as long as its owner likes (discard.c): none is let in, and none was before the endpoint
- * could know that it is attached. Older kernels let them in. */
+/* Rings carry no descriptors. unetd would close a descriptor that came with one, and its owner may
+ * make the last close take long (discard.c). So the socket lets none in (SO_PASSRIGHTS, which older
+ * kernels do not have). None was sent before the endpoint could know that it is attached. */
 static int rings_only(int sock)
 {
         int off = 0;
@@ -327,7 +328,8 @@ int emul_connect(struct client *cl, const struct unetd_msg *msg)
         return REPLY_LATER;
 }
 
-/* Both sides learn their tags; the caller's connection answers for the channel until it has. */
+/* Both sides learn their tags. Until the caller has read its own, the channel ends with the
+ * caller's connection. */
 static int answer(struct emul_call *call, struct unetd_msg *msg)
 {
         struct client *caller = call->client;

@@ -143,27 +143,27 @@ bool kprocs_dying(const struct kstack *st);
 
 /* ---- keeper_chans.c ---- */
 
-/* The message of unetd about a channel to hold; answered at once or at a later tick. 1: it will be;
- * else the answer. */
+/* unetd's message about a channel to hold. Returns 1 if the answer follows at a later tick, else
+ * the answer. */
 int kchan_take(struct wire_in *in);
 /* ... and about one to give up. As above. */
 int kchan_drop(const struct wire_in *in);
-/* One is to yield to another, or to part since its other end yields. As above. */
+/* A channel is to yield its number, or to part because its other end yields. As above. */
 int kchan_yield(const struct wire_in *in);
 int kchan_part(const struct wire_in *in);
 void kchan_stay(const struct wire_in *in);
-/* unetd has gone, and nobody wants their numbers any more. */
+/* unetd is gone: no channel has to yield any more. */
 void kchans_stay(struct kstack *st);
-/* Nobody waits for what becomes of it any more. */
+/* unetd, which asked, is gone: the channel's request is not answered. */
 void kchan_forget_request(struct kchan *ch);
-/* Numbers of channels that cannot be given to new ones, one a bit, but for those that are up. */
+/* Tells unetd which numbers new channels cannot have, but for those of channels that are up. */
 void kchans_tell_taken(struct kstack *st);
 void kchan_free(struct kchan *ch);
 /* The message of unetd about what a stack has of an RDMA device. */
 void klink_take(struct wire_in *in);
 void klinks_free(struct kstack *st);
 void kchans_work(struct kstack *st);
-/* The stack rests: packets at its interfaces wake us. */
+/* The stack rests: from now on packets at its interfaces wake the keeper. */
 void kchans_watch(const struct kstack *st);
 bool kchans_pending(const struct kstack *st);
 
