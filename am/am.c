@@ -210,8 +210,8 @@ static struct am_link *link_of(struct uam *am, struct ep_link *l)
         return k;
 }
 
-/* Whose messages take places of the same receiver: those by this link, and by others of
- * its port. */
+/* Messages that take places of the same receiver: those by this link, and by other links of its
+ * port. */
 static uint32_t sharers(const struct uam *am, const struct am_link *k)
 {
         uint32_t n = k->npeers;

@@ -98,7 +98,8 @@ static struct letter **find(struct am_tree *tree, uint32_t from, uint64_t step)
         return at;
 }
 
-/* Who sends nothing may be dead, and over a lossy channel only what is not acknowledged tells. */
+/* A rank that sends nothing may be dead. Over a lossy channel only a message that it does not
+ * acknowledge shows that. */
 static void probe(struct uam *am, uint32_t rank)
 {
         const struct am_peer *p = am->peer[rank];

@@ -50,8 +50,8 @@ static bool all_zero(const uint8_t *p, size_t n)
         return any == 0;
 }
 
-/* Who cannot be a sender: everybody, nobody, a group; in IP, anything but a host, or 0.0.0.0 that
- * asks (a probe). */
+/* A sender is no broadcast, null or group address. Its IP address is a host's, or 0.0.0.0 in a
+ * request (a probe). */
 static enum drop check_sender(const struct arp_cache *c, const struct arp_pkt *pkt)
 {
         const struct arp_config *cfg = &c->cfg;

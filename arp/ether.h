@@ -42,7 +42,7 @@ struct ether_hdr {
         uint16_t type; /* host order */
 };
 
-/* Whom a frame was sent to. RFC 1122 §2.4: IP is told, since it treats a link-layer
+/* The destination of a frame. RFC 1122 §2.4: IP is told, since it treats a link-layer
  * broadcast differently. */
 enum ether_cast { ETHER_TO_US, ETHER_TO_ALL, ETHER_TO_GROUP, ETHER_TO_OTHER };
 

@@ -82,7 +82,8 @@ static void spin(const struct rlock *l)
         }
 }
 
-/* Whoever has slept says that others do, if any: nobody else says so for those behind it. */
+/* A thread that has slept marks the lock as waited for: no other thread would do so for those that
+ * still sleep. */
 static bool take(struct rlock *l, uint32_t *was, bool slept)
 {
         uint32_t others = slept && atomic_load(&l->sleepers) != 0 ? FUTEX_WAITERS : 0;
@@ -119,8 +120,8 @@ int rlock_take_slowly(struct rlock *l)
                 rlock_pending(rlock_self.head, &l->next);
                 if (take(l, &was, slept))
                         break;
-                /* Who has it may have our number, in another pid namespace, and would die by
-                 * our death. */
+                /* The holder may have our thread number, in another pid namespace. The kernel would
+                 * take our death for the holder's. */
                 rlock_pending(rlock_self.head, NULL);
                 sleep_for_it(l, was);
         }

@@ -228,7 +228,8 @@ static uint8_t run_psh(const struct run *r)
         return r->is_new && r->segs % 2 == 0 ? TCP_PSH : r->flags & TCP_PSH;
 }
 
-/* Whoever cuts the run goes on from the pseudo header's sum; PSH is the last segment's. */
+/* The kernel or device that cuts the run goes on from the pseudo header's sum. PSH is the last
+ * segment's. */
 static void run_send(struct stack *s, struct stack_chan *c, struct run *r,
                      const struct tcp_tuple *to, const struct ip_tmpl *ip)
 {

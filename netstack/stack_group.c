@@ -11,7 +11,7 @@ uint32_t stack_ifc(const struct stack *s, uint32_t k)
 
 /* ---- in ---- */
 
-/* Who asks udp_rx_many(). */
+/* What the callback of udp_rx_many() is given. */
 struct asker {
         struct stack *s;
         uint32_t ifc, group, src; /* group 0: everybody */

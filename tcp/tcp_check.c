@@ -75,8 +75,8 @@ static void check_receive_queue(const struct tcp *t, const struct tcp_conn *tc)
         assert(tc->ooo_tail == prev && !(tc->slow & SLOW_OOO) == (tc->ooo_head == 0));
 }
 
-/* Whoever was refused room has been told of it as soon as there is some: no level comes without
- * its event. */
+/* A writer that was refused room has been told as soon as there is some: no level comes without its
+ * event. */
 static void check_room_is_told(const struct tcp *t, const struct tcp_conn *tc)
 {
         assert(!(tc->flags & TCF_SND_FULL) || tc->shut & SHUT_SND || !sndbuf_writable(t, tc));

@@ -70,8 +70,9 @@ static uint32_t timestamp(const struct tcp_seg *syn, const struct tcp_opts *o, b
         return ts > clock_of(now) ? ts - TS_BITS - 1 : ts;
 }
 
-/* Whose port it is, alone or with others: who sent the cookie may be gone when it comes back, and
- * whose it then is another. Looked at each time, written once a second. */
+/* All listeners of the port and address note that cookies are out. The one that sent a cookie may
+ * be gone when the cookie comes back, and the connection is another one's then. Looked at each
+ * time, written once a second. */
 static void remember(struct tcp *t, struct tcp_listener *l, nstime now)
 {
         nstime until = now + PERIODS * PERIOD;

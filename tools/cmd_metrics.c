@@ -52,7 +52,7 @@ static void page(FILE *out)
         json_decref(rows);
 }
 
-/* Who reads the file has all of the old one or all of the new one. */
+/* A reader of the file sees all of the old one or all of the new one. */
 static int write_file(const char *path)
 {
         char *temporary = NULL;

@@ -76,7 +76,7 @@ static char *take(int in, size_t *n)
         return text;
 }
 
-/* Whose rows these are is known here, and not believed from them. */
+/* The user of these rows is known here; what the rows themselves say of it is not believed. */
 static void take_rows(uint32_t uid, json_t *rows, json_t *all)
 {
         json_t *row;

@@ -31,8 +31,8 @@ static const struct command *find(const char *name)
         return NULL;
 }
 
-/* Who was started without one of the three streams must not get a connection of ours in its place,
- * and print into it. What stands there now fails as what is closed does. */
+/* A program started without one of the three streams must not get a connection of ours in its
+ * place, and print into it. A descriptor that fails as a closed one does takes the place. */
 static void hold_streams(void)
 {
         for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -395,7 +395,7 @@ static bool stands_still(struct ustack *u, uint32_t i, nstime now)
         return now - u->turned_at[i] >= STANDS_STILL;
 }
 
-/* Who sleeps learns only so that its device is being removed. */
+/* Only by this a sleeping process learns that its device is being removed. */
 static bool to_close(struct ustack *u, struct vlink *v)
 {
         uint32_t driver = atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed);

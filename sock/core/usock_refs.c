@@ -1,5 +1,5 @@
-/* Who holds a socket: a reference each of process slots, and what ends with the last one, or with
- * a process. */
+/* References of a socket: one for each process slot that holds it; and what ends with the last one,
+ * or with a process. */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"

@@ -24,7 +24,7 @@
 #define SLEEPERS 1024
 #define KSIGSET  8 /* bytes of the kernel's signal set */
 
-/* Who may be asleep in usock_wait(), in threaded programs. */
+/* Threads that may be asleep in usock_wait(), in threaded programs. */
 static struct sleeper {
         _Atomic pid_t tid;
         pthread_t thread;

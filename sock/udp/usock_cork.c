@@ -57,7 +57,7 @@ void usock_udp_cork_end(struct ustack *u, struct sock_rec *rec)
         set_flag(rec, SOCK_CORK_OURS, false);
         if (id[0] == 0)
                 return;
-        /* Who dies from here on leaves frames that nobody names: stack_recover(). */
+        /* A death from here on leaves frames that no record names: stack_recover(). */
         rec->corked[0] = 0;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         rec->corked[1] = 0;

@@ -20,7 +20,7 @@ static uint32_t *head_of(struct stack_state *st, uint32_t sock)
         return sock == 0 ? &st->crowd_news : &((struct sock_rec *)pool_at(&st->socks, sock))->crowd;
 }
 
-/* Whoever has something to tell sees by this bit that there is a list. */
+/* By this bit a thread that has an event to tell sees that there is a list. */
 static void mark(struct stack_state *st, uint32_t sock, bool any)
 {
         struct sock_rec *rec;

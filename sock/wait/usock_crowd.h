@@ -20,7 +20,7 @@ void crowd_wake(struct ustack *u, uint32_t sock, uint32_t exclusive);
 /* Wakes one who sleeps, or all; of one process (its slot + 1; 0: of any). False: nobody did. */
 bool crowd_wake_one(struct ustack *u);
 bool crowd_wake_all(struct ustack *u, uint32_t proc);
-/* Who was chosen to be woken may not have been: all count as asleep. */
+/* The waker may have died before it woke whom it had chosen: all count as asleep. */
 void crowd_rearm(struct stack_state *st);
 /* The threads of a process (its slot + 1) are no more. */
 void crowd_end(struct stack_state *st, uint32_t proc);

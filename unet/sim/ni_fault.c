@@ -203,7 +203,7 @@ static int fault_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
         return f->w.inner->ops->recv(f->w.inner, rx, n);
 }
 
-/* Whoever waits must not fall asleep over a message that is only held back here. */
+/* A waiter must not fall asleep over a message that is only held back here. */
 static bool fault_pending(struct unet_chan *ch)
 {
         return of(ch)->nheld > 0 || of(ch)->finished.n > 0 || wrap_pending(ch);

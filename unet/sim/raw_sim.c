@@ -1,7 +1,7 @@
 /* The simulated link under raw endpoints. */
 #include "unet/sim/raw_sim.h"
 
-/* Who waits on a simulated link waits for something that is under way: let it happen. */
+/* A waiter on a simulated link waits for a message that is under way: let it arrive. */
 static bool arm(struct unet_chan *ch)
 {
         struct sim *s = sim_of(ch);

@@ -642,9 +642,9 @@ static void ask_for_event(struct ibv_cq *cq, bool *armed)
                 *armed = ibv_req_notify_cq(cq, 0) == 0;
 }
 
-/* Whoever polls after this misses nothing: what came before is found by the poll, what comes later
- * makes an event. A queue that was asked and made none still will. That there is no event the
- * device says by errno, which is the program's. */
+/* A poll after this misses nothing: it finds what came before, and what comes later makes an event.
+ * A queue that was asked and made none still will. That there is no event the device says by errno,
+ * which is the program's. */
 void verbs_port_arm(struct verbs_port *p)
 {
         int saved = errno;

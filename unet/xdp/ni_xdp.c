@@ -150,8 +150,8 @@ static int xdp_reap(struct unet_chan *ch, uint32_t *frame, int n)
         return got;
 }
 
-/* Whoever may not send() looks, which wakes the kernel as well (xsk_poll()) and says nothing of why
- * it did not send. */
+/* A process whose filter forbids send() polls instead. That wakes the kernel as well (xsk_poll()),
+ * and does not say why it did not send. */
 static long look(const struct ni_xdp *x)
 {
         struct pollfd p = {.fd = x->sender};

@@ -35,7 +35,7 @@
 
 #define XDP_SHARED_MAGIC 0x756e657478647002ull
 
-/* Who has a receive chunk. Only the middle two are ever seen outside of a call. */
+/* The owner of a receive chunk. Only the middle two are ever seen outside of a call. */
 enum xdp_owner {
         XDP_KERNEL, /* in FILL, with the kernel, or in RX */
         XDP_LENT,   /* with the stack */

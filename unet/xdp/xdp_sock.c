@@ -178,7 +178,7 @@ static int bind_to_queue(const struct xdp_sock *s, bool at_once, char line[XDP_L
         return err;
 }
 
-/* Whoever the socket is passed to maps the rings after the bind. */
+/* The process that gets the socket maps the rings after the bind. */
 static int check_passable(const struct xdp_sock *s, char line[XDP_LINE_MAX])
 {
         struct xdp_ring r = {.map = NULL};

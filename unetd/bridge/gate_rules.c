@@ -80,8 +80,8 @@ static bool key_of(const struct view *v, bool in, struct gate_key *k)
         return true;
 }
 
-/* Whose a connection of ours is; 0: nobody's. One that begins is of who has the port now: what
- * another left there ends. */
+/* The stack that a connection of ours belongs to; 0: none. A new connection belongs to the stack
+ * that has the port now: what another one left there ends. */
 static uint32_t owner_of(const struct gate_rules *g, const struct gate_key *k, bool begins,
                          uint32_t sec)
 {

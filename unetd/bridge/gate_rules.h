@@ -41,9 +41,10 @@ struct gate_rules {
         struct gate_groups *groups;
         struct ip_ids *ids; /* of fragments, and of what the gateway answers */
         struct prng *prng;
-        /* Who takes what is sent to a port of ours; 0: nobody. `hint` chooses among several. */
+        /* The stack that takes what is sent to a port of ours; 0: none. `hint` chooses among
+         * several. */
         uint32_t (*owner)(void *arg, uint8_t proto, uint16_t port, uint32_t hint);
-        /* Whether a stack may send from a port. */
+        /* Returns true if a stack may send from a port. */
         bool (*may)(void *arg, uint8_t proto, uint16_t port, uint32_t stack);
         void *arg;
 };

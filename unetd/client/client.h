@@ -162,8 +162,8 @@ static_assert((int)UNETD_FD_TX == (int)UNETD_FD_IF_TX && (int)UNETD_FD_TX == (in
  * directory takes its place there.
  */
 int unetd_open(struct unetd_client *c, unsigned flags);
-/* Who makes no calls for long looks here whether unetd has died, and whether there is another one
- * by now, which is started only if `start` says so; `renewed` is called then. 0: there is one;
+/* A process that makes no calls for long looks here: has unetd died, and is there another one by
+ * now? One is started only if `start` says so. `renewed` is called then. 0: there is one;
  * -ECONNREFUSED; as other calls. Before unetd_open(): 0. */
 int unetd_look(struct unetd_client *c, bool start);
 /* Closes the connections, unmaps the directory. Registered stacks stay until their processes

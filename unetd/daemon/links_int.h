@@ -51,9 +51,10 @@ int link_named(struct user *u, const struct unetd_msg *msg, struct stack **st, s
                struct rlink **l);
 
 /* ---- remotes.c ---- */
-/* Who we are, in what another agent is told; with AGENT_OPEN also what the stack may send from. */
+/* A message to another agent, with who we are; with AGENT_OPEN also what the stack may send from.
+ */
 struct agent_msg link_says(const struct rlink *l, enum agent_op op);
-/* The stack has another queue pair: those who know it are told. */
+/* The stack has another queue pair: agents that know the old one are told. */
 void remotes_moved(const struct rlink *l);
 struct chan *remote_find(const struct rlink *l, uint32_t addr, const struct agent_msg *m);
 /* `mine`: our number of the channel. NULL: no memory. */
