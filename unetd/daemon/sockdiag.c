@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "unetd/daemon/ifaces.h"
+
 #define TCP_LISTENS (1u << 10) /* of the kernel's tcp_states.h */
 #define TCP_BOUND   (1u << 13) /* TCP_BOUND_INACTIVE: Linux 6.8 */
 
@@ -42,6 +44,13 @@ static bool is_v6only(const struct nlmsghdr *nlh)
         return false;
 }
 
+/* A socket that is bound to a device hears of nothing else; another user may have the same port
+ * elsewhere. */
+static bool is_elsewhere(const struct inet_diag_msg *m)
+{
+        return m->id.idiag_if != 0 && !iface_is((int)m->id.idiag_if);
+}
+
 /* False: it is none that can be meant. */
 static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct sockdiag_socket *s)
 {
@@ -56,7 +65,8 @@ static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct sockdiag_soc
                 s->addr = ip_addr_v4(ntohl(m->id.idiag_src[0]));
         else
                 memcpy(&s->addr, m->id.idiag_src, sizeof s->addr);
-        return !(m->idiag_family == AF_INET6 && ip_addr_is_any(s->addr) && is_v6only(nlh));
+        return !(m->idiag_family == AF_INET6 && ip_addr_is_any(s->addr) && is_v6only(nlh)) &&
+               !is_elsewhere(m);
 }
 
 static int ask(int family, uint8_t proto, uint16_t port, uint32_t states)

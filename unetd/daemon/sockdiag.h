@@ -18,8 +18,8 @@ struct sockdiag_socket {
 /* 0, or a negative errno. */
 int sockdiag_open(void);
 /* Calls each() for each TCP socket that listens or UDP socket that is bound, at the port (0: at
- * any), until it returns false. A wildcard of IPv6 alone is left out. 0, or a negative errno: the
- * kernel does not say. */
+ * any), until it returns false. A wildcard of IPv6 alone is left out, and so is what is bound to a
+ * device that is no interface of unetd's. 0, or a negative errno: the kernel does not say. */
 int sockdiag_each(uint8_t proto, uint16_t port,
                   bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg);
 /* The same of TCP sockets that are bound to the port and no more, from Linux 6.8 on; before, there
