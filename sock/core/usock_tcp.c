@@ -56,6 +56,7 @@ void usock_tcp_hear(struct usock *s)
 /* Who waits for the socket hears of an error that its next call will tell. Under the lock. */
 static void error_kept(struct ustack *u, const struct sock_rec *rec)
 {
+        assert(ustack_locked(u));
         ustack_event(&u->s, pool_index(&u->s.st->socks, rec), TCP_EV_READABLE);
 }
 

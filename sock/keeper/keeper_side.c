@@ -105,6 +105,7 @@ static bool rest(struct keeper_view *v)
 {
         struct stack_state *st = v->u.s.st;
 
+        assert(ustack_locked(&v->u));
         atomic_store_explicit(&st->ticking, 0, memory_order_relaxed);
         st->keeper_at = stack_deadline(&v->u.s);
         st->rests++;
@@ -142,6 +143,7 @@ static void end_flights(struct keeper_view *v, struct sock_rec *rec)
 /* What another keeper watched nobody watches any more. */
 static void end_unwatched(struct keeper_view *v)
 {
+        assert(ustack_locked(&v->u));
         for (uint32_t i = 0; i < v->nunwatched; i++) {
                 struct sock_rec *rec = stack_sock(&v->u.s, v->unwatched[i]);
                 if (in_message(rec))

@@ -73,6 +73,7 @@ static bool is_same(const struct ustack *u, uint32_t slot, const struct unetd_ch
  * sends another. */
 static void take_what_came(struct ustack *u, uint32_t slot)
 {
+        assert(ustack_locked(u));
         stack_time(&u->s, ustack_now());
         stack_last_words(&u->s, slot);
 }
@@ -85,6 +86,7 @@ static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan
         uint8_t seed[16];
         int err = chan_dup(chan, &mine);
 
+        assert(ustack_locked(u) && slot < STACK_CHANS);
         if (err != 0)
                 return err;
         if (is_same(u, slot, chan))
@@ -272,6 +274,7 @@ static void look_at_uses(struct keeper_view *v, uint64_t used[STACK_CHANS / 64])
 {
         nstime before = ustack_now(), after;
 
+        assert(ustack_locked(&v->u));
         stack_chans_used(&v->u.s, used);
         after = ustack_now();
         v->uses_again = after + MIN(REST_TIMES * (after - before), REST_MOST);

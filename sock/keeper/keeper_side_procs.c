@@ -22,6 +22,7 @@ static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
 {
         struct pool *p = &v->u.s.st->socks;
 
+        assert(ustack_locked(&v->u));
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
                 if (!(execed && sock_kept_by(v->u.s.st, rec, slot)))
@@ -49,6 +50,7 @@ static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
         struct stack_state *st = v->u.s.st;
         bool any = false;
 
+        assert(ustack_locked(&v->u) && parent < STACK_PROCS);
         for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
                 any |= st->proc[i].pid == STACK_FORKING && st->proc[i].parent == parent;
         if (!any)
@@ -63,6 +65,7 @@ static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
 
 static void proc_gone(struct keeper_view *v, uint32_t slot)
 {
+        assert(ustack_locked(&v->u) && slot < STACK_PROCS);
         ustack_links_left(&v->u, slot);
         note_listeners(v, slot, false);
         ustack_proc_gone(&v->u, slot, ustack_now());

@@ -24,6 +24,7 @@ static int set(struct usock *s, const struct unet_cc_plan *p)
         nstime now;
         int err;
 
+        assert(ustack_locked(s->u));
         if (tc == NULL)
                 return -ENOTCONN;
         if (p != NULL)
@@ -75,6 +76,7 @@ static int take(struct native_slot *n, struct unet_cc_report *r)
         int err =
                 tc != NULL ? tcp_plan_take(tc, &m, stack_time(&s->u->s, ustack_now())) : -ENOTCONN;
 
+        assert(ustack_locked(s->u));
         if (err != 0)
                 return err;
         tell(&m, r);

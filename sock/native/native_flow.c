@@ -20,6 +20,7 @@ static struct tcp_opts *load(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
 
+        assert(ustack_locked(s->u));
         if (conn_of(s) != NULL)
                 tcp_get_opts(conn_of(s), &rec->opts);
         return &rec->opts;
@@ -33,6 +34,7 @@ static int change(struct usock *s, const struct tcp_opts *o, uint32_t credit)
         nstime now = stack_time(&u->s, ustack_now());
         int err = 0;
 
+        assert(ustack_locked(u));
         stack_begin(u->s.st, usock_rec(s)->conn);
         if (o != NULL)
                 tcp_set_opts(&u->s.tcp, conn_of(s), o, now);
@@ -209,6 +211,7 @@ struct native_slot *native_enter(int sock, int *err)
 
 int native_leave(struct native_slot *n, int err)
 {
+        assert(ustack_locked(n->us->u));
         ustack_leave(n->us->u);
         native_put(n);
         return (int)native_result(err);

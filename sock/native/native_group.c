@@ -35,6 +35,7 @@ static int enter_conn(struct usock *s, uint32_t group)
         nstime now = stack_time(&u->s, ustack_now());
         int err = 0;
 
+        assert(ustack_locked(u));
         stack_begin(u->s.st, usock_rec(s)->conn);
         if (group != 0)
                 err = tcp_group_enter(&u->s.tcp, conn_of(s), group, now);
@@ -48,6 +49,7 @@ static int enter_conn(struct usock *s, uint32_t group)
 /* 0: into none. */
 static int enter(struct usock *s, uint32_t group)
 {
+        assert(ustack_locked(s->u));
         if (conn_of(s) != NULL)
                 return enter_conn(s, group);
         if (listener_of(s) == NULL)
@@ -78,6 +80,7 @@ static int set_limits(struct usock *s, uint32_t group, const struct tcp_group_li
 {
         int err;
 
+        assert(group != 0 && ustack_locked(s->u));
         stack_begin(s->u->s.st, 0);
         err = tcp_group_set(&s->u->s.tcp, group, l);
         stack_end(s->u->s.st);

@@ -47,6 +47,7 @@ static int lend(struct usock *s, struct tcp_lent *v, int n)
         nstime now = stack_time(&u->s, ustack_now());
         int got;
 
+        assert(ustack_locked(u) && n > 0 && n <= LEND_MOST);
         stack_begin(u->s.st, usock_rec(s)->conn);
         got = tcp_recv_lend(&u->s.tcp, usock_conn(s), u->slot + 1, of_stranger(s), v,
                             of_stranger(s) ? MIN(n, LEND_COPIES) : n, now);
@@ -117,6 +118,7 @@ static int give_back(struct usock *s, const uint64_t *token, int n)
         nstime now = stack_time(&u->s, ustack_now());
         int err = 0;
 
+        assert(ustack_locked(u));
         if (usock_rec(s)->role != SOCK_ROLE_CONN)
                 return -EINVAL;
         for (int i = 0; i < n && err == 0; i++) {
@@ -172,6 +174,7 @@ struct native_reserved {
 /* The slot's, and not ended meanwhile. Under the lock. */
 static bool is_ours(const struct native_slot *n)
 {
+        assert(ustack_locked(n->us->u));
         return n->reserved != NULL && usock_rec(n->us)->writer == n->us->u->slot + 1;
 }
 
@@ -217,6 +220,7 @@ static int hand_out(const struct native_reserved *r, struct iovec *v)
 {
         int n = 0;
 
+        assert(r->bytes != 0);
         if (r->own != NULL) {
                 v[0] = (struct iovec){r->own, r->bytes};
                 return 1;
@@ -295,6 +299,7 @@ int unet_send_reserve(int sock, size_t bytes, struct iovec *v, int n, int flags)
 
 static void copy_own(const struct native_reserved *r, size_t bytes)
 {
+        assert(r->own != NULL && bytes <= r->bytes);
         for (size_t at = 0, i = 0, n; at < bytes; at += n, i++) {
                 n = MIN(bytes - at, (size_t)r->span[i].len);
                 memcpy(r->span[i].ptr, r->own + at, n);
@@ -310,6 +315,7 @@ static int commit_spans(struct usock *s, size_t bytes, int flags)
         nstime now = stack_time(&u->s, ustack_now());
         uint32_t before;
 
+        assert(ustack_locked(u));
         WRITE_ONCE(rec->writer, 0);
         if (rec->role != SOCK_ROLE_CONN)
                 return -EPIPE;

@@ -408,6 +408,7 @@ static int make_outside(struct unet_pollset *set)
         struct epoll_event in = {.events = EPOLLIN};
         int fd = o != NULL ? epoll_create1(EPOLL_CLOEXEC) : -1;
 
+        assert(set->outside == NULL);
         if (fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, usock_outside_fd(o), &in) == 0 &&
             epoll_ctl(fd, EPOLL_CTL_ADD, set->epfd, &in) == 0) {
                 set->outside = o;
@@ -438,6 +439,7 @@ static void outside_again(struct unet_pollset *set)
 /* A wait found so many. While it may find more the descriptor stays readable. */
 static void outside_after_wait(struct unet_pollset *set, int found, const struct usock_news *seen)
 {
+        assert(set->outside != NULL);
         pthread_mutex_lock(&set->outside_lock);
         if (found != 0 || !usock_outside_arm(set->outside, seen))
                 usock_outside_ring(set->outside);
@@ -620,6 +622,7 @@ static bool harvest_one(struct native_member *m, struct unet_event *ev)
 {
         uint32_t events = ready(m);
 
+        assert(m->queued);
         dequeue(m);
         if (events == 0)
                 return false;

@@ -78,6 +78,7 @@ static int set(struct native_slot *n, const struct unet_watch *w)
         struct tcp_marks m;
         nstime now;
 
+        assert(ustack_locked(s->u));
         if (tc == NULL)
                 return -ENOTCONN;
         if (w != NULL)
