@@ -18,6 +18,7 @@ static void connect_failed(struct file *f)
 {
         static const ip_addr any;
 
+        assert(f->kind == USOCK_TCP && f->us != NULL);
         pthread_mutex_lock(&shim.lock);
         usock_connect_undo(f->us, f->bound ? &any : NULL);
         sock_decide(f, MODE_NEW, "an attempt to connect failed");
@@ -90,6 +91,7 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         const char *why = "nobody on the fabric has this address";
         int r;
 
+        assert(f->kind == USOCK_TCP && shim_locked());
         if (!name_fits(f, sa, len)) {
                 if (sa->sa_family == AF_INET6 && f->family == AF_INET6 &&
                     len >= sizeof(struct sockaddr_in6)) {
@@ -249,6 +251,7 @@ static int offer_udp(struct file *f, const char **why)
                                    ? NULL
                                    : usock_rule_listens(USOCK_UDP, (void *)&ss, len);
 
+        assert(f->us != NULL);
         if (!rule)
                 return usock_udp_register(f->us);
         *why = rule;
@@ -262,6 +265,7 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
         bool was_bound = f->bound, last = false;
         int r;
 
+        assert(f->kind == USOCK_UDP && shim_locked());
         r = connect_below(f, sa, len, &last, &why);
         if (r < 0) {
                 f->why = why;
@@ -351,6 +355,7 @@ ssize_t connect_sent(struct file *f, ssize_t r)
 {
         int made = usock_poll(f->us) & USOCK_POLL_MADE ? 0 : connect_wait(f);
 
+        assert(f->us != NULL);
         return made < 0 ? made : MAX(r, 0);
 }
 

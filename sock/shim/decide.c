@@ -67,6 +67,9 @@ void sock_decide(struct file *f, enum file_mode mode, const char *why)
 {
         struct usock *gone = NULL;
 
+        assert(usock_tls.inside && shim_locked());
+        assert(f->mode != MODE_EPOLL && mode != MODE_EPOLL);
+        assert(f->us != NULL || mode <= MODE_NEW);
         assert(mode <= MODE_UDP);
         f->why = why;
         if (mode != MODE_NEW && mode != MODE_TCP)
@@ -94,6 +97,7 @@ int sock_engage(struct file *f)
         socklen_t len;
         int r;
 
+        assert(usock_tls.inside && shim_locked());
         if (!f->us) {
                 if (netns_is_elsewhere(f->kfd))
                         return -EXDEV;
@@ -149,6 +153,7 @@ void udp_engage(struct file *f)
         const char *why;
         int r;
 
+        assert(f->kind == USOCK_UDP && shim_locked());
         if (sock_kernel_name(f, &ss, &len) < 0)
                 return;
         why = sock_not_v4(f, &ss, len);
@@ -198,6 +203,7 @@ void udp_await_locked(struct file *f)
 {
         int r;
 
+        assert(shim_locked());
         if (f->mode != MODE_NEW || f->kind != USOCK_UDP)
                 return;
         r = sock_engage(f);

@@ -130,6 +130,7 @@ static int ctl_known(struct file *ef, int epfd, int op, struct file *f, int fd,
 {
         struct epoll_item *it = ef->set ? epoll_item_find(ef->set, f, fd) : NULL;
 
+        assert(shim_locked());
         if (op == EPOLL_CTL_ADD) {
                 if (!it && f->mode == MODE_KERNEL)
                         return (int)sys4(SYS_epoll_ctl, epfd, op, fd, ev);

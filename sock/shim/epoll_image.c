@@ -50,6 +50,7 @@ static void note(struct epoll_item *it)
                                      .fresh = it->fresh,
                                      .in_kernel = it->in_kernel};
 
+        assert(it->set != NULL && it->set->live);
         if (survives(k.epfd) && survives(k.fd) && begin())
                 sys3(SYS_write, image, &k, sizeof(k));
 }

@@ -186,6 +186,7 @@ static long look_at_kernel(int epfd, struct epoll_event *ev, int room)
                          ? -ENOSYS
                          : sys6(SYS_epoll_pwait2, epfd, (long)ev, room, (long)&now, 0, 0);
 
+        assert(room > 0);
         if (n == -ENOSYS)
                 n = sandbox_forbids(SANDBOX_EPOLL)
                             ? REAL(epoll_wait)(epfd, ev, room, 0)
@@ -231,6 +232,7 @@ static void harvest_kernel(struct epoll_set *set, struct harvest *h)
 
 int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn turn)
 {
+        assert(usock_tls.inside && h->n == 0 && h->max > 0);
         pthread_mutex_lock(&set->lock);
         set->round++;
         if (turn == KERNEL_FIRST)

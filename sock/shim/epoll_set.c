@@ -37,6 +37,7 @@ static struct epoll_item *item_alloc(void)
 {
         struct epoll_item *it = items_free;
 
+        assert(shim_locked());
         if (it) {
                 items_free = it->next;
         } else {
@@ -51,6 +52,7 @@ static struct epoll_item *item_alloc(void)
 
 static void item_free(struct epoll_item *it)
 {
+        assert(shim_locked());
         assert(!it->queued && it->us == NULL);
         it->set = NULL;
         it->next = items_free;
@@ -61,6 +63,7 @@ struct epoll_set *epoll_set_new(struct file *owner)
 {
         struct epoll_set *s = sets_free;
 
+        assert(shim_locked() && owner->set == NULL);
         if (s) {
                 sets_free = s->next_free;
         } else {
@@ -146,6 +149,7 @@ struct epoll_item *epoll_queue_take(struct epoll_set *set)
 
 static void full_join(struct epoll_set *set, struct epoll_item *it)
 {
+        assert(it->set == set && it->us != NULL);
         if (it->full_at)
                 return;
         it->full_next = set->full;
@@ -186,6 +190,7 @@ static void bucket_join(struct epoll_set *set, struct epoll_item *it)
 {
         struct epoll_item **p;
 
+        assert(it->set == set);
         bucket_leave(it);
         if (!it->f->us)
                 return;
@@ -200,6 +205,7 @@ static void bucket_join(struct epoll_set *set, struct epoll_item *it)
 
 static void link_item(struct epoll_set *set, struct epoll_item *it)
 {
+        assert(it->set == set && !it->queued);
         if (!set->members) {
                 it->next = it->prev = set->members = it;
         } else {
@@ -215,6 +221,7 @@ static void link_item(struct epoll_set *set, struct epoll_item *it)
 
 static void unlink_item(struct epoll_set *set, struct epoll_item *it)
 {
+        assert(it->set == set && set->count > 0 && set->members != NULL);
         if (it->queued)
                 queue_drop(set, it);
         bucket_leave(it);
@@ -224,6 +231,7 @@ static void unlink_item(struct epoll_set *set, struct epoll_item *it)
                 set->members = it->next == it ? NULL : it->next;
         set->count--;
         set->nested -= it->f->mode == MODE_EPOLL;
+        assert((set->members == NULL) == (set->count == 0));
 }
 
 static void queue_all(struct epoll_set *set)
@@ -349,6 +357,7 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
         struct epoll_item *it;
         int r = 0;
 
+        assert(shim_locked() && f != set->owner);
         assert(fd >= 0 && ev != NULL);
         if (epoll_item_find(set, f, fd))
                 return -EEXIST;
@@ -415,6 +424,7 @@ int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct ep
         uint32_t before = it->events;
         int r = 0;
 
+        assert(shim_locked() && it->set == set);
         if ((it->events | ev->events) & EPOLLEXCLUSIVE)
                 return -EINVAL;
         pthread_mutex_lock(&set->lock);
@@ -441,6 +451,7 @@ void epoll_item_remove(struct epoll_item *it, bool in_kernel_too)
         struct epoll_set *set = it->set;
         struct epoll_item **p = &it->f->items;
 
+        assert(shim_locked());
         assert(it->set != NULL);
         while (*p != it)
                 p = &(*p)->same_file;
@@ -480,6 +491,7 @@ static void kernel_follows(struct epoll_item *it)
 
 void epoll_file_moved(struct file *f)
 {
+        assert(shim_locked());
         for (struct epoll_item *it = f->items; it; it = it->same_file) {
                 pthread_mutex_lock(&it->set->lock);
                 kernel_follows(it);
@@ -508,6 +520,7 @@ void epoll_file_ended(struct file *f)
 {
         struct epoll_set *set = f->set;
 
+        assert(set->live && set->owner == f && set->members == NULL);
         if (set->kick >= 0)
                 sys1(SYS_close, set->kick);
         pthread_mutex_lock(&shim.lock);
@@ -522,6 +535,7 @@ void epoll_file_ended(struct file *f)
 
 void epoll_fork_lock(void)
 {
+        assert(shim_locked());
         for (unsigned i = 0; i < sets_used; i++)
                 if (sets[i].live) {
                         pthread_mutex_lock(&sets[i].lock);

@@ -45,6 +45,7 @@ static void let_go(struct luggage *l)
 
 static void hold(struct luggage *l, struct file *f)
 {
+        assert(l->held < ON_STACK);
         if (__libc_single_threaded)
                 return;
         atomic_fetch_add(&f->refs, 1); /* a member's file lives as long as the set's lock is held */

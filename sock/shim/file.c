@@ -67,6 +67,7 @@ static bool start_locked(void)
 {
         unsigned n = numbers_wanted();
 
+        assert(shim_locked());
         if (shim.disabled || shim.size)
                 return shim.size != 0;
         if (getauxval(AT_SECURE) || getenv("UNET_DISABLE")) {
@@ -126,6 +127,7 @@ static struct file *file_alloc(void)
 
 static void file_free(struct file *f)
 {
+        assert(f->items == NULL && f->set == NULL);
         assert(atomic_load(&f->refs) == 0);
         assert(f->us == NULL);
         pthread_mutex_lock(&shim.lock);
@@ -185,6 +187,7 @@ static void set_entry(int fd, struct file *f)
 /* The fields that outlive a life (refs is looked at by stale pointers) are set one by one. */
 static void file_init(struct file *f, int fd, enum file_mode mode)
 {
+        assert(fd >= 0 && (unsigned)fd < shim.size);
         assert(mode <= MODE_UDP);
         f->mode = (uint8_t)mode;
         f->kind = 0;
@@ -427,6 +430,7 @@ static void share_kernel_socket(int fd, struct file *f, void *arg)
 
 void file_fork_prepare(void)
 {
+        assert(usock_tls.inside && shim_locked());
         file_each(share_kernel_socket, NULL);
 }
 
@@ -480,6 +484,7 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         struct usock *s;
         struct file *f;
 
+        assert(usock_tls.inside && shim.size != 0);
         if (usock_adopt(cookie, fd, &s) < 0)
                 return false;
         f = file_new(fd, mode_of(s, fd));

@@ -123,6 +123,7 @@ int hold_others(void)
 
 void hold_end(void)
 {
+        assert(atomic_load(&usock_closed) != 0);
         atomic_store(&usock_closed, 0);
         sys3(SYS_futex, &usock_closed, FUTEX_WAKE_PRIVATE, INT_MAX);
 }

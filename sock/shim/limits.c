@@ -48,6 +48,7 @@ static int set_as(const struct rlimit *new)
         struct rlimit was, real, told = {more(new->rlim_cur, ours), more(new->rlim_max, ours)};
         int r = get_as(&was);
 
+        assert(shim_locked());
         if (r < 0 || kernel_as(NULL, &real) < 0)
                 return r;
         if (new->rlim_cur > new->rlim_max)

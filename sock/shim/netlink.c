@@ -56,6 +56,7 @@ static void attribute(struct nlmsghdr *h, unsigned short type, const void *p, si
 {
         struct rtattr *a = (void *)((char *)h + NLMSG_ALIGN(h->nlmsg_len));
 
+        assert(NLMSG_ALIGN(h->nlmsg_len) + RTA_SPACE(n) <= PER_IFACE);
         a->rta_type = type;
         a->rta_len = (unsigned short)RTA_LENGTH(n);
         memcpy(RTA_DATA(a), p, n);
@@ -210,6 +211,7 @@ static ssize_t give(struct msghdr *m, int flags, const struct dump *d)
 
 static struct dump *find_answer(int fd)
 {
+        assert(netlink_dumps <= DUMPS);
         for (int i = 0; i < DUMPS; i++) {
                 struct dump *d = &dumps[i];
                 if (d->cookie != 0 && d->fd == fd && !forgotten(d))

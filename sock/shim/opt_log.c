@@ -52,6 +52,7 @@ static struct opt_log *log_alloc(void)
 
 static void log_put(struct opt_log *l)
 {
+        assert(l->refs > 0);
         if (--l->refs > 0)
                 return;
         l->free_next = logs_free;
@@ -70,6 +71,7 @@ void opts_free(struct file *f)
 
 void opts_share(struct file *f, const struct file *listener)
 {
+        assert(f->opts == NULL);
         if (!listener->opts)
                 return;
         pthread_mutex_lock(&logs_lock);
@@ -101,6 +103,7 @@ static void note(struct opt_log *l, int level, int name, const void *val, sockle
 {
         unsigned i = 0;
 
+        assert(l->refs == 1 && l->n <= LOGGED && len <= LOGGED_VAL);
         while (i < l->n && (l->opt[i].level != level || l->opt[i].name != name))
                 i++;
         if (i == LOGGED)
@@ -138,6 +141,7 @@ void opts_replay(struct file *f)
 {
         struct opt_log *l = f->opts;
 
+        assert(f->us != NULL);
         for (unsigned i = 0; l && i < l->n; i++)
                 usock_setsockopt(f->us, l->opt[i].level, l->opt[i].name, l->opt[i].val,
                                  l->opt[i].len);

@@ -77,6 +77,7 @@ static void let_go(struct file *f)
 
 static void leave(int fd, struct file *f, void *arg)
 {
+        assert(usock_tls.inside && shim_locked());
         if (f->us == NULL)
                 return;
         if (f->mode == MODE_NEW && f->shared)

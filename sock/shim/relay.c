@@ -45,6 +45,7 @@ static struct carried *find(const struct relay *r, const struct file *f)
 
 static void take_names(struct usock *s, struct relayed *r)
 {
+        assert(s != NULL);
         atomic_store(&r->left, RELAYED_UNKNOWN);
         r->local_len = sizeof(r->local);
         r->peer_len = sizeof(r->peer);
@@ -138,6 +139,7 @@ static void start(struct relay *r)
 {
         int ctl[2];
 
+        assert(r->n != 0 || r->nlisteners != 0);
         r->ctl = -1;
         if (sys4(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ctl) < 0)
                 return;
@@ -189,6 +191,7 @@ void relay_start(struct relay *r)
 {
         struct numbers n = {0, 0};
 
+        assert(usock_tls.inside);
         *r = (struct relay){.ctl = -1};
         file_each(count_numbers, &n);
         if (n.connections != 0)

@@ -82,6 +82,7 @@ static void keep_rest(struct pump *p)
 {
         int left = atomic_load(&p->r->left);
 
+        assert(p->us != NULL && p->offered != 0);
         if (left >= 0 && (size_t)left < p->offered)
                 usock_recv(p->us, piece, p->offered - (size_t)left, 0);
         p->offered = 0;
@@ -188,6 +189,7 @@ static void end(struct pump *p)
         struct linger at_once = {.l_onoff = 1};
         bool shared = usock_is_shared(p->us);
 
+        assert(p->us != NULL);
         if (!shared && p->unread)
                 usock_setsockopt(p->us, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
         else if (shared && atomic_load(&p->r->shut))
@@ -217,6 +219,7 @@ static bool make_room(struct carrier *c, unsigned n)
         struct pump *p = realloc(c->p, n * sizeof(*p));
         struct usock_item *items;
 
+        assert(n >= c->n);
         if (p == NULL)
                 return false;
         c->p = p;
@@ -231,6 +234,7 @@ static bool make_room(struct carrier *c, unsigned n)
 /* One that is free. */
 static struct pump *place(struct carrier *c)
 {
+        assert(c->n <= c->room);
         for (unsigned i = 0; i < c->n; i++)
                 if (c->p[i].us == NULL)
                         return &c->p[i];
@@ -372,6 +376,7 @@ static void take(struct pump *p, const struct carried *c)
 {
         int on = 1;
 
+        assert(c->f->us != NULL);
         /* The program's writes are whole. */
         usock_setsockopt(c->f->us, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         *p = (struct pump){.us = usock_dup(c->f->us), .fd = c->relay, .r = c->r};

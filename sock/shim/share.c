@@ -35,7 +35,6 @@ void file_say(struct file *f)
  * connection any more needs a real one. */
 static void become(struct file *f, uint8_t mode)
 {
-        assert(mode <= MODE_UDP);
         if (mode != MODE_TCP && f->placeholder)
                 file_materialise(f);
         f->mode = mode;
@@ -50,8 +49,11 @@ void file_hear_locked(struct file *f)
         uint32_t said = f->shared ? usock_said(f->us) : 0;
         uint8_t what = usock_said_what(said);
 
+        assert(shim_locked());
         if (likely(said == 0 || said == f->heard))
                 return;
+        if ((what & SAID_MODE) < MODE_KERNEL || (what & SAID_MODE) > MODE_UDP)
+                return; /* nobody of us has said so */
         f->heard = said;
         f->connecting = what & SAID_CONNECTING;
         f->bound = what & SAID_BOUND;
@@ -95,6 +97,7 @@ void file_share(struct file *f)
 {
         int r = 0;
 
+        assert(usock_tls.inside && shim_locked());
         f->retry = false;
         if (f->mode < MODE_NEW || f->shared)
                 return;

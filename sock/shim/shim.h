@@ -131,6 +131,12 @@ struct shim {
 };
 extern struct shim shim;
 
+/* Returns true if a thread holds shim.lock: what asserts that its caller does asks this. */
+static inline bool shim_locked(void)
+{
+        return __atomic_load_n(&shim.lock.__data.__lock, __ATOMIC_RELAXED) != 0;
+}
+
 /*
  * What select() has found out about the first 64 numbers, for the next one: a program that selects
  * before every read asks for its listener and its quiet connections each time, and what they are is

@@ -72,6 +72,7 @@ static void remember(int sig, const struct sigaction *sa)
 {
         uint8_t next = !atomic_load_explicit(&acts[sig].cur, memory_order_relaxed);
 
+        assert(sig > 0 && sig < NSIGNALS);
         acts[sig].slot[next] = *sa;
         atomic_store_explicit(&acts[sig].cur, next, memory_order_release);
 }
@@ -173,6 +174,7 @@ static void defer(const struct sigaction *sa, int sig, const siginfo_t *info, uc
 {
         struct deferred *d = &queue.v[queue.n];
 
+        assert(queue.n < DEFERRED && usock_tls.inside);
         d->sig = sig;
         d->act = *sa;
         d->info = *info;
@@ -232,6 +234,7 @@ static void run_deferred(void)
         int saved = errno;
         sigset_t set, now;
 
+        assert(usock_tls.inside == 0);
         usock_tls.pending = queue.n != 0;
         cancelled_inside();
         sigfillset(&set);

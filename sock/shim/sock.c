@@ -51,6 +51,7 @@ int h_socket(int domain, int type, int protocol)
 /* What stands under accepted sockets; under shim.lock. */
 static int placeholder_make(void)
 {
+        assert(shim_locked());
         if (shim.placeholder < 0)
                 shim.placeholder =
                         shim_high_fd((int)sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -64,6 +65,7 @@ static const char *start_listening(struct file *f, int backlog)
         const char *why;
         int r;
 
+        assert(f->kind == USOCK_TCP && shim_locked());
         if (sock_kernel_name(f, &ss, &len) < 0)
                 return "no local name";
         why = sock_not_v4(f, &ss, len);
@@ -139,6 +141,7 @@ static int give_local_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
         socklen_t n = sizeof name;
         int r = usock_getsockname(s, (void *)&name, &n);
 
+        assert(s != NULL);
         return r < 0 ? r : sock_give_name(&name, n, sa, len);
 }
 
@@ -148,6 +151,7 @@ static int give_peer_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
         socklen_t n = sizeof name;
         int r = usock_getpeername(s, (void *)&name, &n);
 
+        assert(s != NULL);
         return r < 0 ? r : sock_give_name(&name, n, sa, len);
 }
 
@@ -166,7 +170,7 @@ static int accepted(const struct file *l, struct usock *s, int fd, int flags)
 {
         struct file *f = file_new(fd, MODE_KERNEL);
 
-        assert(s != NULL && fd >= 0);
+        assert(s != NULL);
         if (!f) {
                 usock_close(s);
                 return -ENFILE;

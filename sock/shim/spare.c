@@ -143,6 +143,7 @@ static void keep(int fd)
 {
         unsigned i = place();
 
+        assert(i <= SPARES);
         if (i == SPARES || spares.off || geteuid() != spares.uid)
                 return;
         fd = fd_high_dup(fd);
@@ -155,6 +156,7 @@ static void keep(int fd)
 
 static void forsake(struct file *f)
 {
+        assert(f->spare <= SPARES);
         if (f->fresh == spares.age && f->spare != 0)
                 end(f->spare - 1u);
         f->fresh = f->spare = 0;
@@ -166,6 +168,7 @@ void spare_back(struct file *f, int fd)
                 return;
         pthread_mutex_lock(&spares.lock);
         if (f->fresh == spares.age && is_as_new(fd)) {
+                assert(f->spare == 0 || spares.v[f->spare - 1].lent);
                 if (f->spare != 0)
                         spares.v[f->spare - 1].lent = false;
                 else

@@ -100,6 +100,7 @@ int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mas
         struct sleeper *sl = sleeper_enter();
         int r;
 
+        assert(usock_tls.inside && n >= 0);
         shim_tls.handled = false;
         r = sleeper_was_cancelled() ? -EINTR : usock_wait_news(seen, v, n, until_left(u), mask);
         sleeper_leave(sl);

@@ -56,6 +56,7 @@ static bool take_files(struct want *w, int n)
 {
         bool any = false;
 
+        assert(usock_tls.inside);
         for (int i = 0; i < n; i++) {
                 w[i].f = take_file(w[i].fd);
                 any |= w[i].f != NULL;
