@@ -537,6 +537,51 @@ static void who_gives_ports_back_does_not_fill_the_log(void **state)
         unlink(logs);
 }
 
+/* ---- ports that unetd holds ---- */
+
+static int holds_all(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r;
+        struct hostile_stack st;
+        int64_t n = -1;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        do {
+                struct unetd_msg msg = {.type = UNETD_PORT_HOLD,
+                                        .port = {.stack = st.id,
+                                                 .proto = IPPROTO_TCP,
+                                                 .addr = ip_addr_v4(LOOPBACK)}};
+
+                r = hostile_ask(c, &msg, NULL, 0);
+                n++;
+        } while (r == 0);
+        must(r == -EDQUOT);
+        table->value[table->ready] = n;
+        table->ready++;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static void ports_are_held_for_others_too(void **state)
+{
+        pid_t first, second;
+
+        if (users_cannot_run())
+                skip();
+        first = users_begin(HOSTILE, holds_all);
+        eventually(table->ready == 1);
+        second = users_begin(VICTIM, holds_all);
+        eventually(table->ready == 2);
+        print_message("ports that unetd holds for a user: %d, for the next one: %d\n",
+                      (int)table->value[0], (int)table->value[1]);
+        assert_in_range(table->value[0], 1, 1024);
+        assert_in_range(table->value[1], 1, 1024);
+        users_unetd_answers();
+        table->done = 1;
+        users_wait(first);
+        users_wait(second);
+}
+
 /* ---- names ---- */
 
 /* All names of the victim's, half of them with a full backlog. */
@@ -598,6 +643,8 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(who_gives_ports_back_does_not_fill_the_log,
                                                 four_ports, users_teardown),
+                cmocka_unit_test_setup_teardown(ports_are_held_for_others_too, users_setup,
+                                                users_teardown),
                 cmocka_unit_test_setup_teardown(names_of_others_are_not_waited_for, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(others_leave_room_in_a_keeper, keepers_have_few,
