@@ -303,11 +303,6 @@ static uint32_t broadcast_on(const struct route_table *t, uint32_t only, uint32_
         return 0;
 }
 
-bool route_is_broadcast(const struct route_table *t, uint32_t ifindex, uint32_t addr)
-{
-        return addr == UINT32_MAX || broadcast_on(t, ifindex, addr) != 0;
-}
-
 /* ---- routes ---- */
 
 /* RFC 1122 §3.3.1.2: a gateway is on a network that we are on. */

@@ -156,9 +156,6 @@ int route_addr_del(struct route_table *t, uint32_t ifindex, uint32_t addr);
 int route_addr_deprecate(struct route_table *t, uint32_t addr, bool deprecated);
 /* The interface that has the address (127.0.0.0/8: one with ROUTE_IF_LOCAL), 0: none. */
 uint32_t route_owner(const struct route_table *t, uint32_t addr);
-/* Returns true if it is 255.255.255.255 or the broadcast address of a network of the interface (0:
- * of any). */
-bool route_is_broadcast(const struct route_table *t, uint32_t ifindex, uint32_t addr);
 
 /* ---- routes ---- */
 

@@ -466,16 +466,6 @@ bool ustack_links_any(const struct ustack *u)
         return false;
 }
 
-bool ustack_drives(const struct ustack *u)
-{
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                const struct vlink *v = link_at(u, i);
-                if (v != NULL && vlink_drives(v))
-                        return true;
-        }
-        return false;
-}
-
 void ustack_links_arm(struct ustack *u)
 {
         assert(ustack_locked(u));

@@ -21,9 +21,8 @@ bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uin
  * most USTACK_LINK_FDS. */
 #define USTACK_LINK_FDS (DIR_IFACES * VERBS_WAKE_FDS)
 void ustack_links_arm(struct ustack *u);
-/* Returns true if there is a link at all; and one that this process drives. */
+/* Returns true if the stack has a link to any device. */
 bool ustack_links_any(const struct ustack *u);
-bool ustack_drives(const struct ustack *u);
 /* Another unetd is told what the last one gave: links, and then channels over them. Under
  * the lock. */
 void ustack_links_back(struct ustack *u, struct unetd_client *c);
