@@ -371,6 +371,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .empty = empty,
         .cookie_owner = cookie_owner,
         .has_chan = keeper_has_chan,
+        .chans = keeper_chans,
         .listener_gone = listener_gone,
         .link_moved = link_moved,
         .link_attach = link_attach,

@@ -363,3 +363,10 @@ bool keeper_has_chan(void *view, uint32_t slot)
         return slot < STACK_CHANS &&
                atomic_load_explicit(&st->chan[slot].state, memory_order_relaxed) != CHAN_FREE;
 }
+
+uint32_t keeper_chans(void *view)
+{
+        const struct stack_state *st = ((const struct keeper_view *)view)->u.s.st;
+
+        return MIN(atomic_load_explicit(&st->chans, memory_order_relaxed), STACK_CHANS);
+}

@@ -49,6 +49,7 @@ void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uin
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan);
 int keeper_chan_down(void *view, uint32_t slot);
 bool keeper_has_chan(void *view, uint32_t slot);
+uint32_t keeper_chans(void *view);
 int keeper_chan_yield(void *view, const uint64_t *may);
 int keeper_chan_part(void *view, uint32_t slot);
 void keeper_chan_stay(void *view, uint32_t slot);

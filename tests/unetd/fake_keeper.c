@@ -129,6 +129,11 @@ static bool fake_has_chan(void *view, uint32_t slot)
         return false;
 }
 
+static uint32_t fake_chans(void *view)
+{
+        return 0;
+}
+
 static bool fake_listener_gone(void *view, struct keeper_listener *out)
 {
         struct fake_state *s = view;
@@ -197,6 +202,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .cookie_owner = fake_cookie_owner,
         .rang = fake_rang,
         .has_chan = fake_has_chan,
+        .chans = fake_chans,
         .listener_gone = fake_listener_gone,
         .link_moved = fake_link_moved,
         .link_attach = fake_link_attach,

@@ -55,18 +55,20 @@ static void answer(struct kchan *ch, int err)
         kchan_forget_request(ch);
 }
 
-/* In use, and by none that unetd knows or is offered. */
-static bool is_taken(struct kstack *st, uint32_t slot)
-{
-        const struct kchan *ch = kchan_find(st, slot);
-
-        return ch ? ch->state != CHAN_UP : keeper.ops->has_chan(st->view, slot);
-}
-
+/* Numbers in use that unetd does not know, nor is offered. */
 void kchans_tell_taken(struct kstack *st)
 {
-        for (uint32_t slot = 0; slot < UNETD_CHANS_MAX; slot++)
-                if (is_taken(st, slot))
+        uint64_t known[UNETD_CHANS_MAX / 64] = {0};
+        struct kchan *ch;
+
+        LIST_FOREACH (ch, &st->chans, link) {
+                if (ch->state != CHAN_UP)
+                        keeper_tell(UNETD_K_CHAN_TAKEN, st->id, ch->info.chan);
+                if (ch->info.chan < UNETD_CHANS_MAX)
+                        known[ch->info.chan / 64] |= (uint64_t)1 << (ch->info.chan % 64);
+        }
+        for (uint32_t slot = 0, n = keeper.ops->chans(st->view); slot < n; slot++)
+                if (!(known[slot / 64] >> (slot % 64) & 1) && keeper.ops->has_chan(st->view, slot))
                         keeper_tell(UNETD_K_CHAN_TAKEN, st->id, slot);
 }
 

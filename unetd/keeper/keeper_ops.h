@@ -71,8 +71,10 @@ struct keeper_stack_ops {
         bool (*empty)(void *view);
         /* Whether a socket with this SO_COOKIE is one of this stack's. */
         bool (*cookie_owner)(void *view, uint64_t cookie);
-        /* Whether there is a channel of that number in the state. */
+        /* Whether there is a channel of that number in the state; numbers from chans() on were
+         * never used. */
         bool (*has_chan)(void *view, uint32_t slot);
+        uint32_t (*chans)(void *view);
         /* The next listener that lost its last holder since last asked; false when there is none
          * (left). */
         bool (*listener_gone)(void *view, struct keeper_listener *out);
