@@ -4,7 +4,9 @@
  * A channel is *hot* while it is looked at. In a stack that has had more than QUIET_FEW, one by
  * which nothing has gone for QUIET_AFTER becomes quiet. Its peer rings the keeper then, whether
  * somebody polls the stack or not (struct shm_ctrl, quiet); the keeper looks at all quiet channels,
- * and makes those hot by which something has come. So does whoever sends by one.
+ * and makes those hot by which something has come. So does whoever sends by one. A keeper may be
+ * stopped: the peer rings the leader as well, and says for what (BELL_QUIET). Who leads, or does
+ * next, then looks at all quiet channels, too.
  *
  * No message is lost sight of. Owner: (1) the channel is not hot, (2) store that it is quiet, (3)
  * full fence, (4) look at it once more. Sender: (a) store the message, (b) full fence, (c) load

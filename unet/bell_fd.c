@@ -140,9 +140,13 @@ int bell_ringer(int bell)
         return err;
 }
 
+#define QUIET 'q'
+
 void bell_ring(int ringer)
 {
-        sys3(SYS_write, ringer, "", 1);
+        char what = ringer & BELL_QUIET ? QUIET : 0;
+
+        sys3(SYS_write, ringer & ~BELL_QUIET, &what, 1);
 }
 
 static bool take_one(int bell, void (*closes)(const int *fds, unsigned n))
@@ -173,11 +177,26 @@ bool bell_drain_rights(int bell, void (*closes)(const int *fds, unsigned n))
         return n > 0;
 }
 
+static bool take(int bell, char *what)
+{
+        return sys6(SYS_recvfrom, bell, (long)what, 1, MSG_DONTWAIT, 0, 0) >= 0;
+}
+
 bool bell_take(int bell)
 {
-        char byte;
+        char what;
 
-        return sys6(SYS_recvfrom, bell, (long)&byte, 1, MSG_DONTWAIT, 0, 0) >= 0;
+        return take(bell, &what);
+}
+
+bool bell_hear(int bell, bool all)
+{
+        bool quiet = false;
+        char what = 0;
+
+        for (int n = all ? DRAIN_MAX : 1; n > 0 && take(bell, &what); n--)
+                quiet |= what == QUIET;
+        return quiet;
 }
 
 bool bell_drain(int bell)

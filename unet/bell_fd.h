@@ -47,13 +47,17 @@ bool bell_is_sock(int fd);
 /* Returns true if it is one that is connected to that bell. */
 bool bell_is_ringer(int fd, int bell);
 
+/* In a ringer's number: what has come, came by a channel that only the keeper looks at. */
+#define BELL_QUIET (1 << 30)
 void bell_ring(int ringer);
 /* Takes one ring; what was rung. Returns true if there was one. What is left is seen at the next
  * sleep. Processes of the owner share the descriptor, and one of them may have made it wait: these
  * do not. */
 bool bell_take(int bell);
 bool bell_drain(int bell);
-/* The same for who must not wait for what closes: descriptors that came all the same are
+/* Takes one ring, or what was rung. Returns true if one of them was with BELL_QUIET. */
+bool bell_hear(int bell, bool all);
+/* bell_drain() for who must not wait for what closes: descriptors that came all the same are
  * for closes(). */
 bool bell_drain_rights(int bell, void (*closes)(const int *fds, unsigned n));
 /* Closes a bell that nobody else has: nothing is left in it. */

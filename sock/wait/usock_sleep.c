@@ -119,11 +119,9 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
                 WRITE_ONCE(st->leader, 0);
                 bell_disarm(u->s.bell);
                 stack_want_returns(&u->s, false);
-                if (u->s.nchan > 1)
-                        bell_drain(u->fds.leader);
-                else
-                        /* One peer rings once: to look for more costs a call. */
-                        bell_take(u->fds.leader);
+                /* One peer rings once: to look for more costs a call. */
+                if (unlikely(bell_hear(u->fds.leader, u->s.nchan > 1)))
+                        stack_look_quiet(&u->s); /* the keeper may be stopped */
         }
         return rung;
 }

@@ -7,6 +7,7 @@
 #include "tests/sock/sides.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,6 +152,30 @@ static void asks_peers(struct side *s)
         end_peers();
 }
 
+/* ---- it asks them, and the keeper, which is rung for quiet channels, hears nothing ---- */
+
+static void asks_without_keeper(struct side *s)
+{
+        uint64_t seed = test_seed();
+        pid_t keeper;
+
+        begin_peers(answer_all);
+        accept_peers();
+        keeper = world_keeper();
+        CHECK(keeper > 0 && kill(keeper, SIGSTOP) == 0);
+        for (uint32_t i = 0; i < ROUNDS / 6; i++)
+                ask(peer[rnd(&seed) % PEERS].sock, &seed);
+        CHECK(kill(keeper, SIGCONT) == 0);
+        for (uint32_t i = 0; i < PEERS; i++)
+                CHECK(unet_close(peer[i].sock) == 0);
+        end_peers();
+}
+
+static void peers_are_heard_while_the_keeper_is_stopped(void **state)
+{
+        assert_int_equal(play_alone(asks_without_keeper, 0), 0);
+}
+
 static void peers_are_heard_when_they_answer(void **state)
 {
         assert_int_equal(play_alone(asks_peers, 0), 0);
@@ -194,6 +219,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(peers_are_heard_when_they_answer),
                 cmocka_unit_test(peers_are_heard_when_they_ask),
+                cmocka_unit_test(peers_are_heard_while_the_keeper_is_stopped),
         };
 
         return run_sides(tests);

@@ -59,6 +59,20 @@ static void a_ring_stays_until_it_is_taken(void **state)
         assert_false(rung());
 }
 
+/* Whatever is rung besides. */
+static void who_hears_a_ring_knows_whether_a_quiet_channel_is_meant(void **state)
+{
+        bell_ring(ringer);
+        assert_false(bell_hear(bell, true));
+        bell_ring(ringer);
+        bell_ring(ringer | BELL_QUIET);
+        bell_ring(ringer);
+        assert_false(bell_hear(bell, false));
+        assert_true(bell_hear(bell, true));
+        assert_false(rung());
+        assert_false(bell_hear(bell, true));
+}
+
 static void who_takes_rings_never_waits(void **state)
 {
         assert_int_equal(fcntl(bell, F_SETFL, 0), 0);
@@ -266,6 +280,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 t(a_ring_stays_until_it_is_taken),
                 t(who_rings_never_waits),
+                t(who_hears_a_ring_knows_whether_a_quiet_channel_is_meant),
                 t(who_takes_rings_never_waits),
                 t(each_has_a_ringer_of_his_own),
                 t(a_dead_bell_raises_no_signal),

@@ -135,11 +135,13 @@ static bool wants_room(struct shm_chan *c)
         return true;
 }
 
-/* Nobody looks at our ring: its keeper finds what came. */
+/* Nobody looks at our ring: its keeper finds what came. The keeper may be stopped: so does who
+ * leads, or the next one who does, whom the ring does not let sleep. */
 static __attribute__((noinline)) void ring_quiet(struct shm_chan *c, uint32_t quiet)
 {
         c->sh->quiet_rung = quiet;
         ring(c, c->keeper_fd);
+        ring(c, c->leader_fd | BELL_QUIET);
 }
 
 static void shm_flush(struct unet_chan *ch)
