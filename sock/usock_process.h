@@ -91,8 +91,6 @@ void usock_leave_user(void);
 /* Bytes of address space that the library has in this process, with room for a few more channels;
  * `keep_to`: more do not come about from now on. 0: it has no stack. */
 uint64_t usock_address_space(bool keep_to);
-/* The program has set its RLIMIT_NOFILE. */
-void usock_numbers_limited(void);
 
 /* A thread is about to go to another network namespace; or the process was made for one. No unetd
  * is started from there in the place of the one that it has, or its parent. False: it has none. */

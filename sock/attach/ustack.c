@@ -32,7 +32,6 @@
 #include "base/sys.h"
 #include "unet/bell_fd.h"
 #include "unetd/client/client_ask.h"
-#include "unetd/client/fd_room.h"
 #include "unetd/client/timens.h"
 #include "base/clock.h"
 
@@ -146,8 +145,6 @@ struct unetd_client *ustack_client_holding(const struct ustack *u)
 void ustack_client_done(void)
 {
         proc.held = NULL;
-        if (unlikely(fd_room_back()))
-                ustack_keep_numbers();
         pthread_mutex_unlock(&proc.lock);
 }
 
@@ -302,7 +299,7 @@ void ustack_daemon_look(void)
 
         if (c == NULL)
                 return; /* somebody is asking it */
-        ustack_keep_numbers();
+        ustack_note_room();
         if (proc.open)
                 proc.in_vain = unetd_look(c, proc.in_vain > 0 && has_links()) == -ECONNREFUSED
                                        ? proc.in_vain + 1
@@ -321,13 +318,6 @@ bool ustack_stays_with_unetd(bool anyway)
         stays = proc.away;
         ustack_client_done();
         return stays;
-}
-
-void usock_numbers_limited(void)
-{
-        ustack_client();
-        ustack_keep_numbers();
-        ustack_client_done();
 }
 
 uint64_t ustack_unetd(void)
@@ -577,8 +567,7 @@ static void remember(struct ustack *u)
 
         proc.stack[n] = u;
         atomic_store_explicit(&proc.nstacks, n + 1, memory_order_release);
-        fd_room_back();
-        ustack_keep_numbers();
+        ustack_note_room();
 }
 
 struct ustack *ustack_mine(int *err)
@@ -791,8 +780,7 @@ bool usock_owns_fd(int fd)
 
         if (fd <= 2 || n == 0)
                 return false;
-        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd) ||
-            fd_room_owns(fd))
+        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd))
                 return true;
         for (uint32_t i = 0; i < n; i++)
                 if (stack_owns(proc.stack[i], fd))

@@ -13,10 +13,10 @@ uint32_t ustack_room(void);
 /* How large a new stack is: with STACK_CONNS_MAX connections where RLIMIT_AS does not bound this
  * process, else with fewer. */
 void ustack_limits(struct stack_limits *l);
-/* Descriptors for channels to come are kept if they can be, and whether they can is in the books.
- * Under the client's lock. */
-void ustack_keep_numbers(void);
-/* The same when there were none for a peer's. */
+/* Whether there is room for a channel to come is in the books. Under the client's lock. */
+void ustack_note_room(void);
+/* There were no descriptors for a peer's: who comes next goes by the kernel. The keeper looks for
+ * itself as well (keeper_side_chans.c). */
 void ustack_lack_numbers(void);
 void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
 /* ustack_chan.c, for struct stack: map_chan and unmap_chan; and for good, when nobody looks

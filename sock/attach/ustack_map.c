@@ -150,7 +150,7 @@ int usock_lock_memory(int flags)
                 atomic_store_explicit(&locking, true, memory_order_relaxed);
         if (r == 0 && is_about_us(flags)) {
                 ustack_client();
-                ustack_keep_numbers();
+                ustack_note_room();
                 ustack_client_done();
         }
         return r;

@@ -73,6 +73,27 @@ static struct unet_caps bridge_caps(const struct unetd_chan *fds)
                                   .rto_min = 200 * NS_PER_MS};
 }
 
+static void close_early(int *fd)
+{
+        if (*fd >= 0)
+                sys1(SYS_close, *fd);
+        *fd = -1;
+}
+
+/* By ringers of the channel's, or, a stack with itself, by those that it has anyway. */
+static void seat_ringers(struct ustack *u, struct shm_chan *c, struct unetd_chan *fds)
+{
+        bool own = u->wakes_late && fds->peer_stack == u->id;
+
+        c->leader_fd = own ? u->fds.ring_leader : fds->peer_leader;
+        c->keeper_fd = own ? u->fds.ring_keeper : fds->peer_keeper;
+        if (!own)
+                return;
+        close_early(&fds->peer_leader);
+        close_early(&fds->peer_keeper);
+        close_early(&fds->peer_bell);
+}
+
 /* Descriptors of what is mapped are of no more use: with a thousand peers they would be two
  * thousand. */
 static void seat(struct ustack *u, uint32_t k)
@@ -83,11 +104,9 @@ static void seat(struct ustack *u, uint32_t k)
         bool iface = unetd_chan_is_iface(fds);
 
         c->late = u->wakes_late ? &u->bells : NULL;
-        c->leader_fd = fds->peer_leader;
-        c->keeper_fd = fds->peer_keeper;
-        sys1(SYS_close, fds->tx);
-        sys1(SYS_close, fds->rx);
-        fds->tx = fds->rx = -1;
+        seat_ringers(u, c, fds);
+        close_early(&fds->tx);
+        close_early(&fds->rx);
         shm_chan_init(c, &st->chan[k].shm, &st->cnt);
         if (iface)
                 c->base.caps = bridge_caps(fds);

@@ -4,9 +4,8 @@
  * left is the program's, and the rest must do for the stack and a few channels; the same is true of
  * the hard RLIMIT_NOFILE, where the soft one does not leave that much above it. If it does not do,
  * there is none, and sockets are the kernel's; if it does, as many channels come about as there is
- * room for, and who comes then is told to go by the kernel (keeper_chan_attach()). A few numbers
- * are kept (unetd/client/fd_room.h), so that the program can use up its own later: when it has,
- * there are no more channels, until it closes some.
+ * room for, and who comes then is told to go by the kernel (keeper_chan_attach()). No numbers are
+ * kept: while the program has used up its own there are no more channels.
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
@@ -20,12 +19,12 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 #include "unet/shm/shm_ring.h"
-#include "unetd/client/fd_room.h"
 #include "unetd/client/wire.h"
 
-#define CHANS_LEAST 4u                    /* a process that talks to itself needs two */
-#define OTHER_BYTES (64ull << 20)         /* the directory, tables, pipes' buffers */
-#define OTHER_FDS   (10u + FD_ROOM_LEAST) /* a stack's own; and those kept */
+#define CHANS_LEAST 4u            /* a process that talks to itself needs two */
+#define OTHER_BYTES (64ull << 20) /* the directory, tables, pipes' buffers */
+#define OTHER_FDS   26u           /* a stack's own, threads that sleep, what a message brings */
+#define CHAN_FDS    3u            /* that stay open */
 
 static uint64_t state_bytes(void)
 {
@@ -72,8 +71,7 @@ static uint32_t room_of_descriptors(void)
         struct rlimit rl = limit_of(RLIMIT_NOFILE);
         uint64_t left = MAX(rl.rlim_max - rl.rlim_cur, rl.rlim_max / 2);
 
-        return left >= OTHER_FDS ? (uint32_t)MIN((left - OTHER_FDS) / UNETD_CHAN_FDS, STACK_CHANS)
-                                 : 0;
+        return left >= OTHER_FDS ? (uint32_t)MIN((left - OTHER_FDS) / CHAN_FDS, STACK_CHANS) : 0;
 }
 
 static uint32_t room_of_space(void)

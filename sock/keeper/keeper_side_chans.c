@@ -5,21 +5,26 @@
 #include "sock/attach/ustack_way.h"
 #include "sock/keeper/keeper_view.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sys.h"
+#include "unetd/client/wire.h"
 
 #define DOWN_EVERY (50 * NS_PER_MS)
 #define QUIET_FOR  NS_PER_S /* so long nothing has gone by a channel that is to yield */
 /* As long as a look at what is used took, and at most so long, there is none after it. */
 #define REST_TIMES 9
 #define REST_MOST  (50 * NS_PER_MS)
+/* What a message brings, one to move it by, and the keeper to ask. */
+#define NUMBERS_LEAST (UNETD_CHAN_FDS + 3u)
 
 static int dup_high(int fd)
 {
@@ -167,6 +172,44 @@ static bool has_space(const struct stack_state *st, uint64_t bytes)
         return true;
 }
 
+/* What a process has open. A kernel before 6.2 does not say how many; one by one they are
+ * counted. */
+static uint64_t open_by(uint32_t pid)
+{
+        char path[32];
+        struct stat st;
+        uint64_t n = 0;
+        DIR *d;
+
+        snprintf(path, sizeof path, "/proc/%u/fd", pid);
+        if (stat(path, &st) == 0 && st.st_size > 0)
+                return (uint64_t)st.st_size;
+        d = opendir(path);
+        if (d == NULL)
+                return 0;
+        while (readdir(d) != NULL)
+                n++;
+        closedir(d);
+        return n;
+}
+
+/* The same for descriptors: of those that use up the numbers of their hard limit, none are kept for
+ * channels to come. */
+static bool has_numbers(const struct stack_state *st)
+{
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++) {
+                uint32_t pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
+                struct rlimit rl;
+
+                if (pid == 0 || pid == STACK_FORKING ||
+                    prlimit((pid_t)pid, RLIMIT_NOFILE, NULL, &rl) < 0 || fd_leaves_above(&rl))
+                        continue;
+                if (rl.rlim_cur < open_by(pid) + NUMBERS_LEAST)
+                        return false;
+        }
+        return true;
+}
+
 /* For a channel that is there, or for one more. */
 static bool has_room(const struct stack_state *st, uint32_t slot, const struct unetd_chan *chan)
 {
@@ -174,7 +217,7 @@ static bool has_room(const struct stack_state *st, uint32_t slot, const struct u
                 return false;
         if (atomic_load(&st->chan[slot].state) != CHAN_FREE)
                 return true;
-        return !any_full(st) &&
+        return !any_full(st) && has_numbers(st) &&
                has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
 }
 

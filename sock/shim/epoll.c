@@ -34,7 +34,7 @@
 
 int h_epoll_create1(int flags)
 {
-        int fd = fd_returned(REAL(epoll_create1)(flags));
+        int fd = fd_returned(FD_TRY(REAL(epoll_create1)(flags)));
 
         if (fd >= 0 && shim.size && !usock_tls.inside) {
                 usock_enter();

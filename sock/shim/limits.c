@@ -3,8 +3,7 @@
  * on top: when a program that has a stack limits itself, as much is added to what the kernel is
  * told, and taken off again from what the program is told. A limit that is there before the first
  * socket decides whether there is a stack at all (sock/attach/ustack_room.c). One of descriptors is
- * the program's as it is: a few of them are kept for us (unetd/client/fd_room.h). mlockall() spares
- * what is ours (sock/attach/ustack_map.c).
+ * the program's as it is. mlockall() spares what is ours (sock/attach/ustack_map.c).
  *
  * A new image of this process begins with the limit that the program set, unless sockets survive,
  * with which it needs what we need. Children of posix_spawn() have ours.
@@ -95,18 +94,6 @@ static int change(const struct rlimit *new, struct rlimit *old)
         return (int)r;
 }
 
-/* What is kept from now on is kept above the program's own numbers, or of them. */
-static int changed(int r, pid_t pid, int what, const struct rlimit *new)
-{
-        if (r < 0 || what != RLIMIT_NOFILE || !new || !shim.size || usock_tls.inside ||
-            (pid != 0 && pid != getpid()))
-                return r;
-        usock_enter();
-        usock_numbers_limited();
-        usock_leave();
-        return r;
-}
-
 static void before(pid_t pid, int what, const struct rlimit *new)
 {
         if (what == RLIMIT_NOFILE && new && (pid == 0 || pid == getpid()) &&
@@ -117,15 +104,13 @@ static void before(pid_t pid, int what, const struct rlimit *new)
 int h_prlimit(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
 {
         before(pid, what, new);
-        return is_ours(pid, what) ? change(new, old)
-                                  : changed(REAL(prlimit)(pid, what, new, old), pid, what, new);
+        return is_ours(pid, what) ? change(new, old) : REAL(prlimit)(pid, what, new, old);
 }
 
 int h_prlimit64(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
 {
         before(pid, what, new);
-        return is_ours(pid, what) ? change(new, old)
-                                  : changed(REAL(prlimit64)(pid, what, new, old), pid, what, new);
+        return is_ours(pid, what) ? change(new, old) : REAL(prlimit64)(pid, what, new, old);
 }
 
 static UNCHECKED int plain(int what, const struct rlimit *new, struct rlimit *old)
@@ -143,8 +128,7 @@ UNCHECKED int h_setrlimit(int what, const struct rlimit *new)
         if (!shim.size)
                 return plain(what, new, NULL);
         before(0, what, new);
-        return new &&is_ours(0, what) ? change(new, NULL)
-                                      : changed(REAL(setrlimit)(what, new), 0, what, new);
+        return new &&is_ours(0, what) ? change(new, NULL) : REAL(setrlimit)(what, new);
 }
 
 UNCHECKED int h_setrlimit64(int what, const struct rlimit *new)
@@ -152,8 +136,7 @@ UNCHECKED int h_setrlimit64(int what, const struct rlimit *new)
         if (!shim.size)
                 return plain(what, new, NULL);
         before(0, what, new);
-        return new &&is_ours(0, what) ? change(new, NULL)
-                                      : changed(REAL(setrlimit64)(what, new), 0, what, new);
+        return new &&is_ours(0, what) ? change(new, NULL) : REAL(setrlimit64)(what, new);
 }
 
 UNCHECKED int h_getrlimit(int what, struct rlimit *old)

@@ -179,7 +179,7 @@ static void copied(int fd, int to)
 
 int file_fcntl_dup(int fd, int cmd, int low)
 {
-        int to = REAL(fcntl)(fd, cmd, low);
+        int to = FD_TRY(REAL(fcntl)(fd, cmd, low));
 
         copied(fd, to);
         return to;
@@ -187,7 +187,7 @@ int file_fcntl_dup(int fd, int cmd, int low)
 
 int h_dup(int fd)
 {
-        int to = REAL(dup)(fd);
+        int to = FD_TRY(REAL(dup)(fd));
 
         copied(fd, to);
         return to;
@@ -248,7 +248,7 @@ int h_open(const char *path, int flags, ...)
         mode_t mode;
 
         OPEN_MODE(mode, flags);
-        return fd_returned(REAL(open)(path, flags, mode));
+        return fd_returned(FD_TRY(REAL(open)(path, flags, mode)));
 }
 
 int h___open(const char *path, int flags, ...)
@@ -256,12 +256,12 @@ int h___open(const char *path, int flags, ...)
         mode_t mode;
 
         OPEN_MODE(mode, flags);
-        return fd_returned(REAL(__open)(path, flags, mode));
+        return fd_returned(FD_TRY(REAL(__open)(path, flags, mode)));
 }
 
 int h___open_2(const char *path, int flags)
 {
-        return fd_returned(REAL(__open_2)(path, flags));
+        return fd_returned(FD_TRY(REAL(__open_2)(path, flags)));
 }
 
 int h_open64(const char *path, int flags, ...)
@@ -269,7 +269,7 @@ int h_open64(const char *path, int flags, ...)
         mode_t mode;
 
         OPEN_MODE(mode, flags);
-        return fd_returned(REAL(open64)(path, flags, mode));
+        return fd_returned(FD_TRY(REAL(open64)(path, flags, mode)));
 }
 
 int h___open64(const char *path, int flags, ...)
@@ -277,12 +277,12 @@ int h___open64(const char *path, int flags, ...)
         mode_t mode;
 
         OPEN_MODE(mode, flags);
-        return fd_returned(REAL(__open64)(path, flags, mode));
+        return fd_returned(FD_TRY(REAL(__open64)(path, flags, mode)));
 }
 
 int h___open64_2(const char *path, int flags)
 {
-        return fd_returned(REAL(__open64_2)(path, flags));
+        return fd_returned(FD_TRY(REAL(__open64_2)(path, flags)));
 }
 
 int h_openat(int dir, const char *path, int flags, ...)
@@ -290,12 +290,12 @@ int h_openat(int dir, const char *path, int flags, ...)
         mode_t mode;
 
         OPEN_MODE(mode, flags);
-        return fd_returned(REAL(openat)(dir, path, flags, mode));
+        return fd_returned(FD_TRY(REAL(openat)(dir, path, flags, mode)));
 }
 
 int h___openat_2(int dir, const char *path, int flags)
 {
-        return fd_returned(REAL(__openat_2)(dir, path, flags));
+        return fd_returned(FD_TRY(REAL(__openat_2)(dir, path, flags)));
 }
 
 int h_openat64(int dir, const char *path, int flags, ...)
@@ -303,22 +303,22 @@ int h_openat64(int dir, const char *path, int flags, ...)
         mode_t mode;
 
         OPEN_MODE(mode, flags);
-        return fd_returned(REAL(openat64)(dir, path, flags, mode));
+        return fd_returned(FD_TRY(REAL(openat64)(dir, path, flags, mode)));
 }
 
 int h___openat64_2(int dir, const char *path, int flags)
 {
-        return fd_returned(REAL(__openat64_2)(dir, path, flags));
+        return fd_returned(FD_TRY(REAL(__openat64_2)(dir, path, flags)));
 }
 
 int h_creat(const char *path, mode_t mode)
 {
-        return fd_returned(REAL(creat)(path, mode));
+        return fd_returned(FD_TRY(REAL(creat)(path, mode)));
 }
 
 int h_creat64(const char *path, mode_t mode)
 {
-        return fd_returned(REAL(creat64)(path, mode));
+        return fd_returned(FD_TRY(REAL(creat64)(path, mode)));
 }
 
 static int pair_returned(int r, const int v[2])
@@ -332,7 +332,7 @@ static int pair_returned(int r, const int v[2])
 
 int h_pipe(int v[2])
 {
-        return pair_returned(REAL(pipe)(v), v);
+        return pair_returned(FD_TRY(REAL(pipe)(v)), v);
 }
 
 int h___pipe(int v[2])
@@ -342,58 +342,58 @@ int h___pipe(int v[2])
 
 int h_pipe2(int v[2], int flags)
 {
-        return pair_returned(REAL(pipe2)(v, flags), v);
+        return pair_returned(FD_TRY(REAL(pipe2)(v, flags)), v);
 }
 
 int h_socketpair(int domain, int type, int protocol, int v[2])
 {
-        return pair_returned(REAL(socketpair)(domain, type, protocol, v), v);
+        return pair_returned(FD_TRY(REAL(socketpair)(domain, type, protocol, v)), v);
 }
 
 int h_eventfd(unsigned init, int flags)
 {
-        return fd_returned(REAL(eventfd)(init, flags));
+        return fd_returned(FD_TRY(REAL(eventfd)(init, flags)));
 }
 
 int h_timerfd_create(int clock, int flags)
 {
-        return fd_returned(REAL(timerfd_create)(clock, flags));
+        return fd_returned(FD_TRY(REAL(timerfd_create)(clock, flags)));
 }
 
 int h_signalfd(int fd, const sigset_t *mask, int flags)
 {
-        return fd_returned(REAL(signalfd)(fd, mask, flags));
+        return fd_returned(FD_TRY(REAL(signalfd)(fd, mask, flags)));
 }
 
 int h_inotify_init(void)
 {
-        return fd_returned(REAL(inotify_init)());
+        return fd_returned(FD_TRY(REAL(inotify_init)()));
 }
 
 int h_inotify_init1(int flags)
 {
-        return fd_returned(REAL(inotify_init1)(flags));
+        return fd_returned(FD_TRY(REAL(inotify_init1)(flags)));
 }
 
 int h_fanotify_init(unsigned flags, unsigned event_flags)
 {
-        return fd_returned(REAL(fanotify_init)(flags, event_flags));
+        return fd_returned(FD_TRY(REAL(fanotify_init)(flags, event_flags)));
 }
 
 int h_memfd_create(const char *name, unsigned flags)
 {
-        return fd_returned(REAL(memfd_create)(name, flags));
+        return fd_returned(FD_TRY(REAL(memfd_create)(name, flags)));
 }
 
 int h_pidfd_open(pid_t pid, unsigned flags)
 {
-        return fd_returned(REAL(pidfd_open)(pid, flags));
+        return fd_returned(FD_TRY(REAL(pidfd_open)(pid, flags)));
 }
 
 /* A socket of another process may be one of ours there. */
 int h_pidfd_getfd(int pidfd, int target, unsigned flags)
 {
-        int fd = fd_returned(REAL(pidfd_getfd)(pidfd, target, flags));
+        int fd = fd_returned(FD_TRY(REAL(pidfd_getfd)(pidfd, target, flags)));
 
         if (fd >= 0 && !usock_tls.inside && !shim.disabled)
                 shim_adopt_fd(fd);
@@ -402,12 +402,12 @@ int h_pidfd_getfd(int pidfd, int target, unsigned flags)
 
 int h_shm_open(const char *name, int flags, mode_t mode)
 {
-        return fd_returned(REAL(shm_open)(name, flags, mode));
+        return fd_returned(FD_TRY(REAL(shm_open)(name, flags, mode)));
 }
 
 int h_posix_openpt(int flags)
 {
-        return fd_returned(REAL(posix_openpt)(flags));
+        return fd_returned(FD_TRY(REAL(posix_openpt)(flags)));
 }
 
 int h_mkstemp(char *tmpl)

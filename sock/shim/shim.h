@@ -289,6 +289,16 @@ static inline void file_leave(struct file *f)
         usock_leave();
 }
 
+/* A call of libc's that gives out a number. Where the program has used up its own it is made once
+ * more, without those that are kept for later. */
+#define FD_TRY(call)                                                                \
+        ({                                                                          \
+                int fd_first = (call);                                              \
+                unlikely(fd_first < 0) && spares_yield(-errno) ? (call) : fd_first; \
+        })
+/* An error of such a call. Returns true if it may go better now. (spare.c) */
+bool spares_yield(int err);
+
 /* A number the kernel just gave out. */
 static inline int fd_returned(int fd)
 {

@@ -25,7 +25,7 @@ int h_socket(int domain, int type, int protocol)
         int fd;
 
         fd = tcp && domain == AF_INET && !usock_tls.inside ? spare_take(type, &spare, &age) : -1;
-        fd = fd_returned(fd >= 0 ? fd : REAL(socket)(domain, type, protocol));
+        fd = fd_returned(fd >= 0 ? fd : FD_TRY(REAL(socket)(domain, type, protocol)));
         if (fd < 0 || usock_tls.inside || (domain != AF_INET && domain != AF_INET6))
                 return fd;
         if (!tcp && !(base == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP)))
@@ -114,6 +114,7 @@ int h_listen(int fd, int backlog)
 static int placeholder_number(int flags)
 {
         int base = atomic_load_explicit((_Atomic int *)&shim.placeholder, memory_order_acquire);
+        int how = flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, fd;
 
         if (base < 0) {
                 pthread_mutex_lock(&shim.lock);
@@ -122,7 +123,8 @@ static int placeholder_number(int flags)
                 if (base < 0)
                         return base;
         }
-        return (int)sys3(SYS_fcntl, base, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+        fd = (int)sys3(SYS_fcntl, base, how, 0);
+        return unlikely(fd < 0) && spares_yield(fd) ? (int)sys3(SYS_fcntl, base, how, 0) : fd;
 }
 
 int sock_give_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa,
@@ -281,7 +283,7 @@ int h_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
         do {
                 l = file_enter(fd, MODE_TCP);
                 if (!l)
-                        return fd_returned(REAL(accept4)(fd, sa, len, flags));
+                        return fd_returned(FD_TRY(REAL(accept4)(fd, sa, len, flags)));
                 if (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC))
                         r = -EINVAL;
                 else if (l->mode == MODE_LISTEN)

@@ -23,7 +23,7 @@
 #include "base/sandbox.h"
 #include "unetd/client/wire.h"
 
-#define SPARES 8
+#define SPARES 4
 
 static struct {
         pthread_mutex_t lock; /* held over fork; within shim.lock */
@@ -194,6 +194,21 @@ void spares_over(bool off)
         spares.off |= off;
         pthread_mutex_unlock(&spares.lock);
         usock_leave();
+}
+
+bool spares_yield(int err)
+{
+        bool any;
+
+        if (err != -EMFILE)
+                return false;
+        usock_enter();
+        pthread_mutex_lock(&spares.lock);
+        any = spares.n > 0;
+        end_all();
+        pthread_mutex_unlock(&spares.lock);
+        usock_leave();
+        return any;
 }
 
 /* What the command leaves running may have those that are open now. */

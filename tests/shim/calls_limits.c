@@ -16,6 +16,16 @@ static void limit_softly(__rlimit_resource_t what, rlim_t to)
                 die("setrlimit");
 }
 
+/* A program of its own. */
+static int come_and_write(int come)
+{
+        struct sockaddr_in sa;
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+
+        read(come, &sa, sizeof(sa));
+        return connect(s, (void *)&sa, sizeof(sa)) == 0 && write(s, "there", 5) == 5 ? 0 : 1;
+}
+
 /* Every number below the limit is the program's, the lowest first. */
 void scene_numbers_limited(void)
 {
@@ -184,6 +194,45 @@ void scene_numbers_used_up(void)
         exit(0);
 }
 
+#define ALL  1024
+#define OURS 16 /* the library has fewer */
+
+static int numbers_left(void)
+{
+        int n = 0;
+
+        while (dup(0) >= 0)
+                n++;
+        SHOW(errno == EMFILE);
+        return n;
+}
+
+/* With a connection to itself and one to another program, and sockets that are kept for later. */
+void scene_numbers_ours(void)
+{
+        struct rlimit rl = {ALL, ALL};
+        struct sockaddr_in sa;
+        int come[2], v[2][2], l, s;
+        char b[16];
+
+        close_range(3, ~0u, 0);
+        SHOW(setrlimit(RLIMIT_NOFILE, &rl));
+        pipe(come);
+        fflush(stdout);
+        if (fork() == 0)
+                _exit(come_and_write(come[0]));
+        l = listener(&sa);
+        write(come[1], &sa, sizeof(sa));
+        SHOW((s = accept(l, NULL, NULL)) >= 0);
+        show_bytes("read", b, recv(s, b, 5, MSG_WAITALL));
+        for (int i = 0; i < 2; i++)
+                tcp_pair(v[i]);
+        close2(v[0]);
+        SHOW(numbers_left() > ALL - OURS - 9); /* 0, 1, 2, the pipe, l, s, and a pair */
+        wait(NULL);
+        exit(0);
+}
+
 /* The library's own memory is no file of the program's. */
 void scene_files_limited(void)
 {
@@ -252,15 +301,6 @@ static long locked_kb(void)
                 sscanf(line, "VmLck: %ld", &kb);
         fclose(f);
         return kb;
-}
-
-static int come_and_write(int come)
-{
-        struct sockaddr_in sa;
-        int s = socket(AF_INET, SOCK_STREAM, 0);
-
-        read(come, &sa, sizeof(sa));
-        return connect(s, (void *)&sa, sizeof(sa)) == 0 && write(s, "there", 5) == 5 ? 0 : 1;
 }
 
 /* Two come, of stacks of their own: one before all memory is locked, and one after it. */

@@ -8,7 +8,6 @@
 
 #include "base/sandbox.h"
 #include "base/memfd.h"
-#include "unetd/client/fd_room.h"
 #include "unetd/client/fdcheck.h"
 #include "unetd/client/name.h"
 #include "unetd/client/raised.h"
@@ -329,7 +328,6 @@ int client_ready(struct unetd_client *c)
         if (conn_ours(&c->daemon))
                 return 0;
         c->daemon.fd = -1;
-        fd_room_lend();
         r = find_or_start(c);
         if (r == 0 && before != 0 && before != c->instance && c->renewed && !c->renewing) {
                 c->lost = false;
@@ -397,7 +395,6 @@ int client_ask_keeper(struct unetd_client *c, struct unetd_msg *msg, struct wire
 {
         int r = -ECONNRESET;
 
-        fd_room_lend();
         for (int round = 0; round < ASK_ROUNDS && r == -ECONNRESET; round++) {
                 r = keeper_ready(c);
                 if (r < 0)

@@ -120,7 +120,7 @@ struct raised {
 static atomic_flag raising = ATOMIC_FLAG_INIT;
 
 /* Above a large one the kernel's table would be large as well. */
-static bool leaves_above(const struct rlimit *rl)
+bool fd_leaves_above(const struct rlimit *rl)
 {
         return rl->rlim_cur < rl->rlim_max && rl->rlim_cur <= FD_ABOVE_MAX;
 }
@@ -129,7 +129,7 @@ bool fd_above(void)
 {
         struct rlimit rl;
 
-        return sys_nofile_limit(NULL, &rl) == 0 && leaves_above(&rl);
+        return sys_nofile_limit(NULL, &rl) == 0 && fd_leaves_above(&rl);
 }
 
 /*
@@ -140,7 +140,7 @@ static bool limit_raise(struct raised *r)
 {
         if (sandbox_forbids(SANDBOX_LIMITS) || atomic_flag_test_and_set(&raising))
                 return false;
-        if (sys_nofile_limit(NULL, &r->own) == 0 && leaves_above(&r->own)) {
+        if (sys_nofile_limit(NULL, &r->own) == 0 && fd_leaves_above(&r->own)) {
                 r->more = (struct rlimit){MIN(r->own.rlim_cur + FD_OURS, r->own.rlim_max),
                                           r->own.rlim_max};
                 if (sys_nofile_limit(&r->more, NULL) == 0)

@@ -8,6 +8,8 @@
 #ifndef UNETD_WIRE_H
 #define UNETD_WIRE_H
 
+#include <sys/resource.h>
+
 #include "unetd/client/proto.h"
 
 #define WIRE_FDS_MAX 253 /* SCM_MAX_FD: the most that the kernel passes */
@@ -54,6 +56,7 @@ int fd_high(int fd);
 int fd_high_dup(int fd);
 /* Whether the soft RLIMIT_NOFILE leaves numbers above it, which are then ours. */
 bool fd_above(void);
+bool fd_leaves_above(const struct rlimit *rl);
 /* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length,
  * or negative. */
 int fd_link(int fd, char *text, int size);
