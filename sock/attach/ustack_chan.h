@@ -19,6 +19,9 @@ void ustack_note_room(void);
  * itself as well (keeper_side_chans.c). */
 void ustack_lack_numbers(void);
 void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
+/* Returns true if `err` of unetd says that a limit was met, and counts the socket that goes by the
+ * kernel for it. The lock must not be held. */
+bool ustack_note_limit(struct ustack *u, int err);
 /* ustack_chan.c, for struct stack: map_chan and unmap_chan; and for good, when nobody looks
  * any more. */
 bool ustack_chan_fetch(struct stack *s, uint32_t k);

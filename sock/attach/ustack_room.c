@@ -11,6 +11,7 @@
 #include "sock/attach/ustack_chan.h"
 #include "sock/usock_process.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -110,6 +111,16 @@ void ustack_set_full(struct ustack *u, uint32_t slot, bool full)
 
         if (atomic_load_explicit(mine, memory_order_relaxed) != full)
                 atomic_store(mine, full);
+}
+
+bool ustack_note_limit(struct ustack *u, int err)
+{
+        if (likely(err != -EDQUOT && err != -ENOSPC))
+                return false;
+        ustack_lock(u);
+        count(&u->s.st->cnt, COUNT_SOCK_LIMITED);
+        ustack_leave(u);
+        return true;
 }
 
 bool ustack_chan_fits(void)

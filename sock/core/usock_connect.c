@@ -260,6 +260,9 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
                 return -ENOENT;
         *why = "no channel to the listener's stack";
         chan = ustack_chan_to(s->u, hit.stack);
+        if (ustack_note_limit(s->u, chan))
+                *why = "no room for a channel to the listener's stack ([limits] in "
+                       "unet.conf(5), RLIMIT_NOFILE, RLIMIT_AS)";
         if (chan < 0)
                 return -ENOENT;
         *why = "accelerated";

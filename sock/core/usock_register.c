@@ -10,6 +10,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
 #include "sock/usock_process.h"
 
 #include <errno.h>
@@ -77,6 +78,7 @@ int usock_register(struct usock *s, enum sock_registered as, uint8_t role)
                 ustack_leave(u);
         }
         ustack_client_done();
+        ustack_note_limit(u, err);
         return err;
 }
 

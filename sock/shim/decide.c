@@ -132,6 +132,8 @@ const char *sock_refused(int err)
         case -ETIMEDOUT:
                 return "unetd, or its keeper, does not answer: it is stopped, or the machine very "
                        "busy";
+        case -EDQUOT:
+                return "a limit of its user's ([limits] in unet.conf(5))";
         case -ENOSPC:
         case -ENOBUFS:
         case -ENOMEM:

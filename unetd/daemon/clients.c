@@ -137,6 +137,22 @@ static bool may_carry(uint16_t type)
                type == UNETD_PROC_ADD;
 }
 
+/* What there is no room for goes by the kernel, or without a unetd; that is said. */
+static void reply(struct client *cl, struct unetd_msg *msg, int err)
+{
+        static const char *const what[UNETD_TYPES] = {
+                [UNETD_STACK_NEW] = "a stack",
+                [UNETD_PROC_ADD] = "a process",
+                [UNETD_CHAN_OPEN] = "a channel",
+                [UNETD_LISTEN_ADD] = "a listening port",
+        };
+
+        if (unlikely(err == -EDQUOT || err == -ENOSPC) && what[msg->type] != NULL)
+                user_log(cl->user, "process %d of user %u: no room for %s (%s)", cl->pid,
+                         cl->user->uid, what[msg->type], strerror(-err));
+        conn_reply(&cl->conn, msg, err);
+}
+
 static void client_message(struct conn *c, struct wire_in *in)
 {
         struct client *cl = (struct client *)c;
@@ -155,7 +171,7 @@ static void client_message(struct conn *c, struct wire_in *in)
         } else {
                 r = serve(cl, in);
                 if (r != REPLY_LATER)
-                        conn_reply(c, &in->msg, r);
+                        reply(cl, &in->msg, r);
         }
 }
 
@@ -284,7 +300,7 @@ void waiter_drop(struct waiter *w)
 
 void waiter_end(struct waiter *w, int err)
 {
-        conn_reply(&w->client->conn, &w->request, err);
+        reply(w->client, &w->request, err);
         waiter_drop(w);
 }
 
