@@ -167,7 +167,8 @@ static ssize_t recv_on(struct native_slot *n, struct msghdr *m, ssize_t r, int f
 {
         size_t target;
 
-        if (native_nowait(n, flags) || flags & MSG_OOB || r == 0 || (r < 0 && r != -EAGAIN))
+        if (native_nowait(n, flags) || flags & (MSG_OOB | MSG_ERRQUEUE) || r == 0 ||
+            (r < 0 && r != -EAGAIN))
                 return r;
         target = recv_target(n, m, flags);
         if (r >= (ssize_t)target)
