@@ -189,9 +189,10 @@ struct sock_rec {      /* sock/ owns the meaning; see sock/attach/ustack.h */
         uint8_t many;     /* UDP: SOCK_MANY_*; WRITE_ONCE() */
         uint8_t ip_opts;  /* UDP: opts.ip_opts has some */
         uint8_t waits_for_more; /* rcvlowat is above 1; here, where readiness is looked at */
-        uint8_t cork;           /* UDP: SOCK_CORK_*; WRITE_ONCE() */
-        uint32_t tx_frame;      /* UDP: the frame it copies into */
-        uint32_t chan;          /* UDP, connected: channel + 1 of the peer */
+        /* UDP: SOCK_CORK_*; TCP: SOCK_CORK_STAMPED or not; WRITE_ONCE() */
+        uint8_t cork;
+        uint32_t tx_frame; /* UDP: the frame it copies into */
+        uint32_t chan;     /* UDP, connected: channel + 1 of the peer */
         /* UDP: what had no room for the last datagram, see usock_udp_room(); WRITE_ONCE(). */
         uint32_t blocked;
         int32_t err;
@@ -201,7 +202,8 @@ struct sock_rec {      /* sock/ owns the meaning; see sock/attach/ustack.h */
         struct tcp_opts opts; /* until there is a connection */
         nstime rcvtimeo, sndtimeo;
         uint32_t rcvlowat;
-        uint32_t stamps; /* SO_TIMESTAMPING: SOF_TIMESTAMPING_* */
+        uint32_t stamps;     /* SO_TIMESTAMPING: SOF_TIMESTAMPING_* */
+        uint32_t stamp_base; /* TCP: the sequence number that bytes are counted from */
         /* UDP to many: usock_group.c. */
         /* Enum sock_group_out, or interface + SOCK_GROUP_IF: where groups are sent. */
         uint8_t group_out;
@@ -228,8 +230,8 @@ enum {
         SOCK_CORK_ON = 1,     /* UDP_CORK is set */
         SOCK_CORK_OURS = 2,   /* a datagram is begun */
         SOCK_CORK_KERNEL = 4, /* ... by the kernel's socket */
-        /* Times of sending are asked for (SO_TIMESTAMPING), which only the kernel's socket tells.
-         */
+        /* Times of sending are asked for (SO_TIMESTAMPING); of datagrams only the kernel's socket
+         * tells. */
         SOCK_CORK_STAMPED = 8,
 };
 enum { SOCK_GROUP_ANY, SOCK_GROUP_KERNEL, SOCK_GROUP_OURS, SOCK_GROUP_IF };

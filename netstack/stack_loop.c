@@ -214,6 +214,15 @@ static void tell(struct stack *s, struct tcp_conn *tc)
         }
 }
 
+/* What somebody wants to know of it. */
+static void look(struct stack *s, struct tcp_conn *tc)
+{
+        if (conn_is_watched(tc))
+                tcp_watch_look(tc);
+        if (tc->stamps != 0)
+                tcp_stamp_look(&s->tcp, tc, s->now);
+}
+
 /* What a touched connection is due. Those whose channel is full wait for room there; what has no
  * channel in this process stays on the list, behind the others. */
 static void drain_list(struct stack *s)
@@ -240,8 +249,8 @@ static void drain_list(struct stack *s)
                                 first_left = conn;
                 }
                 if (tc->live) {
-                        if (conn_is_watched(tc))
-                                tcp_watch_look(tc);
+                        if (unlikely(tc->slow & SLOW_FLOW))
+                                look(s, tc);
                         wheel_set(&st->wheel, conns(s), wheel_off, conn, tcp_deadline(tc));
                         note_ack(s, tc);
                         tell(s, tc);

@@ -152,6 +152,13 @@ void usock_udp_kernel_uncorked(struct usock *s);
 /* A call with MSG_ZEROCOPY took bytes: copied they are, and the error queue will tell so, where
  * SO_ZEROCOPY is set. */
 void usock_zerocopy_sent(struct usock *s);
+/* SO_TIMESTAMPING in the control messages of a stream's sendmsg(): flags, or 0. -EINVAL, -EFAULT;
+ * -EOPNOTSUPP: what cannot be told is asked for (usock_can_stamp()). */
+int usock_stamps_asked(struct usock *s, const struct msghdr *m, uint32_t *flags);
+/* A call on a stream took bytes, and the error queue is to tell when the last of them left, if the
+ * call (`asked`), or the socket asks for it. */
+void usock_stamp_sent(struct usock *s, uint32_t asked);
+bool usock_is_stamped(const struct usock *s); /* the socket asks */
 /* Between these two (sendmmsg) this thread's datagrams with USOCK_BATCH among their flags are told
  * of, or given to a device, with those that follow; the last one comes without it, or `cut` says
  * that it did not come. Outside the flag says nothing. */
@@ -202,9 +209,18 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg);
  * than 0: a group; 0: nobody. SIGURG always, SIGIO with `async`. */
 void usock_set_owner(struct usock *s, int32_t owner, uint32_t tid, bool async);
 
-/* SO_TIMESTAMPING: flags that ask for times of sending, which only the kernel's socket tells. */
+/* SO_TIMESTAMPING: flags that ask for times of sending. */
 #define USOCK_STAMPS_OF_SENDING                                                                    \
         (SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_TX_SCHED | \
          SOF_TIMESTAMPING_TX_ACK)
+/* Of a stream we tell them without the bytes, and without the statistics that Linux adds. */
+static inline bool usock_can_stamp(uint32_t flags)
+{
+        return !(flags & USOCK_STAMPS_OF_SENDING) ||
+               (flags & SOF_TIMESTAMPING_OPT_TSONLY && !(flags & SOF_TIMESTAMPING_OPT_STATS));
+}
+/* Linux 6.2: bytes are counted from the next one that is written, not from the oldest that is not
+ * acknowledged. */
+#define USOCK_STAMP_ID_TCP (1u << 16)
 
 #endif

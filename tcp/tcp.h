@@ -554,6 +554,21 @@ void tcp_watch_counts(const struct tcp_conn *tc, struct tcp_watch_counts *c);
 uint64_t tcp_stream_acked(const struct tcp_conn *tc);
 uint32_t tcp_unsent(const struct tcp_conn *tc);
 
+/* tcp_stamp.c: when the last byte of a write was given to the interface, left it, and was
+ * acknowledged. */
+enum { TCP_STAMP_SENT = 1, TCP_STAMP_QUEUED = 2, TCP_STAMP_ACKED = 4 };
+struct tcp_stamp {
+        nstime at;
+        uint32_t seq; /* of the byte */
+        uint32_t what;
+};
+/* Asks of what was written last. */
+void tcp_stamp_ask(struct tcp *t, struct tcp_conn *tc, uint32_t what);
+/* A turn that changed a connection with tc->stamps has ended. */
+void tcp_stamp_look(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* The oldest that is told, and not read yet. False: there is none. */
+bool tcp_stamp_take(struct tcp *t, struct tcp_conn *tc, struct tcp_stamp *s);
+
 /* tcp_plan.c: congestion control of the application's own. */
 struct tcp_plan {
         uint64_t serial; /* of the report that it was made of */

@@ -106,6 +106,7 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         tc->sock = 0;
         conn_flag(tc, TCF_CLOSED_BY_APP);
+        stamp_drop(t, tc);
         read_no_more(tc);
         switch (tc->state) {
         case TCPS_CLOSED:

@@ -328,6 +328,7 @@ bool conn_reap(struct tcp *t, struct tcp_conn *tc)
         rcvbuf_purge(t, tc);
         sndbuf_drop_fill(t, tc);
         saved_syn_drop(t, tc);
+        stamp_drop(t, tc);
         group_over(t, tc);
         if (t->gone)
                 t->gone(t->arg, tc->self);

@@ -108,7 +108,8 @@ enum {                   /* tc->slow: why header prediction does not apply; 0 an
        SLOW_URG = 8,     /* urgent data announced */
        SLOW_SHUT = 16,   /* the application reads no more */
        SLOW_NOSACK = 32, /* duplicate ACKs must be counted */
-       /* opts.send_window bounds what each ACK offers, or somebody watches it (TCP_WATCH_ON). */
+       /* opts.send_window bounds what each ACK offers, or somebody watches it (TCP_WATCH_ON), or
+        * wants to know when it sent something (tcp_stamp.c). */
        SLOW_FLOW = 64,
        SLOW_REFUSED = 128, /* the peer has closed, and resets whatever comes: SEG_CLOSED */
 };
@@ -370,6 +371,8 @@ struct tcp_conn {
         nstime group_due, group_turn;
         uint32_t group_left;
         uint32_t group_ask; /* bytes that its turn is to be of, while it stands in line */
+        uint32_t stamps;    /* frame of what is asked and told of times of sending; 0: nothing */
+        uint8_t stamped;    /* so many of them are told and not read; WRITE_ONCE() */
 
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;
@@ -633,9 +636,10 @@ static inline bool conn_is_only_watched(const struct tcp_conn *tc, uint16_t wnd)
 static inline void conn_slow_flow(struct tcp_conn *tc)
 {
         tc->slow =
-                (uint8_t)((tc->slow & ~SLOW_FLOW) |
-                          (tc->opts.send_window != 0 || tc->watch.holds & TCP_WATCH_ON ? SLOW_FLOW
-                                                                                       : 0));
+                (uint8_t)((tc->slow & ~SLOW_FLOW) | ((tc->opts.send_window | tc->stamps) != 0 ||
+                                                                     tc->watch.holds & TCP_WATCH_ON
+                                                             ? SLOW_FLOW
+                                                             : 0));
 }
 
 /* The peer's window as far as our own limit lets. It never goes back on what is in flight, as the

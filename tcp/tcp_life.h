@@ -39,6 +39,10 @@ uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 void saved_syn_keep(struct tcp *t, struct tcp_conn *tc);
 void saved_syn_drop(struct tcp *t, struct tcp_conn *tc);
 
+/* tcp_stamp.c */
+void stamp_drop(struct tcp *t, struct tcp_conn *tc);
+void stamp_recover(struct tcp *t, struct tcp_conn *tc);
+
 /* tcp_demux.c */
 #define CONN_BUCKETS_FIRST 1024u /* a page */
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple);

@@ -81,6 +81,8 @@ static void rebuild_conns(struct tcp *t)
                 hold(t, tc->snd_fill);
                 hold(t, tc->rcv_fill);
                 hold(t, tc->saved_syn);
+                hold(t, tc->stamps);
+                stamp_recover(t, tc);
         }
         pool_rebuild(&t->sh->conns, live);
 }

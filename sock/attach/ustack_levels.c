@@ -42,7 +42,7 @@ static uint16_t conn_levels(struct ustack *u, const struct sock_rec *rec)
         if (READ_ONCE(rec->waits_for_more) && !ends &&
             !tcp_recv_enough(tc, READ_ONCE(rec->rcvlowat)))
                 ev &= ~(POLLIN | POLLRDNORM);
-        if (READ_ONCE(rec->zc_told) != READ_ONCE(rec->zc_sent))
+        if (READ_ONCE(rec->zc_told) != READ_ONCE(rec->zc_sent) || tc->stamped != 0)
                 ev |= POLLERR;
         return (uint16_t)ev & (uint16_t)~hidden_by_copy(rec);
 }

@@ -639,6 +639,7 @@ int usock_accept(struct usock *s, struct usock **out)
                 /* As Linux's sk_clone_lock(): what no connection has is inherited too. */
                 r->told = rec->told;
                 r->stamps = rec->stamps;
+                r->cork = rec->cork;
                 r->reuse = rec->reuse;
                 r->zerocopy = rec->zerocopy;
                 tcp_get_opts(tcp_conn_at(&u->s.tcp, conn), &r->opts);

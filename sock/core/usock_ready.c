@@ -34,6 +34,12 @@ static bool connecting(const struct tcp_conn *tc)
         return state == TCPS_SYN_SENT || state == TCPS_SYN_RECEIVED;
 }
 
+/* In the error queue. */
+static bool has_notes(const struct sock_rec *rec, const struct tcp_conn *tc)
+{
+        return READ_ONCE(rec->zc_told) != READ_ONCE(rec->zc_sent) || READ_ONCE(tc->stamped) != 0;
+}
+
 short usock_poll(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
@@ -52,7 +58,8 @@ short usock_poll(struct usock *s)
                         ev &= (short)~(POLLOUT | POLLWRNORM);
                 if (ev & POLLIN)
                         ev |= USOCK_POLL_SOME;
-                if (unlikely(READ_ONCE(rec->zc_told) != READ_ONCE(rec->zc_sent)) && !(ev & POLLERR))
+                if (unlikely(has_notes(rec, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn)))) &&
+                    !(ev & POLLERR))
                         ev |= POLLERR | USOCK_POLL_KEPT;
                 if (unlikely(READ_ONCE(rec->waits_for_more)) &&
                     too_little(s, rec, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))

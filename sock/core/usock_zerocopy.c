@@ -47,12 +47,16 @@ ssize_t usock_tcp_recv_note(struct usock *s, struct msghdr *m)
                 /* As Linux: there is none, but room for one of the socket's family. */
                 struct sockaddr_in6 offender;
         } h = {.offender = {0}};
-        bool v6 = s->family == AF_INET6;
+        bool v6 = s->family == AF_INET6, stamp;
         struct usock_room r;
+        nstime at;
 
-        if (!take(s, &h.err))
+        stamp = usock_stamp_take(s, &h.err, &at);
+        if (!stamp && !take(s, &h.err))
                 return -EAGAIN;
         r = usock_cmsg_begin(m);
+        if (stamp && READ_ONCE(usock_rec(s)->stamps) & SOF_TIMESTAMPING_SOFTWARE)
+                usock_cmsg_stamps(&r, at);
         usock_cmsg_add(&r, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVERR : IP_RECVERR, &h,
                        sizeof h.err +
                                (v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)));

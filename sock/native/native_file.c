@@ -129,6 +129,8 @@ ssize_t unet_sendfile(int sock, int fd, off_t *off, size_t n)
         if (s == NULL)
                 return native_result(-EBADF);
         r = do_sendfile(s, fd, off, n);
+        if (r > 0 && unlikely(usock_is_stamped(s->us)))
+                usock_stamp_sent(s->us, 0);
         native_put(s);
         return native_result(r);
 }

@@ -30,6 +30,11 @@ static inline bool has_late_error(const struct native_slot *n)
         return atomic_load_explicit(&n->late_err, memory_order_relaxed) != 0;
 }
 
+static inline bool is_stamped(const struct native_slot *n)
+{
+        return unlikely(READ_ONCE(usock_rec(n->us)->cork) & SOCK_CORK_STAMPED);
+}
+
 static size_t iov_bytes(const struct msghdr *m)
 {
         size_t total = 0;
@@ -104,9 +109,18 @@ static ssize_t send_on(struct native_slot *n, const struct msghdr *m, ssize_t r,
 
 static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags)
 {
+        uint32_t asked = 0;
+        int err = likely(m->msg_controllen == 0) ? 0 : usock_stamps_asked(n->us, m, &asked);
+        ssize_t r;
+
         if (unlikely(has_late_error(n)))
                 return late_error(n);
-        return send_on(n, m, usock_sendmsg(n->us, m, flags), flags);
+        if (unlikely(err < 0))
+                return err;
+        r = send_on(n, m, usock_sendmsg(n->us, m, flags), flags);
+        if ((unlikely(asked != 0) || is_stamped(n)) && r > 0)
+                usock_stamp_sent(n->us, asked);
+        return r;
 }
 
 static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, size_t target,
@@ -361,7 +375,8 @@ ssize_t unet_recvfrom(int sock, void *buf, size_t n, int flags, struct sockaddr 
  * around it. */
 static inline bool is_plain(const struct native_slot *n, const void *buf, size_t bytes)
 {
-        return n->us->kind == USOCK_TCP && buf != NULL && bytes <= SSIZE_MAX && !has_late_error(n);
+        return n->us->kind == USOCK_TCP && buf != NULL && bytes <= SSIZE_MAX &&
+               !has_late_error(n) && !is_stamped(n);
 }
 
 static __attribute__((noinline)) ssize_t send_plain_on(struct native_slot *n, const void *buf,

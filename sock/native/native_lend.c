@@ -356,6 +356,8 @@ ssize_t unet_send_commit(int sock, size_t bytes, int flags)
         if (s == NULL)
                 return native_result(err);
         err = commit(s, bytes, flags);
+        if (err > 0 && unlikely(usock_is_stamped(s->us)))
+                usock_stamp_sent(s->us, 0);
         native_put(s);
         return native_result(err);
 }

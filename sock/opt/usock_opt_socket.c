@@ -259,18 +259,40 @@ static int get_timestampns(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_TIMESTAMPNS);
 }
 
-/* Of all that it can ask for, software's time of arrival is told: there is no hardware here. When a
- * datagram left the kernel's socket tells, if there is one, which sends it then. */
+/* As Linux: of a stream bytes are numbered, and it has to be one by then. */
+static int number_bytes(struct opt_call *c, uint32_t flags)
+{
+        const struct tcp_conn *tc;
+
+        if (opt_is_udp(c) || !(flags & ~c->rec->stamps & SOF_TIMESTAMPING_OPT_ID))
+                return 0;
+        tc = c->rec->role == SOCK_ROLE_CONN ? usock_conn(c->s) : NULL;
+        if (tc == NULL || tc->state == TCPS_CLOSED)
+                return -EINVAL;
+        c->rec->stamp_base = flags & USOCK_STAMP_ID_TCP ? tc->snd_end : tc->snd_una;
+        return 0;
+}
+
+/* Software's times are told: there is no hardware here. When a datagram left the kernel's socket
+ * tells, if there is one, which sends it then. What cannot be told is refused: who set it would
+ * wait for it. */
 static int set_stamps(struct opt_call *c, const void *val, socklen_t len)
 {
         uint32_t flags;
+        int err;
 
         memcpy(&flags, val, sizeof flags);
-        if (flags & ~(uint32_t)SOF_TIMESTAMPING_MASK)
+        if (flags & ~(SOF_TIMESTAMPING_MASK | USOCK_STAMP_ID_TCP) ||
+            (flags & USOCK_STAMP_ID_TCP && !(flags & SOF_TIMESTAMPING_OPT_ID)) ||
+            (flags & SOF_TIMESTAMPING_OPT_STATS && !(flags & SOF_TIMESTAMPING_OPT_TSONLY)))
                 return -EINVAL;
-        if ((!opt_is_udp(c) || c->s->kfd < 0) && flags & USOCK_STAMPS_OF_SENDING)
-                return -EOPNOTSUPP; /* who set it would wait for what never comes */
-        c->rec->stamps = flags;
+        if (opt_is_udp(c) ? c->s->kfd < 0 && flags & USOCK_STAMPS_OF_SENDING
+                          : !usock_can_stamp(flags))
+                return -EOPNOTSUPP;
+        err = number_bytes(c, flags);
+        if (err != 0)
+                return err;
+        WRITE_ONCE(c->rec->stamps, flags);
         WRITE_ONCE(c->rec->cork,
                    (uint8_t)((c->rec->cork & ~SOCK_CORK_STAMPED) |
                              (flags & USOCK_STAMPS_OF_SENDING ? SOCK_CORK_STAMPED : 0)));

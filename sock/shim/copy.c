@@ -92,6 +92,8 @@ static ssize_t file_sendfile(struct file *f, int in, off_t *off, size_t n)
         else
                 r = send_file_at(f, in, at, MIN(n, AT_MOST), buf);
         chunk_put(buf);
+        if (unlikely(READ_ONCE(f->stamped)) && r > 0)
+                usock_stamp_sent(f->us, 0);
         if (r > 0 && off)
                 r = user_put64(off, (uint64_t)(at + r)) ? r : -EFAULT;
         else if (r > 0)
@@ -194,8 +196,12 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
         r = sys3(SYS_read, pipe, buf, n);
         if (r <= 0)
                 return r;
-        return f->mode == MODE_UDP ? file_send_datagram(f, buf, (size_t)r, more)
-                                   : send_read(f, buf, (size_t)r, more);
+        if (f->mode == MODE_UDP)
+                return file_send_datagram(f, buf, (size_t)r, more);
+        r = send_read(f, buf, (size_t)r, more);
+        if (unlikely(READ_ONCE(f->stamped)) && r > 0)
+                usock_stamp_sent(f->us, 0);
+        return r;
 }
 
 /* What a write to the pipe takes without waiting, once there is room: all of one that is empty;

@@ -193,7 +193,7 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->kind = 0;
         f->family = 0;
         f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry =
-                f->told = f->out = f->signals = false;
+                f->told = f->out = f->signals = f->stamped = false;
         f->shared = false;
         f->heard = 0;
         f->spare = 0;
@@ -498,6 +498,7 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         f->bound = f->mode == MODE_UDP && usock_has_port(s);
         f->connecting = f->mode == MODE_TCP &&
                         (usock_connect_failed(s) || !(usock_poll(s) & USOCK_POLL_MADE));
+        f->stamped = f->kind == USOCK_TCP && usock_is_stamped(s);
         f->rcvtimeo = kernel_timeo(fd, SO_RCVTIMEO);
         f->sndtimeo = kernel_timeo(fd, SO_SNDTIMEO);
         f->signals = true; /* it may */

@@ -117,7 +117,8 @@ static const char *kernel_only(const struct file *f, int level, int name, const 
         if (level == SOL_SOCKET && name == SO_ZEROCOPY && f->kind == USOCK_UDP)
                 return "zero copy by the kernel's interface";
         if (level == SOL_SOCKET && name == SO_TIMESTAMPING &&
-            *(const uint32_t *)val & USOCK_STAMPS_OF_SENDING)
+            (f->kind == USOCK_UDP ? *(const uint32_t *)val & USOCK_STAMPS_OF_SENDING
+                                  : !usock_can_stamp(*(const uint32_t *)val)))
                 return "times of sending";
         return NULL;
 }
@@ -179,6 +180,16 @@ static int set_both(struct file *f, int level, int name, const void *val, sockle
         return r;
 }
 
+/* Each call that sends looks here. */
+static void note_stamped(struct file *f, const void *val)
+{
+        uint32_t flags;
+
+        memcpy(&flags, val, sizeof flags);
+        WRITE_ONCE(f->stamped, f->kind == USOCK_TCP && flags & USOCK_STAMPS_OF_SENDING);
+        file_say(f);
+}
+
 static int do_setsockopt(struct file *f, int level, int name, const void *val, socklen_t len)
 {
         nstime *timeo = timeo_of(f, level, name);
@@ -196,9 +207,13 @@ static int do_setsockopt(struct file *f, int level, int name, const void *val, s
         if (group_opt(f, level, name))
                 return group_setsockopt(f, name, val, len);
         if (f->mode == MODE_NEW)
-                return set_new(f, level, name, val, len);
-        return f->mode == MODE_TCP ? set_tcp(f, level, name, val, len)
-                                   : set_both(f, level, name, val, len);
+                r = set_new(f, level, name, val, len);
+        else
+                r = f->mode == MODE_TCP ? set_tcp(f, level, name, val, len)
+                                        : set_both(f, level, name, val, len);
+        if (r == 0 && level == SOL_SOCKET && name == SO_TIMESTAMPING)
+                note_stamped(f, val);
+        return r;
 }
 
 /* What the kernel would read of a value of ours; if that cannot be read, it says so itself. */

@@ -167,13 +167,29 @@ static inline ssize_t stream_sent(struct file *f, ssize_t r, int flags)
                 r = connect_sent(f, r);
         if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
                 usock_zerocopy_sent(f->us);
+        if (unlikely(READ_ONCE(f->stamped)) && r > 0)
+                usock_stamp_sent(f->us, 0);
         return r;
+}
+
+static ssize_t stream_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        uint32_t asked = 0;
+        int err = likely(m->msg_controllen == 0) ? 0 : usock_stamps_asked(f->us, m, &asked);
+        ssize_t r;
+
+        if (unlikely(err < 0))
+                return err;
+        r = tcp_sendmsg(f, m, flags);
+        if (unlikely(asked != 0) && r > 0)
+                usock_stamp_sent(f->us, asked);
+        return unlikely(asked != 0) ? r : stream_sent(f, r, flags);
 }
 
 static ssize_t file_sendmsg(struct file *f, const struct msghdr *m, int flags)
 {
         if (f->mode == MODE_TCP)
-                return stream_sent(f, tcp_sendmsg(f, m, flags), flags);
+                return stream_sendmsg(f, m, flags);
         return f->mode == MODE_UDP ? udp_sendmsg(f, m, flags) : -EPIPE;
 }
 

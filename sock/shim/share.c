@@ -16,7 +16,14 @@
 #include "sock/shim/process.h"
 #include "sock/shim/shim.h"
 
-enum { SAID_MODE = 7, SAID_CONNECTING = 8, SAID_BOUND = 16, SAID_CONNECTED = 32, SAID_OUT = 64 };
+enum {
+        SAID_MODE = 7,
+        SAID_CONNECTING = 8,
+        SAID_BOUND = 16,
+        SAID_CONNECTED = 32,
+        SAID_OUT = 64,
+        SAID_STAMPED = 128
+};
 
 void file_say(struct file *f)
 {
@@ -28,6 +35,7 @@ void file_say(struct file *f)
         what |= f->bound ? SAID_BOUND : 0;
         what |= f->connected ? SAID_CONNECTED : 0;
         what |= f->out ? SAID_OUT : 0;
+        what |= f->stamped ? SAID_STAMPED : 0;
         f->heard = usock_say(f->us, (uint8_t)what, f->rcvtimeo, f->sndtimeo);
 }
 
@@ -59,6 +67,7 @@ void file_hear_locked(struct file *f)
         f->bound = what & SAID_BOUND;
         f->connected = what & SAID_CONNECTED;
         f->out = what & SAID_OUT;
+        WRITE_ONCE(f->stamped, (what & SAID_STAMPED) != 0);
         usock_said_times(f->us, &f->rcvtimeo, &f->sndtimeo);
         if ((what & SAID_MODE) != f->mode)
                 become(f, what & SAID_MODE);

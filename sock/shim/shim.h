@@ -77,6 +77,7 @@ struct file {
         bool bound;       /* explicitly */
         bool connecting;  /* connect() is under way and has not been reported yet */
         bool connected;   /* UDP: has a peer */
+        bool stamped;     /* TCP: times of sending are asked for (SO_TIMESTAMPING) */
         bool out;      /* UDP: ... by an interface of unetd's, so that the kernel knows no peer */
         bool spawned;  /* a child of posix_spawn() may have it, and adopt it when it likes */
         bool signals;  /* it has or had an owner or O_ASYNC */

@@ -63,16 +63,31 @@ static nstime day_offset(void)
         return offset;
 }
 
+/* As it was, while it is hardly another: times that are told one after the other differ by what
+ * lies between them, and not by how the clocks were read. */
+#define HARDLY (20 * NS_PER_US)
+
+static nstime kept_offset(void)
+{
+        static _Atomic nstime kept;
+        nstime now = day_offset(), was = atomic_load_explicit(&kept, memory_order_relaxed);
+
+        if (now - was < HARDLY && was - now < HARDLY)
+                return was;
+        atomic_store_explicit(&kept, now, memory_order_relaxed);
+        return now;
+}
+
 static struct timespec time_of(nstime came)
 {
-        nstime at = came + day_offset();
+        nstime at = came + kept_offset();
 
         return (struct timespec){at / NS_PER_S, at % NS_PER_S};
 }
 
-static void put_stamps(struct usock_room *r, nstime came)
+void usock_cmsg_stamps(struct usock_room *r, nstime at)
 {
-        struct timespec ts[3] = {time_of(came)}; /* the others are hardware's */
+        struct timespec ts[3] = {time_of(at)}; /* the others are hardware's */
 
         usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMPING, ts, sizeof ts);
 }
@@ -169,7 +184,7 @@ static void tell_times(uint16_t told, nstime came, struct usock_room *r)
         if (told & (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS))
                 put_time(r, came, told & USOCK_TELL_TIMESTAMPNS);
         if (told & USOCK_TELL_STAMPS)
-                put_stamps(r, came);
+                usock_cmsg_stamps(r, came);
 }
 
 /* Linux's tcp_inq_hint(): at the end there is something to read, which is the end. */

@@ -34,14 +34,19 @@ struct usock_room {
         size_t left;
         int flags; /* MSG_CTRUNC */
 };
-/* recvmsg(MSG_ERRQUEUE) of a stream: sends with MSG_ZEROCOPY are over (usock_zerocopy.c). */
+/* recvmsg(MSG_ERRQUEUE) of a stream: when bytes left (usock_stamp.c); sends with MSG_ZEROCOPY are
+ * over (usock_zerocopy.c). -EAGAIN: there is nothing. */
 ssize_t usock_tcp_recv_note(struct usock *s, struct msghdr *m);
+/* The next one of the first kind, and its time. */
+struct sock_extended_err;
+bool usock_stamp_take(struct usock *s, struct sock_extended_err *e, nstime *at);
 struct usock_room usock_cmsg_begin(const struct msghdr *m);
 void usock_cmsg_add(struct usock_room *r, int level, int type, const void *val, size_t n);
 /* joined: what is read are datagrams of so many bytes and a last one (UDP_GRO); 0: it is
  * one datagram. */
 void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, uint32_t joined,
                      struct usock_room *r);
+void usock_cmsg_stamps(struct usock_room *r, nstime at); /* SCM_TIMESTAMPING, of software */
 void usock_cmsg_end(const struct usock_room *r, struct msghdr *m);
 /* Writes what the socket wants to know of a datagram into m's control buffer: msg_controllen, and
  * MSG_CTRUNC in msg_flags. */

@@ -214,6 +214,7 @@ static const struct {
         {"options_set_swept", scene_options_set_swept},
         {"options_inherited", scene_options_inherited},
         {"stream_times", scene_stream_times},
+        {"stream_sent_times", scene_stream_sent_times},
         {"datagram_times", scene_datagram_times},
         {"ip_options", scene_ip_options},
         {"ip_options_datagrams", scene_ip_options_datagrams},

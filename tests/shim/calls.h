@@ -269,6 +269,7 @@ void scene_options_swept(void);
 void scene_options_set_swept(void);
 void scene_options_inherited(void);
 void scene_stream_times(void);
+void scene_stream_sent_times(void);
 void scene_datagram_times(void);
 void scene_ip_options(void);
 void scene_ip_options_datagrams(void);

@@ -436,6 +436,7 @@ static void prepare_acks(struct view *v)
 /* The next `n` messages to a side are lost; then the rest is received. */
 static void watches(struct view *v);
 static void plans(struct view *v);
+static void asks_for_times(struct view *v);
 
 static void prepare_watched_acks(struct view *v)
 {
@@ -447,6 +448,26 @@ static void prepare_planned_acks(struct view *v)
 {
         plans(v);
         prepare_acks(v);
+}
+
+static void prepare_timed(struct view *v)
+{
+        write_bytes(v, 0, 0, 500);
+}
+
+static void prepare_timed_acks(struct view *v)
+{
+        prepare_timed(v);
+        asks_for_times(v);
+        prepare_acks(v);
+        asks_for_times(v);
+}
+
+static void prepare_told_times(struct view *v)
+{
+        prepare_timed_acks(v);
+        runs_with_input(v);
+        assert_true(conn(v, 0, 0)->stamped > 3);
 }
 
 static void lose(struct view *v, int side, int n)
@@ -619,6 +640,28 @@ static void watches(struct view *v)
         tcp_watch_set(&s->tcp, conn(v, 0, 0), &m);
         stack_end(s->st);
         stack_flush(s, v->w->now);
+}
+
+static void asks_for_times(struct view *v)
+{
+        struct stack *s = &v->s[0];
+
+        s->now = v->w->now;
+        stack_begin(s->st, v->w->conn[0][0]);
+        tcp_stamp_ask(&s->tcp, conn(v, 0, 0), TCP_STAMP_QUEUED | TCP_STAMP_SENT | TCP_STAMP_ACKED);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+static void takes_times(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_stamp stamp;
+
+        stack_begin(s->st, v->w->conn[0][0]);
+        while (tcp_stamp_take(&s->tcp, conn(v, 0, 0), &stamp))
+                assert_true(stamp.at <= v->w->now && stamp.what != 0);
+        stack_end(s->st);
 }
 
 /* After a plan another one, whose window is smaller. */
@@ -1030,6 +1073,14 @@ static void a_turn_with_acks_that_are_watched_may_end_anywhere(void **state)
         dies_everywhere(prepare_watched_acks, runs_with_input, GOES_ON);
 }
 
+static void times_of_sending_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_timed, asks_for_times, GOES_ON);
+        dies_everywhere(prepare_timed_acks, runs_with_input, GOES_ON);
+        dies_everywhere(prepare_told_times, takes_times, GOES_ON);
+        dies_everywhere(prepare_told_times, closes, RESETS);
+}
+
 static void entering_a_group_may_end_anywhere(void **state)
 {
         dies_everywhere(prepare_group_limits, enters_group, GOES_ON);
@@ -1212,6 +1263,7 @@ int main(void)
                 cmocka_unit_test(a_grant_may_end_anywhere),
                 cmocka_unit_test(setting_a_watch_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_acks_that_are_watched_may_end_anywhere),
+                cmocka_unit_test(times_of_sending_may_end_anywhere),
                 cmocka_unit_test(entering_a_group_may_end_anywhere),
                 cmocka_unit_test(leaving_a_group_may_end_anywhere),
                 cmocka_unit_test(changing_a_group_may_end_anywhere),
