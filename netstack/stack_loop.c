@@ -221,6 +221,8 @@ static void look(struct stack *s, struct tcp_conn *tc)
                 tcp_watch_look(tc);
         if (tc->stamps != 0)
                 tcp_stamp_look(&s->tcp, tc, s->now);
+        if (tc->send_share != 0)
+                tcp_group_look(&s->tcp, tc);
 }
 
 /* What a touched connection is due. Those whose channel is full wait for room there; what has no

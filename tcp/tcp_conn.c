@@ -184,7 +184,7 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         tc->cc = opts->cc;
         tc->syn_wscale = open_wscale(opts);
         conn_heed_ttl(tc);
-        tc->slow = SLOW_STATE | (opts->send_window != 0 ? SLOW_FLOW : 0);
+        tc->slow = SLOW_STATE | ((opts->send_window | opts->unsent_most) != 0 ? SLOW_FLOW : 0);
         tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;
         tc->last_received = tc->last_sent = tc->limit_since = now;
         tc->min_rtt = NSTIME_NEVER;

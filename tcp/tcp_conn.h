@@ -108,8 +108,9 @@ enum {                   /* tc->slow: why header prediction does not apply; 0 an
        SLOW_URG = 8,     /* urgent data announced */
        SLOW_SHUT = 16,   /* the application reads no more */
        SLOW_NOSACK = 32, /* duplicate ACKs must be counted */
-       /* opts.send_window bounds what each ACK offers, or somebody watches it (TCP_WATCH_ON), or
-        * wants to know when it sent something (tcp_stamp.c). */
+       /* opts.send_window bounds what each ACK offers, opts.unsent_most or a group what is written,
+        * or somebody watches it (TCP_WATCH_ON), or wants to know when it sent something
+        * (tcp_stamp.c). */
        SLOW_FLOW = 64,
        SLOW_REFUSED = 128, /* the peer has closed, and resets whatever comes: SEG_CLOSED */
 };
@@ -370,9 +371,11 @@ struct tcp_conn {
          * of its turn is left. */
         nstime group_due, group_turn;
         uint32_t group_left;
-        uint32_t group_ask; /* bytes that its turn is to be of, while it stands in line */
-        uint32_t stamps;    /* frame of what is asked and told of times of sending; 0: nothing */
-        uint8_t stamped;    /* so many of them are told and not read; WRITE_ONCE() */
+        uint32_t group_ask;  /* bytes that its turn is to be of, while it stands in line */
+        uint32_t send_share; /* of what its group may have written; 0: as much as it likes */
+        uint32_t snd_most;   /* ... and it may have written so much, as of last; WRITE_ONCE() */
+        uint32_t stamps;     /* frame of what is asked and told of times of sending; 0: nothing */
+        uint8_t stamped;     /* so many of them are told and not read; WRITE_ONCE() */
 
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;
@@ -457,7 +460,7 @@ struct tcp_listener {
 struct tcp_group {
         struct tcp_group_limits limits[2]; /* `now` says which holds: they change in one store */
         uint8_t now;
-        uint64_t held;               /* derived: the members' shares */
+        uint64_t held, queued;       /* derived: the members' shares */
         uint32_t members, listeners; /* derived; both 0: nobody's */
         uint32_t waiting;            /* derived: members that stand in line to send */
         /* When the next turn begins; when the last one did, and how much longer it was. */
@@ -636,7 +639,8 @@ static inline bool conn_is_only_watched(const struct tcp_conn *tc, uint16_t wnd)
 static inline void conn_slow_flow(struct tcp_conn *tc)
 {
         tc->slow =
-                (uint8_t)((tc->slow & ~SLOW_FLOW) | ((tc->opts.send_window | tc->stamps) != 0 ||
+                (uint8_t)((tc->slow & ~SLOW_FLOW) | ((tc->opts.send_window | tc->opts.unsent_most |
+                                                      tc->send_share | tc->stamps) != 0 ||
                                                                      tc->watch.holds & TCP_WATCH_ON
                                                              ? SLOW_FLOW
                                                              : 0));

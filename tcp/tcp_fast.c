@@ -40,7 +40,7 @@ bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint3
         uint32_t len, room;
         uint8_t *to;
 
-        if (tc->snd_next == 0 || tc->err != 0 || tc->shut & SHUT_SND || conn_is_watched(tc) ||
+        if (tc->snd_next == 0 || tc->err != 0 || tc->shut & SHUT_SND || tc->slow & SLOW_FLOW ||
             tc->flags & UNUSUAL || tc->owed & OWE_PUSH)
                 return false;
         tail = txseg_at(t, tc->snd_tail);

@@ -2,11 +2,12 @@
  * Groups: limits that many connections have in common.
  *
  *      receive   what is unread, lent, or promised to a peer, of all members together
+ *      send      what is written and not acknowledged
  *      rate      bytes a second that they send together
  *
- * A member holds a share, and promises nothing beyond it: rcv_limit is within the share
- * (rcvbuf_size()), so a segment's path has no test, and what a peer was promised has its place
- * already. The sum of shares is never more than the limit, and all are exact for that.
+ * Of `receive` a member holds a share, and promises nothing beyond it: rcv_limit is within the
+ * share (rcvbuf_size()), so a segment's path has no test, and what a peer was promised has its
+ * place already. The sum of shares is never more than the limit, and all are exact for that.
  *
  *      limit = | least | least | least ...  of members there are, and may yet come |  pool  |
  *
@@ -15,6 +16,11 @@
  * of it, each of n an n-plus-first part. A share grows as it is used: half of it read within
  * PERIOD makes it twice as large, less than an eighth half as large. It is looked at when its
  * member reads; it never goes below what is unread, lent and promised.
+ *
+ * Of `send` a member holds what it has written and is not acknowledged, or `least`. So nothing that
+ * is held is unused: what may be written is asked when it is written, and a turn that changed
+ * the connection gives back what was acknowledged (SLOW_FLOW). Who has written what it may waits
+ * for its own acknowledgements only.
  *
  * A member that has something to send, and whose windows and own rate let it, stands in line for a
  * turn: what passes at the rate in a millisecond, or what it has. Turns follow one another, each
@@ -86,6 +92,11 @@ static bool is_bounded(const struct tcp_group *g)
         return limits_of(g)->receive != 0;
 }
 
+static bool bounds_sending(const struct tcp_group *g)
+{
+        return limits_of(g)->send != 0;
+}
+
 static void set_share(struct tcp_group *g, struct tcp_conn *tc, uint32_t share)
 {
         g->held += (uint64_t)share - tc->group_share;
@@ -140,6 +151,80 @@ bool group_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)
                 return false;
         set_share(g, tc, (uint32_t)need);
         return true;
+}
+
+/* ---- what is written ---- */
+
+uint32_t tcp_queued(const struct tcp_conn *tc)
+{
+        int32_t bytes = tc->state != TCPS_CLOSED ? (int32_t)(tc->snd_end - tc->snd_una) : 0;
+
+        return tc->rsv_bytes + (uint32_t)MAX(bytes, 0);
+}
+
+static void set_send_share(struct tcp_group *g, struct tcp_conn *tc, uint32_t share)
+{
+        g->queued += (uint64_t)share - tc->send_share;
+        tc->send_share = share;
+}
+
+static uint64_t free_to_write(const struct tcp_group *g)
+{
+        uint64_t kept =
+                g->queued + (uint64_t)(limits_of(g)->members - g->members) * limits_of(g)->least;
+
+        return limits_of(g)->send > kept ? limits_of(g)->send - kept : 0;
+}
+
+/* It holds what it has written, and may write as much of the pool as it leaves free. */
+static void size_send_share(struct tcp_group *g, struct tcp_conn *tc)
+{
+        uint32_t least = limits_of(g)->least;
+
+        set_send_share(g, tc, MAX(least, tcp_queued(tc)));
+        WRITE_ONCE(
+                tc->snd_most,
+                (uint32_t)MIN(least + (free_to_write(g) + tc->send_share - least) / 2, UINT32_MAX));
+}
+
+uint32_t group_writes(struct tcp *t, struct tcp_conn *tc, uint32_t want)
+{
+        struct tcp_group *g = group_of(t, tc);
+        uint32_t queued = tcp_queued(tc);
+
+        size_send_share(g, tc);
+        want = MIN(want, tc->snd_most > queued ? tc->snd_most - queued : 0);
+        set_send_share(g, tc, MAX(tc->send_share, queued + want));
+        return want;
+}
+
+/* Who finds no room any more hears when there is some. */
+static void tell_room(struct tcp *t, struct tcp_conn *tc)
+{
+        if (!sndbuf_writable(t, tc))
+                conn_flag(tc, TCF_SND_FULL);
+        else
+                sndbuf_freed(t, tc);
+}
+
+void tcp_group_look(struct tcp *t, struct tcp_conn *tc)
+{
+        size_send_share(group_of(t, tc), tc);
+        tell_room(t, tc);
+}
+
+/* The group bounds it from now on, or no longer; or in another way. */
+static void bound_sending(struct tcp *t, struct tcp_group *g, struct tcp_conn *tc)
+{
+        if (tc->group != 0 && bounds_sending(g)) {
+                size_send_share(g, tc);
+        } else {
+                set_send_share(g, tc, 0);
+                WRITE_ONCE(tc->snd_most, 0);
+        }
+        conn_slow_flow(tc);
+        if (tc->state != TCPS_CLOSED)
+                tell_room(t, tc);
 }
 
 /* ---- turns ---- */
@@ -260,7 +345,8 @@ bool group_has_place(const struct tcp *t, uint32_t group)
                 return true;
         g = group_at(t, group);
         return (limits_of(g)->members == 0 || g->members < limits_of(g)->members) &&
-               (!is_bounded(g) || g->held + limits_of(g)->least <= limits_of(g)->receive);
+               (!is_bounded(g) || g->held + limits_of(g)->least <= limits_of(g)->receive) &&
+               (!bounds_sending(g) || g->queued + limits_of(g)->least <= limits_of(g)->send);
 }
 
 uint32_t group_places(const struct tcp *t, uint32_t group)
@@ -286,14 +372,15 @@ static bool can_say_least(const struct tcp_conn *tc, const struct tcp_group_limi
 int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now)
 {
         struct tcp_group *g = group_at(t, group);
-        uint32_t share = MAX(limits_of(g)->least, tcp_promised(tc));
+        uint32_t least = limits_of(g)->least, share = MAX(least, tcp_promised(tc)),
+                 queued = MAX(least, tcp_queued(tc));
 
         if (tc->group == group)
                 return 0;
         if (!can_say_least(tc, limits_of(g)))
                 return -EINVAL;
-        if (!group_has_place(t, group) ||
-            (is_bounded(g) && share - limits_of(g)->least > free_of(g)))
+        if (!group_has_place(t, group) || (is_bounded(g) && share - least > free_of(g)) ||
+            (bounds_sending(g) && queued - least > free_to_write(g)))
                 return -ENOSPC;
         group_over(t, tc);
         begin_period(tc, now);
@@ -305,6 +392,7 @@ int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime n
         store_order();
         tc->group = (uint8_t)group;
         rcvbuf_size(tc, tc->rcv_size);
+        bound_sending(t, g, tc);
         pace_by_group(t, g, tc);
         return 0;
 }
@@ -322,6 +410,7 @@ void group_over(struct tcp *t, struct tcp_conn *tc)
         store_order();
         tc->group_share = 0;
         rcvbuf_size(tc, tc->rcv_size);
+        bound_sending(t, g, tc);
         pace_by_group(t, g, tc);
 }
 
@@ -334,6 +423,10 @@ void group_ends(struct tcp *t, struct tcp_conn *tc)
         g = group_of(t, tc);
         if (is_bounded(g))
                 set_share(g, tc, MAX(limits_of(g)->least, tcp_promised(tc)));
+        if (bounds_sending(g) && tc->state != TCPS_CLOSED)
+                tcp_group_look(t, tc);
+        else if (bounds_sending(g))
+                size_send_share(g, tc);
         if (tc->state == TCPS_CLOSED || tc->state == TCPS_TIME_WAIT)
                 leave_line(g, tc);
 }
@@ -369,20 +462,29 @@ uint32_t tcp_group_new(const struct tcp *t)
         return 0;
 }
 
+/* What members were promised, and have written, and what is kept for those who may yet come. */
+static bool fits(const struct tcp *t, uint32_t group, const struct tcp_group_limits *l)
+{
+        const struct tcp_group *g = group_at(t, group);
+        uint64_t kept = (uint64_t)(l->members - g->members) * l->least, receive = kept, send = kept;
+
+        if (l->members != 0 && l->members < g->members)
+                return false;
+        for_each_member(t, group, tc)
+        {
+                receive += MAX(l->least, tcp_promised(tc));
+                send += MAX(l->least, tcp_queued(tc));
+        }
+        return (l->receive == 0 || receive <= l->receive) && (l->send == 0 || send <= l->send);
+}
+
 int tcp_group_set(struct tcp *t, uint32_t group, const struct tcp_group_limits *l)
 {
         struct tcp_group *g = group_at(t, group);
-        uint64_t need = 0;
 
-        if (l->members != 0 && l->members < g->members)
-                return -ENOSPC;
         for_each_member(t, group, tc) if (!can_say_least(tc, l)) return -EINVAL;
-        if (l->receive != 0) {
-                for_each_member(t, group, tc) need += MAX(l->least, tcp_promised(tc));
-                need += (uint64_t)(l->members - g->members) * l->least;
-                if (need > l->receive)
-                        return -ENOSPC;
-        }
+        if (!fits(t, group, l))
+                return -ENOSPC;
         for_each_member(t, group, tc) if (l->receive != 0 &&
                                           (tc->group_share == 0 ||
                                            tc->group_share > MAX(l->least, tcp_promised(tc))))
@@ -396,8 +498,10 @@ int tcp_group_set(struct tcp *t, uint32_t group, const struct tcp_group_limits *
         {
                 if (tc->group_share < l->least || l->receive == 0)
                         set_share(g, tc, l->receive != 0 ? l->least : 0);
+                set_send_share(g, tc, l->send != 0 ? MAX(l->least, tcp_queued(tc)) : 0);
                 pace_by_group(t, g, tc);
         }
+        for_each_member(t, group, tc) bound_sending(t, g, tc);
         return 0;
 }
 
@@ -405,8 +509,10 @@ void tcp_group_get(const struct tcp *t, uint32_t group, struct tcp_group_report 
 {
         const struct tcp_group *g = group_at(t, group);
 
-        *r = (struct tcp_group_report){
-                .limits = *limits_of(g), .members = g->members, .held = g->held};
+        *r = (struct tcp_group_report){.limits = *limits_of(g),
+                                       .members = g->members,
+                                       .held = g->held,
+                                       .queued = g->queued};
 }
 
 /* Limits that it had not been told of, and an entrance or a leave half done. */
@@ -419,9 +525,14 @@ static void recover_conn(struct tcp *t, struct tcp_conn *tc)
                 tc->group_share = 0;
         else
                 tc->group_share = MAX(MAX(tc->group_share, limits_of(g)->least), tcp_promised(tc));
+        tc->send_share =
+                g != NULL && bounds_sending(g) ? MAX(limits_of(g)->least, tcp_queued(tc)) : 0;
+        WRITE_ONCE(tc->snd_most, tc->send_share);
+        conn_slow_flow(tc);
         if (g != NULL) {
                 g->members++;
                 g->held += tc->group_share;
+                g->queued += tc->send_share;
         }
         rcvbuf_size(tc, tc->rcv_size);
         pace_by_group(t, g, tc);
@@ -432,7 +543,7 @@ void group_recover(struct tcp *t)
         for (uint32_t i = 1; i < TCP_GROUPS; i++) {
                 struct tcp_group *g = group_at(t, i);
                 g->members = g->listeners = g->waiting = 0;
-                g->held = 0;
+                g->held = g->queued = 0;
         }
         for (uint32_t i = 1; i < t->sh->listeners.fresh; i++)
                 if (tcp_listener_at(t, i)->live && tcp_listener_at(t, i)->group != 0)
@@ -440,13 +551,16 @@ void group_recover(struct tcp *t)
         for (uint32_t i = 1; i < t->sh->conns.fresh; i++)
                 if (conn_at(t, i)->live)
                         recover_conn(t, conn_at(t, i));
+        for (uint32_t i = 1; i < t->sh->conns.fresh; i++)
+                if (conn_at(t, i)->live && conn_at(t, i)->send_share != 0)
+                        tcp_group_look(t, conn_at(t, i));
 }
 
 void tcp_group_check(const struct tcp *t, uint32_t group)
 {
         const struct tcp_group *g = group_at(t, group);
         uint32_t members = 0, waiting = 0;
-        uint64_t held = 0;
+        uint64_t held = 0, queued = 0, kept;
 
         for_each_member(t, group, tc)
         {
@@ -457,9 +571,16 @@ void tcp_group_check(const struct tcp *t, uint32_t group)
                 assert((tc->group_share != 0) == is_bounded(g));
                 assert(!is_bounded(g) || tcp_promised(tc) <= tc->group_share);
                 assert(!is_bounded(g) || tc->rcv_limit <= tc->group_share);
+                queued += tc->send_share;
+                assert((tc->send_share != 0) == bounds_sending(g));
+                assert((tc->snd_most != 0) == bounds_sending(g));
+                assert(!bounds_sending(g) || tcp_queued(tc) <= tc->send_share);
+                assert(!bounds_sending(g) || tc->state == TCPS_CLOSED || tc->flags & TCF_SND_FULL ||
+                       sndbuf_writable(t, tc));
         }
-        assert(members == g->members && held == g->held && waiting == g->waiting);
-        assert(!is_bounded(g) ||
-               held + (uint64_t)(limits_of(g)->members - members) * limits_of(g)->least <=
-                       limits_of(g)->receive);
+        assert(members == g->members && waiting == g->waiting);
+        assert(held == g->held && queued == g->queued);
+        kept = (uint64_t)(limits_of(g)->members - members) * limits_of(g)->least;
+        assert(!is_bounded(g) || held + kept <= limits_of(g)->receive);
+        assert(!bounds_sending(g) || queued + kept <= limits_of(g)->send);
 }

@@ -88,6 +88,8 @@ void pace_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len);
  * bytes leave. */
 nstime group_turn(struct tcp *t, struct tcp_conn *tc, nstime now);
 void group_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len);
+/* With tc->send_share: of so many bytes, how many may be written. */
+uint32_t group_writes(struct tcp *t, struct tcp_conn *tc, uint32_t want);
 
 /* tcp_output.c */
 void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now);

@@ -395,6 +395,24 @@ static uint32_t unsent_room(const struct tcp_conn *tc)
         return most > unsent ? most - unsent : 0;
 }
 
+/* Under the limit of its group, as it was last. */
+static uint32_t group_room(const struct tcp_conn *tc)
+{
+        uint32_t most = READ_ONCE(tc->snd_most),
+                 data = READ_ONCE(tc->snd_end) - READ_ONCE(tc->snd_una);
+
+        if (likely(most == 0))
+                return UINT32_MAX;
+        return most > data ? most - data : 0;
+}
+
+static inline bool is_full_by_group(const struct tcp_conn *tc)
+{
+        uint32_t most = READ_ONCE(tc->snd_most);
+
+        return unlikely(most != 0) && group_room(tc) < (most + 2) / 3;
+}
+
 /* A small write that goes whole behind what is in the fill frame: nearly every write of
  * a conversation. */
 static bool fits_fill(const struct tcp *t, const struct tcp_conn *tc, size_t want)
@@ -442,6 +460,13 @@ static void reserve_all(struct tcp *t, struct tcp_conn *tc, size_t want, struct 
                 sndbuf_unwait(t, tc);
 }
 
+/* By the limits of its own, and its group's. */
+static size_t may_write(struct tcp *t, struct tcp_conn *tc, size_t want)
+{
+        want = MIN(want, unsent_room(tc));
+        return tc->send_share != 0 ? group_writes(t, tc, (uint32_t)MIN(want, INT32_MAX)) : want;
+}
+
 int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n)
 {
         if (unlikely((tc->err | (tc->shut & SHUT_SND)) != 0 || tc->state < TCPS_ESTABLISHED)) {
@@ -456,8 +481,8 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
                 return 0;
         if (tc->snd_fill != 0 && tc->snd_head == 0)
                 rewind_fill(t, tc);
-        if (unlikely(tc->opts.unsent_most != 0))
-                want = MIN(want, unsent_room(tc));
+        if (unlikely(tc->slow & SLOW_FLOW))
+                want = may_write(t, tc, want);
         if (want != 0 && likely(fits_fill(t, tc, want))) {
                 span[0] = (struct span){frame_addr(t->frames, tc->snd_fill) + tc->snd_fill_off,
                                         (uint32_t)want};
@@ -467,6 +492,8 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
         }
         if (tc->rsv_bytes == 0) {
                 conn_flag(tc, TCF_SND_FULL);
+                if (unlikely(tc->send_share != 0))
+                        group_writes(t, tc, 0);
                 return 0;
         }
         conn_flag(tc, TCF_RSV);
@@ -563,8 +590,8 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
         }
         if (!more || waits_unpushed(tc))
                 txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
-        if (more && !at_unsent_mark(tc) &&
-            unsent_room(tc) != 0) /* what follows would have to wait for this to go */
+        if (more && !at_unsent_mark(tc) && unsent_room(tc) != 0 &&
+            group_room(tc) != 0) /* what follows would have to wait for this to go */
                 conn_flag(tc, TCF_MORE);
         else
                 conn_unflag(tc, TCF_MORE);
@@ -589,7 +616,8 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc)
 
         if (tc->state < TCPS_ESTABLISHED || tc->shut & SHUT_SND)
                 return 0;
-        return MIN(room != 0 ? room : fill_room(t, tc), unsent_room(tc));
+        room = room != 0 ? room : fill_room(t, tc);
+        return MIN(room, MIN(unsent_room(tc), group_room(tc)));
 }
 
 /* How much of the buffer has to be free for another write. Linux asks for a third
@@ -611,7 +639,7 @@ bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc)
                  mem = READ_ONCE(tc->snd_mem);
         uint32_t lowat = READ_ONCE(tc->opts.notsent_lowat), limit = READ_ONCE(tc->snd_limit);
 
-        if (READ_ONCE(tc->flags) & TCF_WAITS || unsent_room(tc) == 0 ||
+        if (READ_ONCE(tc->flags) & TCF_WAITS || unsent_room(tc) == 0 || is_full_by_group(tc) ||
             (lowat != 0 && 2 * (uint64_t)(end - READ_ONCE(tc->snd_nxt)) >= lowat))
                 return false;
         if (counts_bytes(tc))

@@ -105,32 +105,40 @@ UNET_API int unet_flow_get(int sock, struct unet_flow *f);
  * for those that use it: a member has as much of it as it leaves free, one alone half, each of n an
  * n-plus-first part; it gets there by reading, within what its own buffer may be.
  *
+ * `send` bounds what is written and not acknowledged, likewise: of it each member has `least`, and
+ * of the rest as much as it leaves free. A call that sends waits, or takes less, as with a full
+ * buffer.
+ *
  * `rate` bounds the bytes of data that all members send, repeated ones too, each of which has an
  * equal part while it has something to send. In any time t it is no more than rate * (t + 10 ms),
  * and a segment of each. A member's own rate (unet_flow.rate) holds beside it.
  */
 struct unet_group {
-        uint32_t size;    /* sizeof(struct unet_group) */
-        uint32_t members; /* connections at most; 0: as many as come, without `receive` only */
+        uint32_t size; /* sizeof(struct unet_group) */
+        /* Connections at most; 0: as many as come, without `receive` and `send` only. */
+        uint32_t members;
         uint64_t receive; /* bytes; 0: no such limit */
         uint64_t rate;    /* bytes a second; 0: no such limit */
-        uint32_t least;   /* bytes, 1,024 at least; 0: half of an equal part. members * least is at
-                             most `receive` */
-        uint32_t in;      /* told: members there are */
-        uint64_t held;    /* told: of `receive`, what members hold or may promise next */
+        /* Bytes, 1,024 at least; 0: half of an equal part. members * least is at most `receive`,
+         * and `send`. */
+        uint32_t least;
+        uint32_t in;     /* told: members there are */
+        uint64_t held;   /* told: of `receive`, what members hold or may promise next */
+        uint64_t send;   /* bytes; 0: no such limit */
+        uint64_t queued; /* told: of `send`, what members have written, each `least` at least */
 };
 /*
  * The socket's group has these limits from now on; if it has none, it is the first in a new one.
  * NULL: it leaves its group. A connection, or a listener, which holds nothing itself: ENOTCONN.
- * ENOSPC: there are more members already, or these were promised more, which is not taken back:
- * the limits are as they were. ENFILE: 255 groups there are. A connection that there is no place
- * for is not answered, and tries again.
+ * ENOSPC: there are more members already, or these were promised, or have written more, which is
+ * not taken back: the limits are as they were. ENFILE: 255 groups there are. A connection that
+ * there is no place for is not answered, and tries again.
  */
 UNET_API int unet_group_set(int sock, const struct unet_group *g);
 UNET_API int unet_group_get(int sock, struct unet_group *g); /* ENOENT: it is in none */
 /* `sock` leaves its group, and enters the one that `member` is in. ENOENT: none. ENOSPC: no place,
- * or what it was promised is more than there is; EINVAL: `least` is below two of the units
- * that its window is said in: it stays where it was. */
+ * or what it was promised, or has written, is more than there is; EINVAL: `least` is below two of
+ * the units that its window is said in: it stays where it was. */
 UNET_API int unet_group_join(int sock, int member);
 
 /*

@@ -64,26 +64,34 @@ static int enter(struct usock *s, uint32_t group)
 
 static int take_limits(const struct unet_group *g, struct tcp_group_limits *l)
 {
-        *l = (struct tcp_group_limits){
-                .receive = g->receive, .rate = g->rate, .members = g->members, .least = g->least};
-        if (g->receive == 0)
+        uint64_t smaller = MIN(g->receive - 1, g->send - 1) + 1; /* of those that are not 0 */
+
+        *l = (struct tcp_group_limits){.receive = g->receive,
+                                       .send = g->send,
+                                       .rate = g->rate,
+                                       .members = g->members,
+                                       .least = g->least};
+        if (smaller == 0)
                 return g->least == 0 ? 0 : -EINVAL;
         if (g->members == 0)
                 return -EINVAL;
         if (g->least == 0)
-                l->least = (uint32_t)MIN(g->receive / 2 / g->members, UINT32_MAX);
-        return l->least >= LEAST_LEAST && (uint64_t)l->least * l->members <= l->receive ? 0
-                                                                                        : -EINVAL;
+                l->least = (uint32_t)MIN(smaller / 2 / g->members, UINT32_MAX);
+        return l->least >= LEAST_LEAST && (uint64_t)l->least * l->members <= smaller ? 0 : -EINVAL;
 }
 
+/* Who waits to write may go on. */
 static int set_limits(struct usock *s, uint32_t group, const struct tcp_group_limits *l)
 {
+        struct stack *stack = &s->u->s;
+        nstime now = stack_time(stack, ustack_now());
         int err;
 
         assert(group != 0 && ustack_locked(s->u));
-        stack_begin(s->u->s.st, 0);
-        err = tcp_group_set(&s->u->s.tcp, group, l);
-        stack_end(s->u->s.st);
+        stack_begin(stack->st, 0);
+        err = tcp_group_set(&stack->tcp, group, l);
+        stack_end(stack->st);
+        stack_flush(stack, now);
         return err;
 }
 
@@ -119,12 +127,14 @@ static int get(struct usock *s, struct unet_group *g)
         g->least = r.limits.least;
         g->in = r.members;
         g->held = r.held;
+        g->send = r.limits.send;
+        g->queued = r.queued;
         return 0;
 }
 
 /* ---- the calls ---- */
 
-#define GROUP_FIRST sizeof(struct unet_group)
+#define GROUP_FIRST offsetof(struct unet_group, send)
 
 int unet_group_set(int sock, const struct unet_group *theirs)
 {

@@ -561,6 +561,7 @@ static void limits_group(struct view *v, uint64_t more)
         struct tcp_group_limits l = {.members = 6, .least = 2000};
 
         l.receive = more + 6 * l.least + tcp_promised(conn(v, 0, 0)) + tcp_promised(conn(v, 0, 1));
+        l.send = more + 6 * l.least + tcp_queued(conn(v, 0, 0)) + tcp_queued(conn(v, 0, 1));
         stack_begin(v->s[0].st, 0);
         assert_int_equal(tcp_group_set(t, 1, &l), 0);
         stack_end(v->s[0].st);
@@ -1081,6 +1082,11 @@ static void times_of_sending_may_end_anywhere(void **state)
         dies_everywhere(prepare_told_times, closes, RESETS);
 }
 
+static void writing_in_a_group_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_group, writes_much, GOES_ON);
+}
+
 static void entering_a_group_may_end_anywhere(void **state)
 {
         dies_everywhere(prepare_group_limits, enters_group, GOES_ON);
@@ -1265,6 +1271,7 @@ int main(void)
                 cmocka_unit_test(a_turn_with_acks_that_are_watched_may_end_anywhere),
                 cmocka_unit_test(times_of_sending_may_end_anywhere),
                 cmocka_unit_test(entering_a_group_may_end_anywhere),
+                cmocka_unit_test(writing_in_a_group_may_end_anywhere),
                 cmocka_unit_test(leaving_a_group_may_end_anywhere),
                 cmocka_unit_test(changing_a_group_may_end_anywhere),
                 cmocka_unit_test(a_share_that_changes_may_end_anywhere),

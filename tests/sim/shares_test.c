@@ -4,13 +4,16 @@
  * The oracle:
  *
  *   - what is unread, lent and promised, of all members together, is never more than the limit;
+ *   - nor is what they have written and is not acknowledged;
  *   - nobody's window is taken back on the wire;
  *   - a member always has its least;
- *   - when the server reads, everything arrives at everybody, and everybody gets a place.
+ *   - when both read, everything arrives at everybody, and everybody gets a place: who may write
+ *     again hears of it.
  *
  *      sim_shares_test [FIRST COUNT]
  */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,6 +39,7 @@
 struct flow {
         uint32_t client, server; /* 0: not connected, not accepted; or over */
         uint64_t total, written, read, promised;
+        uint64_t back, answered, heard; /* the other way */
         uint64_t loan[LOANS];
         uint32_t loans;
         bool closed;
@@ -58,12 +62,15 @@ static uint32_t below(struct play *k, uint32_t n)
 
 static _Noreturn void wrong(const struct play *k, const struct flow *f, const char *what)
 {
-        fprintf(stderr, "seed %llu: %s; limits %llu %u %u", (unsigned long long)k->seed, what,
-                (unsigned long long)k->limits.receive, k->limits.members, k->limits.least);
+        fprintf(stderr, "seed %llu: %s; limits %llu %llu %u %u", (unsigned long long)k->seed, what,
+                (unsigned long long)k->limits.receive, (unsigned long long)k->limits.send,
+                k->limits.members, k->limits.least);
         if (f != NULL)
-                fprintf(stderr, "; flow %u: total %llu written %llu read %llu",
+                fprintf(stderr, "; flow %u: total %llu written %llu read %llu, back %llu %llu %llu",
                         (uint32_t)(f - k->flow), (unsigned long long)f->total,
-                        (unsigned long long)f->written, (unsigned long long)f->read);
+                        (unsigned long long)f->written, (unsigned long long)f->read,
+                        (unsigned long long)f->back, (unsigned long long)f->answered,
+                        (unsigned long long)f->heard);
         fputc('\n', stderr);
         abort();
 }
@@ -88,28 +95,38 @@ static uint8_t byte_at(const struct play *k, const struct flow *f, uint64_t pos)
         return (uint8_t)(pos * 31 + pos / 253 + (uint64_t)(f - k->flow) * 77);
 }
 
+static void is_stream(const struct play *k, const struct flow *f, uint64_t from,
+                      const uint8_t *data, uint32_t n)
+{
+        for (uint32_t i = 0; i < n; i++)
+                if (data[i] != byte_at(k, f, from + i))
+                        wrong(k, f, "a byte that is not the one that was sent");
+}
+
 static void is_what_was_sent(const struct play *k, const struct flow *f, const uint8_t *data,
                              uint32_t n)
 {
-        for (uint32_t i = 0; i < n; i++)
-                if (data[i] != byte_at(k, f, f->read + i))
-                        wrong(k, f, "a byte that is not the one that was sent");
+        is_stream(k, f, f->read, data, n);
 }
 
 /* ---- the oracle ---- */
 
 static void checks(struct play *k)
 {
-        uint64_t sum = 0;
+        uint64_t sum = 0, queued = 0;
 
         for (uint32_t i = 1; i < server(k)->sh->conns.fresh; i++) {
                 const struct tcp_conn *tc = conn_at(server(k), i);
                 if (!tc->live || tc->group != k->group)
                         continue;
                 sum += tcp_promised(tc);
-                if (tc->group_share < k->limits.least)
+                queued += tcp_queued(tc);
+                if ((k->limits.receive != 0 && tc->group_share < k->limits.least) ||
+                    (k->limits.send != 0 && tc->snd_most < k->limits.least))
                         wrong(k, NULL, "less than the least");
         }
+        if (k->limits.send != 0 && queued > k->limits.send)
+                wrong(k, NULL, "more was written than the group may");
         if (k->limits.receive != 0 && sum > k->limits.receive)
                 wrong(k, NULL, "more than the group may hold");
         tcp_group_check(server(k), k->group);
@@ -163,7 +180,8 @@ static void connects(struct play *k)
                 wrong(k, NULL, "no connection");
         tcp_set_sock(&s->tcp, (uint32_t)c, 1);
         stack_flush(s, k->p->now);
-        k->flow[k->n++] = (struct flow){.client = (uint32_t)c, .total = 1 + below(k, 200000)};
+        k->flow[k->n++] = (struct flow){
+                .client = (uint32_t)c, .total = 1 + below(k, 200000), .back = below(k, 100000)};
 }
 
 static void writes(struct play *k, struct flow *f)
@@ -182,7 +200,31 @@ static void writes(struct play *k, struct flow *f)
         f->written += (uint32_t)MAX(n, 0);
 }
 
+static void hears(struct play *k, struct flow *f)
+{
+        static uint8_t data[16384];
+        int n = pair_read(k->p, CLIENT, f->client, data, 1 + below(k, sizeof data));
+
+        is_stream(k, f, f->heard, data, (uint32_t)MAX(n, 0));
+        f->heard += (uint32_t)MAX(n, 0);
+}
+
 /* ---- the server ---- */
+
+static void answers(struct play *k, struct flow *f)
+{
+        static uint8_t data[30000];
+        uint32_t want = 1 + below(k, sizeof data);
+        int n;
+
+        want = (uint32_t)MIN(want, f->back - f->answered);
+        if (want == 0)
+                return;
+        for (uint32_t i = 0; i < want; i++)
+                data[i] = byte_at(k, f, f->answered + i);
+        n = pair_write(k->p, SERVER, f->server, data, want);
+        f->answered += (uint32_t)MAX(n, 0);
+}
 
 static void accepts(struct play *k)
 {
@@ -262,6 +304,7 @@ static void sets_limits(struct play *k)
         l.least = 500 + below(k, 5000);
         l.rate = below(k, 2) == 0 ? 0 : 1000 + below(k, 100000);
         l.receive = (uint64_t)l.members * l.least + below(k, 200000);
+        l.send = below(k, 3) == 0 ? 0 : (uint64_t)l.members * l.least + below(k, 100000);
         if (tcp_group_set(server(k), k->group, &l) == 0)
                 k->limits = l;
         flush(k);
@@ -293,8 +336,10 @@ static void does_as_it_likes(struct play *k, struct flow *f)
 {
         uint32_t what = below(k, 100);
 
-        if (what < 40)
+        if (what < 25)
                 reads(k, f, 1 + below(k, 20000));
+        else if (what < 40)
+                answers(k, f);
         else if (what < 50 && f->loans < LOANS)
                 borrows(k, f);
         else if (what < 65 && f->loans != 0)
@@ -330,7 +375,10 @@ static bool is_over(struct play *k, struct flow *f)
         }
         while (reads(k, f, 65536) != 0)
                 ;
-        if (f->read == f->total)
+        if (tcp_poll_events(server(k), conn(k, f)) & POLLOUT)
+                answers(k, f);
+        hears(k, f);
+        if (f->read == f->total && f->heard == f->back)
                 closes(k, f);
         return f->closed;
 }
@@ -382,6 +430,9 @@ static void begins(struct play *k)
         k->limits.members = 1 + below(k, MOST);
         k->limits.least = 500 + below(k, 5000);
         k->limits.receive = (uint64_t)k->limits.members * k->limits.least + below(k, 200000);
+        k->limits.send = k->limits.receive - below(k, 2) * below(k, 100000);
+        if (k->limits.send < (uint64_t)k->limits.members * k->limits.least)
+                k->limits.send = 0;
         tcp_opts_default(&o);
         o.credit = below(k, 4) == 0;
         o.window_most = o.credit ? 65535 : 0;
@@ -408,6 +459,8 @@ static void play(uint64_t seed)
                 f = &k.flow[below(&k, k.n)];
                 if (!f->closed)
                         writes(&k, f);
+                if (!f->closed && below(&k, 3) == 0)
+                        hears(&k, f);
                 accepts(&k);
                 if (f->server != 0)
                         does_as_it_likes(&k, f);
@@ -544,6 +597,63 @@ static void who_sends_no_more_leaves_his_share(void **state)
         for (uint32_t i = 0; i < 2; i++)
                 assert_int_equal(conn(&k, &k.flow[i])->group_share,
                                  MAX(4096, conn(&k, &k.flow[i])->rcv_unread));
+        ends_all(&k);
+}
+
+/* ---- what is written ---- */
+
+#define TO_WRITE (40u << 10)
+
+/* Until nothing more is taken: nobody reads. */
+static void all_are_written_to(struct play *k, uint32_t from)
+{
+        static uint8_t data[16384];
+        int taken = 1;
+
+        while (taken != 0) {
+                taken = 0;
+                for (uint32_t i = from; i < k->n; i++)
+                        taken += MAX(pair_write(k->p, SERVER, k->flow[i].server, data, 1000), 0);
+                passes(k, 10 * NS_PER_MS);
+        }
+}
+
+static void may_write_more(struct play *k, uint32_t from, bool more)
+{
+        for (uint32_t i = from; i < k->n; i++)
+                assert_int_equal(!!(tcp_poll_events(server(k), conn(k, &k->flow[i])) & POLLOUT),
+                                 more);
+}
+
+static void equal_parts_of_what_may_be_written(void **state)
+{
+        struct tcp_group_limits l = {.members = 8, .least = 4096, .send = 8 * 4096 + TO_WRITE};
+        struct play k = {.seed = 1};
+        uint8_t data[65536];
+
+        (void)state;
+        connects_all(&k, 4, &l);
+        all_are_written_to(&k, 0);
+        for (uint32_t i = 0; i < 4; i++)
+                assert_in_range(tcp_queued(conn(&k, &k.flow[i])), 4096 + TO_WRITE / 5 * 9 / 10,
+                                4096 + TO_WRITE / 5 * 11 / 10);
+        may_write_more(&k, 0, false);
+        /* One is read, and goes on alone; the others wait for their own clients. */
+        for (int i = 0; i < 100; i++) {
+                while (pair_read(k.p, CLIENT, k.flow[3].client, data, sizeof data) > 0)
+                        ;
+                passes(&k, 100 * NS_PER_MS);
+        }
+        assert_int_equal(tcp_queued(conn(&k, &k.flow[3])), 0);
+        may_write_more(&k, 3, true);
+        assert_int_equal(conn(&k, &k.flow[3])->send_share, 4096);
+        /* A wider limit, and none, are heard of at once. */
+        l.send *= 4;
+        assert_int_equal(tcp_group_set(server(&k), k.group, &l), 0);
+        flush(&k);
+        may_write_more(&k, 0, true);
+        l.send = 8 * 4096;
+        assert_int_equal(tcp_group_set(server(&k), k.group, &l), -ENOSPC);
         ends_all(&k);
 }
 
@@ -744,6 +854,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(a_turn_that_was_not_used_is_over),
                 cmocka_unit_test(who_is_reset_stands_in_no_line),
                 cmocka_unit_test(what_goes_back_has_its_place),
+                cmocka_unit_test(equal_parts_of_what_may_be_written),
                 cmocka_unit_test(no_group_holds_more_than_it_may),
         };
 

@@ -1,9 +1,12 @@
 /* <unet/flow.h>: limits that many sockets have in common, between processes. */
 #include "tests/sock/sides.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -175,6 +178,80 @@ static void clients_together_send_no_more_than_the_limit(void **state)
         play_both(send_what_they_may, takes_no_more_than_the_limit, 0);
 }
 
+/* ---- what a server may write to all of them is the limit ---- */
+
+#define SEND 60000u
+
+static void read_when_told(struct side *s)
+{
+        static uint8_t got[65536];
+        uint16_t port = (uint16_t)hear(s);
+        uint64_t read = 0;
+        int c[CLIENTS];
+
+        for (int i = 0; i < CLIENTS; i++)
+                c[i] = tcp_connect_to(port);
+        hear(s);
+        for (int i = 0; i < CLIENTS; i++) {
+                for (ssize_t n; (n = unet_recv(c[i], got, sizeof got, 0)) != 0; read += (size_t)n)
+                        CHECK(n > 0);
+                CHECK(unet_close(c[i]) == 0);
+        }
+        tell(s, read);
+}
+
+static bool is_writable(int c)
+{
+        struct unet_pollfd p = {.sock = c, .events = POLLOUT};
+
+        return unet_poll(&p, 1, 0) == 1 && p.revents & POLLOUT;
+}
+
+/* Nobody reads, so the windows of all end, and then the group's memory. */
+static void writes_until_it_waits(struct side *s)
+{
+        static const uint8_t data[10000];
+        struct unet_group g = {.size = sizeof g, .members = CLIENTS, .send = SEND};
+        int l = listens_with(s, &g), c[CLIENTS], out[CLIENTS];
+        uint64_t written = 0, sum;
+
+        accepts_all(l, c);
+        CHECK(group_of(l).send == SEND && group_of(l).least == SEND / 2 / CLIENTS);
+        do {
+                for (int i = 0; i < CLIENTS; i++) {
+                        ssize_t n = unet_send(c[i], data, sizeof data, MSG_DONTWAIT);
+                        CHECK(n > 0 || errno == EAGAIN);
+                        written += (uint64_t)(n > 0 ? n : 0);
+                        CHECK(group_of(l).queued <= SEND);
+                }
+                sum = 0;
+                for (int i = 0; i < CLIENTS; i++) {
+                        CHECK(unet_ioctl(c[i], SIOCOUTQ, &out[i]) == 0);
+                        sum += (uint64_t)out[i];
+                }
+                CHECK(sum <= SEND);
+        } while (sum < SEND / 4 * 3 || is_writable(c[0]));
+        CHECK_ERR(unet_send(c[0], data, sizeof data, MSG_DONTWAIT), EAGAIN);
+        g.send = SEND / 2;
+        CHECK_ERR(unet_group_set(l, &g), ENOSPC);
+        tell(s, 0);
+        for (int i = 0; i < CLIENTS; i++) {
+                CHECK(unet_send(c[i], data, sizeof data, 0) == sizeof data); /* waits */
+                written += sizeof data;
+                CHECK(unet_shutdown(c[i], SHUT_WR) == 0);
+        }
+        CHECK(hear(s) == written);
+        for (int i = 0; i < CLIENTS; i++)
+                waits_for_its_end(c[i]);
+        EVENTUALLY(group_of(l).queued == 0);
+        CHECK(unet_close(l) == 0);
+}
+
+static void a_server_has_no_more_written_than_the_limit(void **state)
+{
+        play_both(read_when_told, writes_until_it_waits, 0);
+}
+
 /* ---- a group is shared over fork(), and loses the members of who is killed ---- */
 
 static void connects_three_times(struct side *s)
@@ -260,6 +337,10 @@ static void is_refused(struct side *s)
         CHECK_ERR(unet_group_set(l, &g), EINVAL);
         g = (struct unet_group){.size = sizeof g, .least = 5000};
         CHECK_ERR(unet_group_set(l, &g), EINVAL);
+        g = (struct unet_group){.size = sizeof g, .send = 5000};
+        CHECK_ERR(unet_group_set(l, &g), EINVAL); /* of how many? */
+        g.members = 3;                            /* 833 each */
+        CHECK_ERR(unet_group_set(l, &g), EINVAL);
         g.size = 3;
         CHECK_ERR(unet_group_set(l, &g), EINVAL);
         g = limits();
@@ -292,6 +373,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_listener_has_no_more_members_than_places),
                 cmocka_unit_test(clients_together_send_no_more_than_the_limit),
+                cmocka_unit_test(a_server_has_no_more_written_than_the_limit),
                 cmocka_unit_test(a_group_outlives_a_process_and_not_its_sockets),
                 cmocka_unit_test(what_cannot_be_is_refused),
         };
