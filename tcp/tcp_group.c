@@ -42,6 +42,7 @@
 #define PERIOD       NS_PER_S
 #define CATCH_UP     (10 * NS_PER_MS)
 #define TURN         NS_PER_MS
+#define FLOODED      NS_PER_S /* who exists has acknowledged its SYN-ACK by then */
 #define TURN_MOST    (64u << 10)
 #define TURNS_SECOND (NS_PER_S / TURN)
 
@@ -349,11 +350,41 @@ bool group_has_place(const struct tcp *t, uint32_t group)
                (!bounds_sending(g) || g->queued + limits_of(g)->least <= limits_of(g)->send);
 }
 
-uint32_t group_places(const struct tcp *t, uint32_t group)
+/* Of a single place there is no half. */
+static uint32_t may_open(const struct tcp_group *g)
 {
-        uint32_t members = likely(group == 0) ? 0 : limits_of(group_at(t, group))->members;
+        uint32_t members = limits_of(g)->members;
 
-        return members != 0 ? members : UINT32_MAX;
+        return members != 0 ? MAX(members / 2, 1u) : UINT32_MAX;
+}
+
+void group_opens(struct tcp *t, uint32_t group, nstime now)
+{
+        struct tcp_group *g;
+
+        if (likely(group == 0))
+                return;
+        g = group_at(t, group);
+        if (++g->opening == may_open(g))
+                g->opening_at = now;
+}
+
+void group_opens_no_more(struct tcp *t, uint32_t group)
+{
+        if (unlikely(group != 0))
+                group_at(t, group)->opening--;
+}
+
+enum group_opening group_opening(const struct tcp *t, uint32_t group, nstime now)
+{
+        const struct tcp_group *g;
+
+        if (likely(group == 0))
+                return GROUP_OPENS;
+        g = group_at(t, group);
+        if (g->opening < may_open(g))
+                return GROUP_OPENS;
+        return now - g->opening_at < FLOODED ? GROUP_WAITS : GROUP_FLOODED;
 }
 
 uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window)
@@ -531,6 +562,7 @@ static void recover_conn(struct tcp *t, struct tcp_conn *tc)
         conn_slow_flow(tc);
         if (g != NULL) {
                 g->members++;
+                g->opening += tc->acc_state == ACC_HALF_OPEN;
                 g->held += tc->group_share;
                 g->queued += tc->send_share;
         }
@@ -542,7 +574,7 @@ void group_recover(struct tcp *t)
 {
         for (uint32_t i = 1; i < TCP_GROUPS; i++) {
                 struct tcp_group *g = group_at(t, i);
-                g->members = g->listeners = g->waiting = 0;
+                g->members = g->listeners = g->waiting = g->opening = 0;
                 g->held = g->queued = 0;
         }
         for (uint32_t i = 1; i < t->sh->listeners.fresh; i++)
@@ -559,13 +591,14 @@ void group_recover(struct tcp *t)
 void tcp_group_check(const struct tcp *t, uint32_t group)
 {
         const struct tcp_group *g = group_at(t, group);
-        uint32_t members = 0, waiting = 0;
+        uint32_t members = 0, waiting = 0, opening = 0;
         uint64_t held = 0, queued = 0, kept;
 
         for_each_member(t, group, tc)
         {
                 members++;
                 waiting += tc->group_due != 0;
+                opening += tc->acc_state == ACC_HALF_OPEN;
                 assert(!tc->group_paced == (limits_of(g)->rate == 0));
                 held += tc->group_share;
                 assert((tc->group_share != 0) == is_bounded(g));
@@ -578,7 +611,7 @@ void tcp_group_check(const struct tcp *t, uint32_t group)
                 assert(!bounds_sending(g) || tc->state == TCPS_CLOSED || tc->flags & TCF_SND_FULL ||
                        sndbuf_writable(t, tc));
         }
-        assert(members == g->members && waiting == g->waiting);
+        assert(members == g->members && waiting == g->waiting && opening == g->opening);
         assert(held == g->held && queued == g->queued);
         kept = (uint64_t)(limits_of(g)->members - members) * limits_of(g)->least;
         assert(!is_bounded(g) || held + kept <= limits_of(g)->receive);

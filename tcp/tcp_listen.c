@@ -72,14 +72,9 @@ static bool queue_is_full(const struct tcp_listener *l)
         return l->queued > l->backlog;
 }
 
-/* Where addresses can be forged, no more than half of its group's places. */
-static bool half_open_is_full(const struct tcp *t, const struct tcp_listener *l,
-                              const struct tcp_link *link)
+static bool half_open_is_full(const struct tcp_listener *l)
 {
-        uint32_t most =
-                link->lossless ? l->backlog : MIN(l->backlog, group_places(t, l->group) / 2);
-
-        return l->half_open >= MAX(most, HALF_OPEN_LEAST);
+        return l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
 }
 
 /* The next SYN from there would be answered in the same way: with all that Linux asks for, and no
@@ -150,6 +145,7 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
         tc->acc_state = ACC_QUEUED;
         tc->opts.defer_accept_s = 0; /* was for this; as Linux says of a connection */
         l->half_open--;
+        group_opens_no_more(t, tc->group);
         listen_requeue(t, tc);
         l->events |= TCP_EV_ACCEPT;
         if (t->answers != NULL && is_plain(tc, l) && room_of(l) != 0 && !conn_unconfirmed(tc))
@@ -163,10 +159,12 @@ void listen_forget(struct tcp *t, struct tcp_conn *tc)
 {
         struct tcp_listener *l = tcp_listener_at(t, tc->listener);
 
-        if (tc->acc_state == ACC_HALF_OPEN)
+        if (tc->acc_state == ACC_HALF_OPEN) {
                 l->half_open--;
-        else if (tc->acc_state == ACC_QUEUED)
+                group_opens_no_more(t, tc->group);
+        } else if (tc->acc_state == ACC_QUEUED) {
                 unlink_queue(t, l, tc);
+        }
         tc->acc_state = ACC_NONE;
         tc->listener = 0;
 }
@@ -271,7 +269,8 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         tc->listener = l->self;
         tc->acc_state = ACC_HALF_OPEN;
         l->half_open++;
-        if (unlikely(half_open_is_full(t, l, link)))
+        group_opens(t, tc->group, now);
+        if (unlikely(half_open_is_full(l)))
                 forget_answers(t);
         tc->iss = iss;
         WRITE_ONCE(tc->snd_una, iss);
@@ -341,7 +340,8 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                      nstime now)
 {
         uint32_t iss = iss_new(t, tuple, now);
-        bool full = half_open_is_full(t, l, link);
+        bool full = half_open_is_full(l);
+        enum group_opening opening = link->lossless ? GROUP_OPENS : group_opening(t, l->group, now);
         struct tcp_answer answer;
         struct tcp_conn *tc;
 
@@ -353,11 +353,11 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return false;
         }
-        if (unlikely(!group_has_place(t, l->group))) {
+        if (unlikely(!group_has_place(t, l->group) || opening == GROUP_WAITS)) {
                 count_drop(t->cnt, DROP_TCP_GROUP);
                 return false;
         }
-        if (full) {
+        if (full || unlikely(opening == GROUP_FLOODED)) {
                 cookie_answer(t, l, tuple, link, seg, now);
                 return false;
         }

@@ -65,8 +65,13 @@ bool group_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes);
 bool group_has_place(const struct tcp *t, uint32_t group);
 /* Of a window that a new member would offer, what it may. */
 uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window);
-/* Members it may have; UINT32_MAX: as many as come. */
-uint32_t group_places(const struct tcp *t, uint32_t group);
+/* One more connection is being opened in it; one less. */
+void group_opens(struct tcp *t, uint32_t group, nstime now);
+void group_opens_no_more(struct tcp *t, uint32_t group);
+/* Whether one more may, where addresses can be forged: half of the places are for that, and who
+ * waits there for long does not exist. */
+enum group_opening { GROUP_OPENS, GROUP_WAITS, GROUP_FLOODED };
+enum group_opening group_opening(const struct tcp *t, uint32_t group, nstime now);
 /* Nothing more comes to it: the peer's FIN, or its end. */
 void group_ends(struct tcp *t, struct tcp_conn *tc);
 /* It leaves: its connection is over, or it enters another. */

@@ -199,27 +199,43 @@ static void joins_group(struct scene *s, const struct tcp_group_limits *l)
         tcp_group_listen(&s->rig->t, s->listener, group);
 }
 
-/* SYNs that nobody stands for have half of the places at most, or HALF_OPEN if that is more. */
-static void a_flood_does_not_fill_a_group(void **state)
+/* SYNs that nobody stands for have half of the places at most; who comes meanwhile gets a cookie
+ * when it is sure that there is nobody. */
+static void floods_group_of(struct scene *s, uint32_t members)
 {
-        const struct tcp_group_limits l = {.members = 2 * HALF_OPEN + 20};
-        struct scene *s = *state;
+        const struct tcp_group_limits l = {.members = members};
+        const struct tcp_group *g;
         uint32_t ack;
 
         tcp_listen_backlog(&s->rig->t, s->listener, 4096);
         joins_group(s, &l);
-        flood(s);
-        for (uint16_t i = 0; i < 10; i++) {
-                s->tuple.rport = (uint16_t)(2000 + i);
+        g = &s->rig->t.sh->groups[tcp_listener_at(&s->rig->t, s->listener)->group];
+        for (uint32_t i = 0; i < members / 2; i++) {
+                s->tuple.rport = (uint16_t)(1000 + i);
                 peer_sends(s, .seq = 0, .flags = S);
                 expect_sent(s, .flags = SA, .ack = 1);
         }
         s->tuple.rport = FRIEND;
+        peer_sends(s, .seq = 0, .flags = S);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_GROUP], 1);
+        s->now += NS_PER_S;
         ack = cookie(s);
         peer_sends(s, .seq = 1, .ack = ack);
         take(s);
-        assert_int_equal(s->tc->group, tcp_listener_at(&s->rig->t, s->listener)->group);
+        assert_int_equal(g->opening, members / 2);
+        assert_int_equal(g->members, members / 2 + 1);
         forget_sent(s);
+}
+
+static void a_flood_does_not_fill_a_group(void **state)
+{
+        floods_group_of(*state, 2 * HALF_OPEN + 20);
+}
+
+static void nor_a_small_one(void **state)
+{
+        floods_group_of(*state, 5);
 }
 
 /* However large a window it may have. */
@@ -259,6 +275,7 @@ int main(void)
                 scenario(a_cookie_waits_while_the_queue_is_full, listening, NULL),
                 scenario(nobody_on_this_host_gets_a_cookie, listening, &lossless),
                 scenario(a_flood_does_not_fill_a_group, listening, &all_options),
+                scenario(nor_a_small_one, listening, &all_options),
                 scenario(a_member_can_say_its_least, listening, &all_options),
         };
 
