@@ -119,7 +119,7 @@ static int set_window_clamp(struct opt_call *c, int v)
 {
         if (v == 0 && c->rec->role != SOCK_ROLE_NONE)
                 return -EINVAL;
-        c->tcp.window_clamp = v == 0 ? 0 : MAX((uint32_t)v, OPT_RCVBUF_MIN / 2);
+        c->tcp.window_clamp = v == 0 ? 0 : (uint32_t)MAX(v, (int)OPT_RCVBUF_MIN / 2);
         return 0;
 }
 

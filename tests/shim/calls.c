@@ -212,6 +212,7 @@ static const struct {
         {"all_in_time", scene_all_in_time},
         {"options_swept", scene_options_swept},
         {"options_set_swept", scene_options_set_swept},
+        {"flow_options", scene_flow_options},
         {"options_inherited", scene_options_inherited},
         {"stream_times", scene_stream_times},
         {"stream_sent_times", scene_stream_sent_times},

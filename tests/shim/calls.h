@@ -267,6 +267,7 @@ void scene_many_messages_of_errors(void);
 void scene_all_in_time(void);
 void scene_options_swept(void);
 void scene_options_set_swept(void);
+void scene_flow_options(void);
 void scene_options_inherited(void);
 void scene_stream_times(void);
 void scene_stream_sent_times(void);

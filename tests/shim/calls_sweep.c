@@ -5,6 +5,8 @@
  */
 #include "tests/shim/calls.h"
 
+#include <limits.h>
+
 #define IP_PROTOCOL_ 52
 
 struct subject {
@@ -156,6 +158,68 @@ void scene_options_set_swept(void)
                                                     len[k % ARRAY_LEN(len)]);
                 close(s[i].fd);
         }
+}
+
+/* ---- options that steer a flow, at their edges ---- */
+
+static void set_and_ask(int fd, int level, int name, const void *v, socklen_t len)
+{
+        _Alignas(8) unsigned char b[8] = {0};
+        socklen_t got = len;
+        int r = setsockopt(fd, level, name, v, len);
+
+        printf("  %d %d := ", level, name);
+        for (socklen_t i = 0; i < len; i++)
+                printf("%02x", ((const unsigned char *)v)[i]);
+        printf(": %s", name_of(r));
+        r = getsockopt(fd, level, name, b, &got);
+        printf(", %s", name_of(r));
+        for (socklen_t i = 0; i < got; i++)
+                printf(" %02x", b[i]);
+        printf("\n");
+}
+
+void scene_flow_options(void)
+{
+        enum { RTO_MAX_MS = 44, RTO_MIN_US, DELACK_MAX_US };
+        static const struct {
+                int level, name;
+                bool is_time; /* Linux rounds it to its clock's ticks */
+        } option[] = {
+                {IPPROTO_TCP, TCP_WINDOW_CLAMP, false}, {IPPROTO_TCP, TCP_NOTSENT_LOWAT, false},
+                {IPPROTO_TCP, RTO_MAX_MS, true},        {IPPROTO_TCP, RTO_MIN_US, true},
+                {IPPROTO_TCP, DELACK_MAX_US, true},     {IPPROTO_TCP, TCP_INQ, false},
+        };
+        static const int value[] = {1000, 1,     0,     -1,      2,  87,  999,     1151,   1152,
+                                    1153, 65535, 65536, 1 << 20, -2, 100, INT_MAX, INT_MIN},
+                         times[] = {40000,  0,   -1,    100000,  200000, 200001,
+                                    120000, 999, 80000, INT_MAX, INT_MIN};
+        static const int low[] = {1000, 1, 0, 2, 65536, 1 << 20}; /* more is the machine's */
+        static const unsigned long rate[] = {1000000, 1, ~0ul, ~0ul - 1, 1ul << 32, 1ul << 63};
+        struct subject s[SUBJECTS];
+
+        make(s);
+        for (size_t i = 3; i < SUBJECTS; i++) {
+                printf(" %s\n", s[i].what);
+                for (size_t k = 0; k < ARRAY_LEN(option); k++) {
+                        const int *v = option[k].is_time ? times : value;
+                        size_t n = option[k].is_time ? ARRAY_LEN(times) : ARRAY_LEN(value);
+                        for (size_t j = 0; j < n; j++)
+                                set_and_ask(s[i].fd, option[k].level, option[k].name, &v[j],
+                                            sizeof(v[j]));
+                }
+                for (size_t j = 0; j < ARRAY_LEN(low); j++)
+                        set_and_ask(s[i].fd, SOL_SOCKET, SO_RCVLOWAT, &low[j], sizeof(low[j]));
+                for (size_t j = 0; j < ARRAY_LEN(value); j++)
+                        if (value[j] != 0)
+                                set_and_ask(s[i].fd, SOL_SOCKET, SO_MAX_PACING_RATE, &value[j],
+                                            sizeof(value[j]));
+                for (size_t j = 0; j < ARRAY_LEN(rate); j++)
+                        set_and_ask(s[i].fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate[j],
+                                    sizeof(rate[j]));
+        }
+        for (size_t i = 0; i < SUBJECTS; i++)
+                close(s[i].fd);
 }
 
 /* ---- what a connection has of its listener ---- */
