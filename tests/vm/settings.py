@@ -10,11 +10,12 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from scene import (BUILD, EXACT, HOST, PATIENCE, PEER, PORT, SHIMMED, UNET, Caller, Program, barrier, counted, play,  # noqa: E402
-                   serve_exact, settle, status, until)
+                   serve_exact, settle, sh, status, until)
 
 BYTES = 1 << 20
 ROUNDS = 40
 NATIVE = os.path.join(BUILD, "tests", "vm", "native")
+LEND, LENT = os.path.join(BUILD, "tests", "netns", "netns_lend"), 4 << 20
 LINK_MB = 4                                     # room for one queue pair and not for two
 
 
@@ -55,9 +56,9 @@ def one_sums_a():
 class Native(Program):
     """By the native API; without the shim."""
 
-    def __init__(self, *argv):
+    def __init__(self, *argv, program=NATIVE):
         self.argv = argv
-        self.child = subprocess.Popen((NATIVE, *(str(a) for a in argv)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.child = subprocess.Popen((program, *(str(a) for a in argv)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
 
@@ -84,6 +85,31 @@ def native_b():
         c.says("done")
         c.end()
     barrier("native-done")
+
+
+def packets():
+    """That the RDMA device has sent."""
+    with open("/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts", encoding="ascii") as f:
+        return int(f.read())
+
+
+def loans_a():
+    """What came is lent, and given back in any order; who gives nothing back holds his own connection up, and no other."""
+    settle("loans")
+    server = Native("serve", PORT, program=LEND)
+    until(lambda: f":{PORT + 1} " in sh(UNET, "ss", ok=False), "the server")
+    barrier("loans")
+    assert server.end() == f"{LENT} bytes, kept"
+    barrier("loans-done")
+
+
+def loans_b():
+    settle("loans")
+    barrier("loans")
+    before = packets()
+    Native("call", PEER, PORT, program=LEND).end()
+    assert packets() - before >= LENT // 4096, "it went another way"
+    barrier("loans-done")
 
 
 def why(argv, *more):
@@ -123,7 +149,7 @@ def pinned_b():
 
 
 neither_sums_b, one_sums_b = neither_sums_a, one_sums_a
-SCENES = ("neither_sums", "one_sums", "native", "pinned")
+SCENES = ("neither_sums", "one_sums", "native", "loans", "pinned")
 
 if __name__ == "__main__":
     play(globals(), SCENES)
