@@ -19,7 +19,8 @@
  * ignores them, and a thread that blocks them, die of a bad pointer.
  *
  * A deferred handler runs on the ordinary stack even with SA_ONSTACK, and the ucontext it gets is a
- * copy without the floating-point state.
+ * copy without the floating-point state. Where several were put off, all but the first are given
+ * back to the kernel before it runs.
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/shim.h"
@@ -27,6 +28,8 @@
 
 #include <ucontext.h>
 #include <unistd.h>
+
+#include "base/sandbox.h"
 
 #define NSIGNALS 65
 #define DEFERRED 4 /* one is the rule; usock_wait() may open the mask again while it sleeps */
@@ -228,6 +231,41 @@ static void handler_mask(sigset_t *set, const struct deferred *d)
                 sigaddset(set, d->sig);
 }
 
+/* The program's mask: `now`, but where a signal that came when nobody slept has blocked all. */
+static void programs_mask(sigset_t *now)
+{
+        for (unsigned i = 0; i < queue.n; i++)
+                if (!queue.v[i].asleep)
+                        memcpy(now, &queue.v[i].uc.uc_sigmask, KSIGSET);
+}
+
+/* Those that wait are the kernel's once more, which delivers them when the handler that runs first
+ * lets them in: they may be in its mask, and calls of its own must not run them. */
+static void back_to_kernel(void)
+{
+        long pid = sys0(SYS_getpid), tid = sys0(SYS_gettid);
+
+        for (unsigned i = 0; i < queue.n; i++)
+                sys4(SYS_rt_tgsigqueueinfo, pid, tid, queue.v[i].sig, &queue.v[i].info);
+        queue.n = 0;
+}
+
+/* Takes the first one, under blocked signals. */
+static struct deferred next_deferred(sigset_t *now)
+{
+        struct deferred d = queue.v[0];
+
+        programs_mask(now);
+        memcpy(&d.uc.uc_sigmask, now, KSIGSET);
+        for (unsigned i = 1; i < queue.n; i++)
+                queue.v[i - 1] = queue.v[i];
+        queue.n--;
+        if (queue.n && atomic_load(&sandbox_forbidden) == 0)
+                back_to_kernel();
+        usock_tls.pending = queue.n != 0;
+        return d;
+}
+
 /* usock_run_deferred: outermost leave, nothing of ours held. */
 static void run_deferred(void)
 {
@@ -243,13 +281,7 @@ static void run_deferred(void)
                 bool restart;
 
                 sys4(SYS_rt_sigprocmask, SIG_SETMASK, &set, &now, KSIGSET);
-                d = queue.v[0];
-                if (d.asleep)
-                        memcpy(&d.uc.uc_sigmask, &now, KSIGSET);
-                for (unsigned i = 1; i < queue.n; i++)
-                        queue.v[i - 1] = queue.v[i];
-                queue.n--;
-                usock_tls.pending = queue.n != 0;
+                d = next_deferred(&now);
                 restart = shim_tls.handled ? shim_tls.restart : d.act.sa_flags & SA_RESTART;
                 reset_if_asked(&d.act, d.sig);
                 handler_mask(&set, &d);

@@ -171,6 +171,54 @@ void scene_signals(void)
         close2(v);
 }
 
+/* Handlers that block each other's signals, and whose calls are the library's, too: none begins
+ * before another has ended, also where several were put off. */
+static volatile sig_atomic_t nhandlers, nested;
+static int used_by_handlers;
+
+static void one_at_a_time(int sig)
+{
+        char b;
+
+        nested += nhandlers++;
+        recv(used_by_handlers, &b, 1, MSG_DONTWAIT | MSG_PEEK);
+        if (nhandlers != 1)
+                nested++;
+        nhandlers--;
+}
+
+void scene_handlers_in_turn(void)
+{
+        struct sigaction sa = {.sa_handler = one_at_a_time};
+        struct pollfd pf = {.events = POLLIN};
+        sigset_t now;
+        pid_t pid;
+        int v[2];
+
+        tcp_pair(v);
+        used_by_handlers = pf.fd = v[1];
+        sigfillset(&sa.sa_mask);
+        sigaction(SIGUSR1, &sa, NULL);
+        sigaction(SIGUSR2, &sa, NULL);
+        sigaction(SIGCHLD, &sa, NULL);
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0) {
+                for (int i = 0; i < 30000; i++)
+                        kill(getppid(), i & 1 ? SIGUSR1 : SIGUSR2);
+                _exit(0);
+        }
+        while (waitpid(pid, NULL, WNOHANG) == 0)
+                poll(&pf, 1, 1);
+        SHOW(nested);
+        sigprocmask(SIG_SETMASK, NULL, &now);
+        SHOW(sigismember(&now, SIGUSR1) + sigismember(&now, SIGALRM));
+        signal(SIGUSR1, SIG_DFL);
+        signal(SIGUSR2, SIG_DFL);
+        signal(SIGCHLD, SIG_DFL);
+        close2(v);
+}
+
 void scene_signal_calls(void)
 {
         sigset_t mask, empty;
