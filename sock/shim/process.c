@@ -20,6 +20,7 @@
 #include "sock/shim/relay.h"
 #include "sock/shim/signals.h"
 #include "sock/shim/spare.h"
+#include "unetd/client/variables.h"
 
 #include <alloca.h>
 #include <dlfcn.h>
@@ -165,15 +166,14 @@ static bool is_deaf(struct image *s)
         return s->deaf;
 }
 
-/* A listener that a deaf image has, too, must not be given connections that only the library could
- * accept: it is the kernel's from now on. Hosts on interfaces of ours can reach it there only. */
-static void left_to_kernel(int fd, struct file *f)
+/* Hosts on interfaces of ours can reach it there only. */
+void listener_left_to_kernel(int fd, struct file *f, const char *why)
 {
         file_keep_flags(fd, f);
         if (usock_has_ifaces())
                 return;
         usock_withdraw(f->us);
-        f->why = "it was given to a program without the library, new connections are the kernel's";
+        f->why = why;
         log_decision(f);
 }
 
@@ -184,10 +184,15 @@ static void survives(int fd, struct file *f, void *arg)
         long flags = sys2(SYS_fcntl, fd, F_GETFD);
 
         spare_used(f);
-        if (f->mode < MODE_NEW || flags < 0 || (flags & FD_CLOEXEC))
+        if (flags < 0 || (flags & FD_CLOEXEC))
                 return;
+        if (f->mode < MODE_NEW)
+                return;
+        /* A deaf image must not be given connections that only the library could accept. */
         if (f->mode == MODE_LISTEN && f->us && is_deaf(s)) {
-                left_to_kernel(fd, f);
+                listener_left_to_kernel(fd, f,
+                                        "it was given to a program without the library, new "
+                                        "connections are the kernel's");
                 return;
         }
         pthread_mutex_lock(&shim.lock);
@@ -232,14 +237,26 @@ static size_t count(char *const v[])
 /*
  * env with UNET_ADOPT. A program that has cleaned it for the new image (inetd does) has taken the
  * shim from it, without which there is no connection: then it gets that back, with the variables
- * that say which unetd is ours.
+ * that say which unetd is ours, as they were when the library began: it may have cleared its own.
  */
 #define PRELOAD_MAX (PATH_MAX + 16)
 #define ADOPT_MAX   32
+#define KEPT_MOST   16 /* variables that were there at the start */
 
 static bool is_unet(const char *var)
 {
         return strncmp(var, "UNET_", 5) == 0 && strncmp(var, "UNET_ADOPT=", 11) != 0;
+}
+
+/* A variable of the same name is among these. */
+static bool is_named(char *const *v, size_t n, const char *var)
+{
+        size_t name = strcspn(var, "=") + 1;
+
+        for (size_t i = 0; i < n; i++)
+                if (strncmp(v[i], var, name) == 0)
+                        return true;
+        return false;
 }
 
 static bool preloads_us(const char *var)
@@ -266,7 +283,7 @@ static char *preload(char text[PRELOAD_MAX], const char *others)
 static char *const *env_adopting(const struct image *s, char *const env[], char **room,
                                  char text[PRELOAD_MAX], char adopt[ADOPT_MAX])
 {
-        const char *others = NULL;
+        const char *others = NULL, *was;
         bool cleaned = true;
         size_t n = 0;
 
@@ -282,6 +299,9 @@ static char *const *env_adopting(const struct image *s, char *const env[], char 
         for (size_t i = 0; cleaned && environ && environ[i]; i++)
                 if (is_unet(environ[i]))
                         room[n++] = environ[i];
+        for (unsigned i = 0; i < KEPT_MOST && (was = unetd_variable_at_start(i)); i++)
+                if (is_unet(was) && !is_named(room, n, was))
+                        room[n++] = (char *)was;
         if (cleaned && preload(text, others)[0])
                 room[n++] = text;
         snprintf(adopt, ADOPT_MAX, s->sets >= 0 ? "UNET_ADOPT=1,%d" : "UNET_ADOPT=1", s->sets);
@@ -289,8 +309,9 @@ static char *const *env_adopting(const struct image *s, char *const env[], char 
         room[n] = NULL;
         return room;
 }
-#define ENV_ADOPTING(s, env)                                                             \
-        env_adopting(s, env, alloca((count(env) + count(environ) + 3) * sizeof(char *)), \
+#define ENV_ADOPTING(s, env)                                                                 \
+        env_adopting(s, env,                                                                 \
+                     alloca((count(env) + count(environ) + KEPT_MOST + 3) * sizeof(char *)), \
                      alloca(PRELOAD_MAX), alloca(ADOPT_MAX))
 
 /* The process goes on as it was. */

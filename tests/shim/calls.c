@@ -122,6 +122,7 @@ static const struct {
         {"handlers_in_turn", scene_handlers_in_turn},
         {"fork", scene_fork},
         {"fork_cleared", scene_fork_cleared},
+        {"cleared_first", scene_cleared_first},
         {"fork_beside_options", scene_fork_beside_options},
         {"port_again", scene_port_again},
         {"udp_answered", scene_udp_answered},

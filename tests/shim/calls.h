@@ -182,6 +182,7 @@ void scene_handlers_in_turn(void);
 void scene_fork(void);
 void scene_fork_beside_options(void);
 void scene_fork_cleared(void);
+void scene_cleared_first(void);
 void scene_port_again(void);
 void scene_udp_answered(void);
 void scene_udp_later(void);

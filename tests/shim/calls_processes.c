@@ -73,6 +73,19 @@ void scene_fork_cleared(void)
         }
 }
 
+/* One that clears its environment before its first socket has the unetd that it began with. */
+void scene_cleared_first(void)
+{
+        char b[16];
+        int v[2];
+
+        clearenv();
+        tcp_pair(v);
+        SHOW(write(v[0], "some", 4));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        close2(v);
+}
+
 /* Children that are born while other threads are in the middle of calls: what these had locked is
  * free in the child. */
 static _Atomic bool forks_over;
@@ -409,14 +422,15 @@ void scene_namespaces(void)
         SHOW(syscall(SYS_clone, CLONE_NEWNET | CLONE_FS | CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0));
 }
 
-/* A program that gives its children an environment of its own making, as inetd does. */
+/* A program that gives its children an environment of its own making, as inetd does, or clears its
+ * own, as `env -i` does. */
 void scene_exec_cleaned(void)
 {
         char b[16], num[16], path[] = "PATH=/usr/bin";
         char *clean[] = {path, NULL};
         int v[2];
 
-        for (int how = 0; how < 3; how++) {
+        for (int how = 0; how < 4; how++) {
                 char *argv[] = {(char *)self, (char *)"--child", num, NULL};
                 pid_t pid;
 
@@ -427,6 +441,10 @@ void scene_exec_cleaned(void)
                 if (how == 2) {
                         posix_spawn(&pid, self, NULL, NULL, argv, clean);
                 } else if ((pid = fork()) == 0) {
+                        if (how == 3) {
+                                clearenv();
+                                execv(self, argv);
+                        }
                         execve(self, argv, how ? clean : &clean[1]);
                         _exit(1);
                 }

@@ -5,6 +5,7 @@
 
 #include "unetd/client/proto.h"
 #include "unetd/client/sys.h"
+#include "unetd/client/variables.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
@@ -26,7 +27,7 @@ bool unetd_domain_valid(const char *domain)
 
 const char *unetd_domain(void)
 {
-        const char *domain = getenv("UNET_DOMAIN");
+        const char *domain = unetd_variable("UNET_DOMAIN");
 
         if (!domain || !*domain)
                 return UNETD_DOMAIN_DEFAULT;

@@ -9,10 +9,12 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 
 #include "unetd/client/client.h"
 #include "unetd/client/sys.h"
+#include "unetd/client/variables.h"
 #include "unetd/client/wire.h"
 
 #ifndef UNET_LIBEXECDIR
@@ -86,7 +88,7 @@ static bool find_program(char path[PATH_MAX_])
          * build tree */
         static const char *const beside[] = {"unetd", "../libexec/unet/unetd", "../unetd/unetd",
                                              "../../unetd/unetd"};
-        const char *env = secure_getenv("UNET_LIBEXEC"), *dir = NULL;
+        const char *env = getauxval(AT_SECURE) ? NULL : unetd_variable("UNET_LIBEXEC"), *dir = NULL;
         size_t n;
 
         if (env && *env)
@@ -188,11 +190,15 @@ static int await_ready(int fd)
 
 static void fill_env(struct start *s)
 {
+        const char *was;
         int n = 0;
 
         for (char **e = environ; e && *e && n < ENV_MAX - 1; e++)
                 if (strncmp(*e, "UNET_", 5) == 0)
                         s->env[n++] = *e;
+        if (n == 0) /* it was cleared */
+                for (unsigned i = 0; n < ENV_MAX - 1 && (was = unetd_variable_at_start(i)); i++)
+                        s->env[n++] = (char *)was;
         s->env[n] = NULL;
 }
 
