@@ -4,6 +4,7 @@
  * connect, at the bind or the first datagram of a UDP socket. When the fabric has nobody at the
  * address the kernel's socket goes on alone.
  */
+#include "sock/shim/aio.h"
 #include "sock/shim/decide.h"
 #include "sock/shim/epoll.h"
 #include "sock/shim/handle.h"
@@ -103,6 +104,8 @@ int sock_engage(struct file *f)
                         return -EXDEV;
                 if (handle_has_second_libc())
                         return -ELIBACC;
+                if (aio_is_used())
+                        return -ELIBSCN;
                 r = usock_open(f->kind, f->family, f->kfd, &f->us);
                 if (r < 0) {
                         f->us = NULL;
@@ -129,6 +132,8 @@ const char *sock_refused(int err)
                 return "it was made in another network namespace";
         case -ELIBACC:
                 return "a second libc was loaded (dlmopen), whose calls are not seen";
+        case -ELIBSCN:
+                return "the program uses POSIX AIO, whose calls are not seen";
         case -ETIMEDOUT:
                 return "unetd, or its keeper, does not answer: it is stopped, or the machine very "
                        "busy";

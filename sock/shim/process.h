@@ -14,6 +14,10 @@ bool image_is_deaf(int dir, const char *path);
 /* The one that execvp() finds. */
 bool image_searched_is_deaf(const char *file);
 
+/* Who connects to it from now on comes by the kernel, for this reason; not where interfaces of
+ * unetd's lead to it. */
+void listener_left_to_kernel(int fd, struct file *f, const char *why);
+
 void process_start(void);
 /* Around a fork of which pthread_atfork() does not hear. */
 void fork_begin(void);

@@ -10,6 +10,7 @@
 #ifndef SHIM_REAL_H
 #define SHIM_REAL_H
 
+#include <aio.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -119,6 +119,7 @@ static const struct {
         {"epoll_before_connect", scene_epoll_before_connect},
         {"signals", scene_signals},
         {"signal_calls", scene_signal_calls},
+        {"posix_aio", scene_posix_aio},
         {"handlers_in_turn", scene_handlers_in_turn},
         {"fork", scene_fork},
         {"fork_cleared", scene_fork_cleared},

@@ -227,6 +227,12 @@ class Beside(Case):
                     self.assert_same(ours.end(), kernel)
                     self.assertGreater(ours.said("(ours|both)"), 0)
 
+    def test_posix_aio_is_said_not_to_reach_a_connection(self):
+        p = self.run_it(CALLS, "posix_aio")
+        p.end()
+        self.assertGreater(p.said("kernel: the program uses POSIX AIO"), 0)
+        self.assertGreater(p.said("both: the program uses POSIX AIO, new connections are the kernel's"), 0)
+
     def test_a_second_libc_leaves_new_sockets_to_the_kernel(self):
         p = self.run_it(CALLS, "second_libc")
         p.end()
