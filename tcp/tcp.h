@@ -276,8 +276,8 @@ enum {
 /* ---- opening ---- */
 
 /* Active open (RFC 9293 §3.10.1): a connection in SYN-SENT, its index, or -errno: -EADDRINUSE when
- * the tuple exists (one in TIME-WAIT that RFC 6191 lets go is reused), -ENOBUFS, -ENETUNREACH for
- * an address that cannot take part. */
+ * the tuple is in TIME-WAIT (and RFC 6191 does not let it go), -EADDRNOTAVAIL when it is in use,
+ * -ENOBUFS, -ENETUNREACH for an address that cannot take part. */
 int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
                 const struct tcp_opts *opts, nstime now);
 /* Where the search for a client port begins, from one to another address and port: told by nothing

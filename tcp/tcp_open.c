@@ -120,7 +120,7 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
                 return -ENETUNREACH; /* RFC 9293 MUST-46 */
         if (tc != NULL) {
                 if (!may_replace(tc))
-                        return -EADDRINUSE;
+                        return tc->state == TCPS_TIME_WAIT ? -EADDRINUSE : -EADDRNOTAVAIL;
                 iss = seq_max(iss, tc->snd_nxt + UINT16_MAX);
                 conn_end_time_wait(t, tc, COUNT_TCP_TIME_WAIT_REUSED);
         }

@@ -126,7 +126,7 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
                                                 t->lport) == 1))
                         continue;
                 conn = tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
-                if (conn != -EADDRINUSE)
+                if (conn != -EADDRINUSE && conn != -EADDRNOTAVAIL)
                         return conn;
         }
         return -EADDRINUSE;
@@ -334,6 +334,8 @@ static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr
                 err = connect_on(s, &t, found.stack, PORT_TRIES);
         if (err == -EADDRINUSE && own->port == 0)
                 err = connect_on(s, &t, found.stack, UINT32_MAX);
+        if (err == -EADDRNOTAVAIL)
+                *why = "another connection has the same two ends";
         return err == -EINPROGRESS ? still_there(s, own, addr, port, &found) : err;
 }
 

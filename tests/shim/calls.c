@@ -291,6 +291,7 @@ static const struct {
         {"epoll_one_at_a_time", scene_epoll_one_at_a_time},
         {"epoll_by_ring", scene_epoll_by_ring},
         {"epoll_forked", scene_epoll_forked},
+        {"same_ends", scene_same_ends},
         {"epoll_many", scene_epoll_many},
         {"acceptors", scene_acceptors},
         {"interrupted", scene_interrupted},

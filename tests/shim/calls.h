@@ -345,6 +345,7 @@ void scene_epoll_data(void);
 void scene_epoll_one_at_a_time(void);
 void scene_epoll_by_ring(void);
 void scene_epoll_forked(void);
+void scene_same_ends(void);
 void scene_epoll_many(void);
 void scene_acceptors(void);
 void scene_interrupted(void);

@@ -246,3 +246,28 @@ void scene_reuseport_leaves(void)
         close2(begun);
         close(c);
 }
+
+/* Two connections never have the same two ends, whoever carries them. */
+void scene_same_ends(void)
+{
+        struct sockaddr_in to, from = loopback();
+        socklen_t len = sizeof(from);
+        int l = listener(&to), s[2], on = 1, c;
+
+        for (int i = 0; i < 2; i++) {
+                s[i] = socket(AF_INET, SOCK_STREAM, 0);
+                setsockopt(s[i], SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+                SHOW(bind(s[i], (void *)&from, sizeof(from)));
+                getsockname(s[i], (void *)&from, &len);
+        }
+        SHOW(connect(s[0], (void *)&to, sizeof(to)));
+        SHOW(connect(s[1], (void *)&to, sizeof(to)));
+        SHOW(connect(s[1], (void *)&to, sizeof(to)));
+        c = accept(l, NULL, NULL);
+        close(s[0]);
+        SHOW(read(c, &on, 1));
+        SHOW(connect(s[1], (void *)&to, sizeof(to))); /* the first one is not quite gone */
+        close(c);
+        SHOW(close(s[1]));
+        close(l);
+}
