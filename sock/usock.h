@@ -52,6 +52,8 @@ void usock_landed(struct usock *s);
 /* The kernel socket's cookie is recorded when it is set here (so that adopt can find it). */
 void usock_set_kfd(struct usock *s, int kfd);
 int usock_kfd(const struct usock *s);
+/* 0: it is not known. */
+uint64_t usock_cookie(const struct usock *s);
 /* O_NONBLOCK as the program set it, for all processes that hold the socket. No call here waits
  * either way. */
 bool usock_nonblock(const struct usock *s);

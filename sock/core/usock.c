@@ -360,6 +360,11 @@ void usock_set_kfd(struct usock *s, int kfd)
                 WRITE_ONCE(usock_rec(s)->cookie, cookie_of(kfd));
 }
 
+uint64_t usock_cookie(const struct usock *s)
+{
+        return READ_ONCE(usock_rec(s)->cookie);
+}
+
 int usock_kfd(const struct usock *s)
 {
         return READ_ONCE(s->kfd);

@@ -27,8 +27,10 @@
 #include "sock/shim/wait.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 
 #include "base/sandbox.h"
 
@@ -75,17 +77,29 @@ static void find_duplicates(struct file *f, int epfd)
                 sys1(SYS_close, mark);
 }
 
+bool epoll_is_one(int fd)
+{
+        static const char name[] = "anon_inode:[eventpoll]";
+        char path[32], is[sizeof(name)];
+        struct stat sb;
+        long n;
+
+        if (fstat(fd, &sb) < 0 || (sb.st_mode & S_IFMT) != 0) /* what has no place has no type */
+                return false;
+        if (atomic_load(&sandbox_forbidden) != 0)
+                return true; /* for all that can be known */
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        n = sys4(SYS_readlinkat, AT_FDCWD, path, is, sizeof(is));
+        return n < 0 || (n == sizeof(name) - 1 && memcmp(is, name, sizeof(name) - 1) == 0);
+}
+
 /* The file of an epoll descriptor that is to hold one of ours; it may be older than our table. */
-static struct file *epoll_file(int epfd)
+struct file *epoll_file(int epfd)
 {
         struct file *f = file_peek(epfd);
 
         if (!f && (unsigned)epfd < shim.size) {
-                struct epoll_event none = {0};
-
-                /* Only epoll descriptors answer a bad number with EBADF; others say EINVAL. */
-                if (sys4(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, -1, &none) != -EBADF ||
-                    sys2(SYS_fcntl, epfd, F_GETFD) < 0)
+                if (!epoll_is_one(epfd))
                         return NULL;
                 f = file_new(epfd, MODE_EPOLL);
                 if (f) {
@@ -96,24 +110,6 @@ static struct file *epoll_file(int epfd)
                 }
         }
         return f && f->mode == MODE_EPOLL ? f : NULL;
-}
-
-bool epoll_put_back(const struct epoll_kept *k)
-{
-        struct file *ef = epoll_file(k->epfd), *f = file_peek(k->fd);
-        bool back;
-
-        if (!f)
-                f = epoll_file(k->fd);
-        if (!ef || !f || f == ef)
-                return false;
-        pthread_mutex_lock(&shim.lock);
-        file_hear_locked(f);
-        if (!ef->set && f->mode != MODE_KERNEL)
-                ef->set = epoll_set_new(ef);
-        back = ef->set && f->mode != MODE_KERNEL && epoll_item_back(ef->set, f, k);
-        pthread_mutex_unlock(&shim.lock);
-        return back;
 }
 
 /* epoll_ctl(2): what may stand beside EPOLLEXCLUSIVE. */
@@ -251,13 +247,12 @@ static int translate(int epfd, struct epoll_event *ev, int n)
         f->set->round++;
         for (int i = 0; i < n; i++) {
                 struct epoll_event one = ev[i];
-                struct epoll_item *it = epoll_tagged(one.data.u64);
+                struct epoll_item *it;
+                enum whose whose = epoll_whose(f->set, one.data.u64, &it);
 
-                if (one.data.u64 == epoll_tag(f->set))
-                        epoll_kicked(f->set);
-                else if (it)
+                if (whose == MEMBERS)
                         epoll_harvest_member(&h, f->set, it, one.events);
-                else
+                else if (whose == PROGRAMS)
                         ev[h.n++] = one;
         }
         pthread_mutex_unlock(&f->set->lock);

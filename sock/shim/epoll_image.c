@@ -40,15 +40,7 @@ static bool begin(void)
 
 static void note(struct epoll_item *it)
 {
-        const struct epoll_kept k = {.epfd = epoll_kernel_fd(it->set),
-                                     .fd = it->fd,
-                                     .events = it->events,
-                                     .data = it->data,
-                                     .in = it->in,
-                                     .out = it->out,
-                                     .off = it->off,
-                                     .fresh = it->fresh,
-                                     .in_kernel = it->in_kernel};
+        const struct epoll_kept k = epoll_item_kept(it);
 
         assert(it->set != NULL && it->set->live);
         if (survives(k.epfd) && survives(k.fd) && begin())
@@ -84,6 +76,15 @@ static void left_to_kernel(const struct epoll_kept *k)
         sys4(SYS_epoll_ctl, k->epfd, EPOLL_CTL_ADD, k->fd, &ev);
 }
 
+static bool put_back(const struct epoll_kept *k)
+{
+        struct file *ef = epoll_file(k->epfd), *f = file_peek(k->fd);
+
+        if (!f)
+                f = epoll_file(k->fd);
+        return ef && f && f != ef && epoll_item_comes(ef, f, k);
+}
+
 void epoll_image_take(const char *adopt)
 {
         const char *number = strchr(adopt, ',');
@@ -97,7 +98,7 @@ void epoll_image_take(const char *adopt)
                 return;
         for (off_t at = sizeof(h); sys4(SYS_pread64, fd, &k, sizeof(k), at) == sizeof(k);
              at += sizeof(k))
-                if (!epoll_put_back(&k))
+                if (!put_back(&k))
                         left_to_kernel(&k);
         sys1(SYS_close, fd);
 }

@@ -210,16 +210,15 @@ static bool harvest_once(struct epoll_set *set, struct harvest *h)
         if (room > 0)
                 set->watch.pace.asked = usock_ticks();
         for (long i = 0; i < n; i++) {
-                struct epoll_item *it = epoll_tagged(ev[i].data.u64);
+                struct epoll_item *it;
+                enum whose whose = epoll_whose(set, ev[i].data.u64, &it);
 
-                if (ev[i].data.u64 == epoll_tag(set)) {
-                        epoll_kicked(set);
-                        kicked = true;
-                } else if (it) {
+                if (whose == MEMBERS)
                         epoll_harvest_member(h, set, it, ev[i].events);
-                } else {
+                else if (whose == PROGRAMS)
                         put_event(h, ev[i].events, ev[i].data.u64);
-                }
+                else
+                        kicked = true;
         }
         return kicked && n == room && h->n == had;
 }

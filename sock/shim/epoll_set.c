@@ -6,18 +6,20 @@
 #include "sock/shim/epoll_set.h"
 #include "sock/shim/spare.h"
 
+#include <sys/auxv.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #define FEWEST 4u
 
 static struct epoll_item *items; /* reserved */
-static unsigned items_max = 1u << 20, sets_max = 1u << 10;
+static unsigned items_max = 1u << EPOLL_PLACE_BITS, sets_max = 1u << 10;
 static unsigned items_used;
 static struct epoll_item *items_free;
 static struct epoll_set *sets;
 static unsigned sets_used;
 static struct epoll_set *sets_free;
+static uint64_t numbers; /* whose upper bits are those of tags; 0: not begun */
 
 /* ---- memory, under shim.lock ---- */
 
@@ -84,18 +86,55 @@ struct epoll_set *epoll_set_new(struct file *owner)
         s->kernel_half = owner->kernel_members;
         s->undecided = false;
         s->round = 1;
-        s->kick = -1;
+        s->abroad = s->tags = false;
+        s->kick = s->mark = s->image = -1;
         s->live = true;
         return s;
 }
 
-struct epoll_item *epoll_tagged(uint64_t tag)
+/* The kernel's sixteen bytes are of the image; a child has them, too. */
+static void renumber(void)
 {
-        uint64_t at = epoll_tag((const void *)(uintptr_t)tag) - (uintptr_t)items;
+        const void *random = (const void *)getauxval(AT_RANDOM);
 
-        return items && at < items_max * sizeof(*items) && at % sizeof(*items) == 0
-                       ? &items[at / sizeof(*items)]
-                       : NULL;
+        if (numbers == 0 && random)
+                memcpy(&numbers, random, sizeof(numbers));
+        numbers = (numbers + (uint64_t)sys0(SYS_getpid)) * 6364136223846793005u +
+                  1442695040888963407u;
+}
+
+static uint64_t new_tag(const struct epoll_item *it)
+{
+        if (unlikely(numbers == 0))
+                renumber();
+        return EPOLL_WORD(EPOLL_TAGS, numbers >> (64 - EPOLL_NUMBER_BITS), (uint64_t)(it - items));
+}
+
+/* One that came with a set has the tag that its sender gave it. */
+static struct epoll_item *by_tag(struct epoll_set *set, uint64_t tag)
+{
+        uint64_t place = tag & ((1u << EPOLL_PLACE_BITS) - 1);
+        struct epoll_item *it = set->members;
+
+        if (likely(place < items_used && items[place].tag == tag))
+                return &items[place];
+        for (int i = 0; set->tags && i < set->count; i++, it = it->next)
+                if (it->tag == tag)
+                        return it;
+        return NULL;
+}
+
+enum whose epoll_whose(struct epoll_set *set, uint64_t data, struct epoll_item **it)
+{
+        *it = NULL;
+        if (unlikely(data == EPOLL_KICK)) {
+                epoll_kicked(set);
+                return NOBODYS;
+        }
+        *it = by_tag(set, data);
+        if (*it)
+                return MEMBERS;
+        return unlikely(set->abroad) && epoll_has_word(data, EPOLL_TAGS) ? NOBODYS : PROGRAMS;
 }
 
 /* What the kernel is asked of a member: whether a datagram socket has room our side knows; the
@@ -107,7 +146,7 @@ static uint32_t asked_of_kernel(const struct epoll_item *it)
 
 int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events)
 {
-        struct epoll_event ev = {.events = events, .data.u64 = epoll_tag(it)};
+        struct epoll_event ev = {.events = events, .data.u64 = it->tag};
 
         return (int)sys4(SYS_epoll_ctl, epoll_kernel_fd(it->set), op, it->fd, &ev);
 }
@@ -309,7 +348,7 @@ struct epoll_item *epoll_item_find(const struct epoll_set *set, const struct fil
  */
 static void kick_make(struct epoll_set *set)
 {
-        struct epoll_event ev = {.events = EPOLLIN, .data.u64 = epoll_tag(set)};
+        struct epoll_event ev = {.events = EPOLLIN, .data.u64 = EPOLL_KICK};
         int fd = shim_high_fd((int)sys2(SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC));
 
         if (fd < 0)
@@ -337,7 +376,8 @@ void epoll_kicked(struct epoll_set *set)
 {
         uint64_t count;
 
-        sys3(SYS_read, set->kick, &count, sizeof(count));
+        if (set->kick >= 0) /* else another process was kicked, which has the kernel's half, too */
+                sys3(SYS_read, set->kick, &count, sizeof(count));
 }
 
 /* A side of the kernel's that it has not been told of. */
@@ -352,6 +392,35 @@ static int kernel_begins(struct epoll_item *it)
         return r;
 }
 
+static struct epoll_item *item_new(struct epoll_set *set, struct file *f, int fd, uint32_t events,
+                                   uint64_t data)
+{
+        struct epoll_item *it = item_alloc();
+
+        if (it)
+                *it = (struct epoll_item){.set = set,
+                                          .f = f,
+                                          .fd = fd,
+                                          .events = events,
+                                          .data = data,
+                                          .tag = new_tag(it),
+                                          .fresh = true};
+        return it;
+}
+
+static void item_joins(struct epoll_set *set, struct epoll_item *it)
+{
+        struct file *f = it->f;
+
+        pthread_mutex_lock(&set->lock);
+        link_item(set, it);
+        pthread_mutex_unlock(&set->lock);
+        it->same_file = f->items;
+        f->items = it;
+        set->undecided |= f->shared && f->mode == MODE_NEW;
+        epoll_kick(set);
+}
+
 int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct epoll_event *ev)
 {
         struct epoll_item *it;
@@ -361,15 +430,9 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
         assert(fd >= 0 && ev != NULL);
         if (epoll_item_find(set, f, fd))
                 return -EEXIST;
-        it = item_alloc();
+        it = item_new(set, f, fd, ev->events, ev->data.u64);
         if (!it)
                 return -ENOMEM;
-        *it = (struct epoll_item){.set = set,
-                                  .f = f,
-                                  .fd = fd,
-                                  .events = ev->events,
-                                  .data = ev->data.u64,
-                                  .fresh = true};
         if (has_kernel_side(f)) {
                 spare_used(f);
                 r = kernel_begins(it);
@@ -378,14 +441,57 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
                 item_free(it);
                 return r;
         }
-        pthread_mutex_lock(&set->lock);
-        link_item(set, it);
-        pthread_mutex_unlock(&set->lock);
-        it->same_file = f->items;
-        f->items = it;
-        set->undecided |= f->shared && f->mode == MODE_NEW;
-        epoll_kick(set);
+        item_joins(set, it);
         return 0;
+}
+
+/* The kernel's half, if it is there, is as the other one has it. */
+static bool item_comes(struct epoll_set *set, struct file *f, const struct epoll_kept *k)
+{
+        struct epoll_item *it =
+                epoll_item_find(set, f, k->fd) ? NULL : item_new(set, f, k->fd, k->events, k->data);
+
+        if (!it)
+                return false;
+        it->in = k->in;
+        it->out = k->out;
+        it->off = k->off;
+        it->fresh = k->fresh;
+        it->tag = k->tag;
+        it->in_kernel = it->elsewhere = k->in_kernel;
+        it->asked = asked_of_kernel(it);
+        set->kernel_half |= k->in_kernel;
+        set->abroad = set->tags = true;
+        item_joins(set, it);
+        return true;
+}
+
+bool epoll_item_comes(struct file *ef, struct file *f, const struct epoll_kept *k)
+{
+        bool comes;
+
+        pthread_mutex_lock(&shim.lock);
+        file_hear_locked(f);
+        if (!ef->set && f->mode != MODE_KERNEL)
+                ef->set = epoll_set_new(ef);
+        comes = ef->set && f->mode != MODE_KERNEL && item_comes(ef->set, f, k);
+        pthread_mutex_unlock(&shim.lock);
+        return comes;
+}
+
+struct epoll_kept epoll_item_kept(const struct epoll_item *it)
+{
+        return (struct epoll_kept){.epfd = epoll_kernel_fd(it->set),
+                                   .fd = it->fd,
+                                   .events = it->events,
+                                   .data = it->data,
+                                   .tag = it->tag,
+                                   .cookie = it->f->us ? usock_cookie(it->f->us) : 0,
+                                   .in = it->in,
+                                   .out = it->out,
+                                   .off = it->off,
+                                   .fresh = it->fresh,
+                                   .in_kernel = it->in_kernel};
 }
 
 void epoll_each_item(void (*fn)(struct epoll_item *it))
@@ -398,25 +504,6 @@ void epoll_each_item(void (*fn)(struct epoll_item *it))
                         fn(it);
         }
         pthread_mutex_unlock(&shim.lock);
-}
-
-bool epoll_item_back(struct epoll_set *set, struct file *f, const struct epoll_kept *k)
-{
-        const struct epoll_event ev = {.events = k->events, .data.u64 = k->data};
-        struct epoll_item *it;
-
-        if (k->in_kernel) /* by the tag of the image before */
-                sys4(SYS_epoll_ctl, k->epfd, EPOLL_CTL_DEL, k->fd, NULL);
-        if (epoll_item_add(set, f, k->fd, &ev) != 0)
-                return false;
-        it = epoll_item_find(set, f, k->fd);
-        it->in = k->in;
-        it->out = k->out;
-        it->fresh = k->fresh;
-        it->off = k->off;
-        if (k->off && it->in_kernel)
-                epoll_kernel_ctl(it, EPOLL_CTL_MOD, EPOLLONESHOT | EPOLLET);
-        return true;
 }
 
 int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct epoll_event *ev)
@@ -524,6 +611,7 @@ void epoll_file_ended(struct file *f)
         if (set->kick >= 0)
                 sys1(SYS_close, set->kick);
         pthread_mutex_lock(&shim.lock);
+        epoll_pass_ended(set);
         set->live = false;
         set->next_free = sets_free;
         sets_free = set;
@@ -539,7 +627,7 @@ void epoll_fork_lock(void)
         for (unsigned i = 0; i < sets_used; i++)
                 if (sets[i].live) {
                         pthread_mutex_lock(&sets[i].lock);
-                        sets[i].undecided = true;
+                        sets[i].undecided = sets[i].abroad = true;
                 }
         for (unsigned i = 0; i < items_used; i++)
                 items[i].elsewhere |= items[i].in_kernel;
@@ -548,6 +636,8 @@ void epoll_fork_lock(void)
 /* In the child nobody sleeps. */
 void epoll_fork_unlock(bool child)
 {
+        if (numbers != 0)
+                renumber();
         for (unsigned i = 0; i < sets_used; i++) {
                 if (!sets[i].live)
                         continue;

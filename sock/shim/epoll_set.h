@@ -7,6 +7,7 @@
  *      epoll_ready.c   what is ready in both halves
  *      epoll_wait.c    sleeping until something may be
  *      epoll_image.c   sets that go over exec
+ *      epoll_pass.c    sets that go in a message, or to a child of posix_spawn()
  */
 #ifndef SOCK_SHIM_EPOLL_SET_H
 #define SOCK_SHIM_EPOLL_SET_H
@@ -36,8 +37,9 @@ struct epoll_item {
         bool off;         /* one-shot, fired */
         bool fresh;       /* new or re-armed: an edge in itself */
         bool in_kernel;
-        bool elsewhere; /* ... where a child or the parent has it, too */
+        bool elsewhere; /* ... where another process has it, too */
         bool queued;
+        uint64_t tag;     /* that the kernel knows it by */
         uint32_t asked;   /* of the kernel, if it is there */
         struct usock *us; /* that it is in a bucket for */
         unsigned round;   /* the round of its set that reported it, */
@@ -61,20 +63,23 @@ struct epoll_set {
         uint32_t stirred;
         bool kernel_half;          /* something was put there */
         bool undecided;            /* a member may be, which another process can decide */
+        bool abroad;               /* another process has the kernel's half, too */
+        bool tags;                 /* ... and members have tags that are that one's */
         unsigned round;            /* grows with each call that reports */
         struct kernel_watch watch; /* of the kernel's half */
         _Atomic int kick;          /* eventfd in the kernel's half, see kick(); -1: not made */
+        int mark, image;           /* epoll_pass.c; -1: not made */
         struct epoll_set *next_free;
         bool live;
         struct epoll_item *bucket[BUCKETS];
 };
 
-/* A member, as it goes over exec. */
+/* A member, as it goes to another image or process. */
 struct epoll_kept {
         int epfd, fd;
         uint32_t events, in, out;
         bool off, fresh, in_kernel;
-        uint64_t data;
+        uint64_t data, tag, cookie;
 };
 
 /* What a call has found. */
@@ -108,26 +113,43 @@ static inline int epoll_kernel_fd(const struct epoll_set *set)
         return set->owner->kfd;
 }
 /*
- * What the kernel is told of a member and of a set itself. No address, nor half of one beside a
- * number, since among the kernel's answers are the program's own data, and some programs set only
- * the lower half (Python's number of a file; above it is what the stack had).
+ * What the kernel is told of a member: a word of ours, a number that no other process or image has
+ * that may have the same set, nor this one had before it forked, and the place in the table. No
+ * address, nor half of one beside a number, since among the kernel's answers are the
+ * program's own data, and some programs set only the lower half (Python's number of a file; above
+ * it is what the stack had).
  */
-static inline uint64_t epoll_tag(const void *p)
+#define EPOLL_PLACE_BITS  20
+#define EPOLL_NUMBER_BITS 22 /* as PID_MAX_LIMIT */
+#define EPOLL_WORD(word, number, place)                               \
+        ((uint64_t)(word) << (EPOLL_NUMBER_BITS + EPOLL_PLACE_BITS) | \
+         (uint64_t)(number) << EPOLL_PLACE_BITS | (place))
+static inline bool epoll_has_word(uint64_t data, uint32_t word)
 {
-        return (uintptr_t)p ^ 0xb5ad4eceda1ce2a9u;
+        return data >> (EPOLL_NUMBER_BITS + EPOLL_PLACE_BITS) == word;
 }
-/* Whose tag it is; NULL: no member's. */
-struct epoll_item *epoll_tagged(uint64_t tag);
+#define EPOLL_TAGS 0x2d6b53u
+/* ... and of what kicks a set, in each process. */
+#define EPOLL_KICK EPOLL_WORD(EPOLL_TAGS, 0, 0)
+
+/* What an event of the kernel's is about: the program's own; a member; something of the library's
+ * that is no event of this process's, NULL. */
+enum whose { PROGRAMS, MEMBERS, NOBODYS };
+enum whose epoll_whose(struct epoll_set *set, uint64_t data, struct epoll_item **it);
 struct epoll_item *epoll_item_find(const struct epoll_set *set, const struct file *f, int fd);
 int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct epoll_event *ev);
 int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct epoll_event *ev);
 void epoll_item_remove(struct epoll_item *it, bool in_kernel_too);
 int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events);
 void epoll_each_item(void (*fn)(struct epoll_item *it));
-/* A member of a former image's set; false: it is none of ours any more. (epoll.c; epoll_item_back()
- * has shim.lock held.) */
-bool epoll_put_back(const struct epoll_kept *k);
-bool epoll_item_back(struct epoll_set *set, struct file *f, const struct epoll_kept *k);
+bool epoll_is_one(int fd);
+/* The file of an epoll descriptor, which may be older than our table; NULL: it is none. (epoll.c)
+ */
+struct file *epoll_file(int epfd);
+/* A member of a set of another process, or of a former image, by the file that it is here. False:
+ * it is none of ours. */
+bool epoll_item_comes(struct file *ef, struct file *f, const struct epoll_kept *k);
+struct epoll_kept epoll_item_kept(const struct epoll_item *it);
 /* Wakes those who sleep on the set: its members have changed. */
 void epoll_kick(struct epoll_set *set);
 /* The kernel reported the kick. */
@@ -153,6 +175,11 @@ int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn tu
 /* The kernel reported a member of ours. The set's lock is held, and its round has begun. */
 void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it,
                           uint32_t revents);
+
+/* ---- epoll_pass.c ---- */
+
+/* What the set has for whoever gets it. */
+void epoll_pass_ended(struct epoll_set *set);
 
 /* ---- epoll_wait.c ---- */
 

@@ -539,7 +539,7 @@ struct dirent64_raw {
 };
 
 /* Every open number, by /proc. */
-static void adopt_open_numbers(void)
+static void each_open_number(void (*fn)(int fd))
 {
         char buf[4096] __attribute__((aligned(8)));
         int dir = (int)sys4(SYS_openat, AT_FDCWD, "/proc/self/fd",
@@ -553,23 +553,33 @@ static void adopt_open_numbers(void)
                         const char *name = ((struct dirent64_raw *)(buf + at))->name;
 
                         if (name[0] != '.' && atoi(name) != dir)
-                                shim_adopt_fd(atoi(name));
+                                fn(atoi(name));
                 }
         sys1(SYS_close, dir);
+}
+
+static void adopt_one(int fd)
+{
+        shim_adopt_fd(fd);
 }
 
 /*
  * Before the program's first instruction: whatever its first call is (fork, exec, epoll_ctl), it is
  * made by a process that has what it was given. Whoever became this program said that there is
- * something to find; nobody else pays for looking.
+ * something to find; nobody else pays for looking. Who has sets of its own image is told of them; a
+ * child of posix_spawn() has those of its parent.
  */
 __attribute__((constructor)) static void adopt_at_start(void)
 {
-        if (!getenv("UNET_ADOPT") || getenv("UNET_DISABLE") || getauxval(AT_SECURE))
+        const char *adopt = getenv("UNET_ADOPT");
+
+        if (!adopt || getenv("UNET_DISABLE") || getauxval(AT_SECURE))
                 return;
-        adopt_open_numbers();
+        each_open_number(adopt_one);
+        if (shim_started() && !strchr(adopt, ','))
+                each_open_number(epoll_comes);
         usock_enter();
-        epoll_image_take(getenv("UNET_ADOPT"));
+        epoll_image_take(adopt);
         usock_adopted();
         usock_leave();
 }

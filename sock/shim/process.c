@@ -186,6 +186,8 @@ static void survives(int fd, struct file *f, void *arg)
         spare_used(f);
         if (flags < 0 || (flags & FD_CLOEXEC))
                 return;
+        if (f->mode == MODE_EPOLL && !s->here && f->set && !is_deaf(s))
+                epoll_leaves(f);
         if (f->mode < MODE_NEW)
                 return;
         /* A deaf image must not be given connections that only the library could accept. */

@@ -158,6 +158,9 @@ static bool number_call(const struct raw *c, long *r)
         case SYS_ioctl:
                 *r = h_ioctl((int)a[0], (unsigned long)a[1], a[2]);
                 return true;
+        case SYS_pidfd_getfd:
+                *r = h_pidfd_getfd((int)a[0], (int)a[1], (unsigned)a[2]);
+                return true;
         case SYS_exit_group:
                 h__exit((int)a[0]);
                 return true;

@@ -2,6 +2,7 @@
 #include "sock/shim/addrs.h"
 #include "sock/shim/cancel.h"
 #include "sock/shim/decide.h"
+#include "sock/shim/epoll.h"
 #include "sock/shim/io.h"
 #include "sock/shim/relay.h"
 #include "sock/shim/transfer.h"
@@ -445,18 +446,20 @@ ssize_t h_preadv64v2(int fd, const struct iovec *iov, int n, off64_t at, int fla
         return h_preadv2(fd, iov, n, at, flags);
 }
 
-static void landed(int fd)
+/* Descriptors that came with a message may be sockets of ours in another process. */
+static void look_at_one(int fd)
 {
-        struct file *f = file_enter(fd, MODE_KERNEL);
+        struct file *f;
 
+        fd_returned(fd);
+        f = shim_adopt_fd(fd) ? file_enter(fd, MODE_KERNEL) : NULL;
         if (f) {
                 usock_landed(f->us);
                 file_leave(f);
         }
 }
 
-/* Descriptors that came with a message may be sockets of ours in another process. */
-static void look_at_rights(struct msghdr *m)
+static void each_right(struct msghdr *m, void (*fn)(int fd))
 {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
                 size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -467,11 +470,16 @@ static void look_at_rights(struct msghdr *m)
                         int fd;
 
                         memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-                        fd_returned(fd);
-                        if (shim_adopt_fd(fd))
-                                landed(fd);
+                        fn(fd);
                 }
         }
+}
+
+static void look_at_rights(struct msghdr *m)
+{
+        each_right(m, look_at_one);
+        if (shim_started())
+                each_right(m, epoll_comes); /* whose members may have come with them */
 }
 
 static bool put_header(struct msghdr *to, const struct msghdr *from)

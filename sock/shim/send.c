@@ -2,6 +2,7 @@
 #include "sock/shim/addrs.h"
 #include "sock/shim/cancel.h"
 #include "sock/shim/decide.h"
+#include "sock/shim/epoll.h"
 #include "sock/shim/io.h"
 #include "sock/shim/transfer.h"
 #include "sock/shim/wait.h"
@@ -384,6 +385,11 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
 
 static void leaves(struct file *f)
 {
+        if (f->mode == MODE_EPOLL) {
+                epoll_leaves(f);
+                file_leave(f);
+                return;
+        }
         pthread_mutex_lock(&shim.lock);
         file_share(f);
         pthread_mutex_unlock(&shim.lock);
@@ -411,7 +417,7 @@ static void look_at_leaving(struct msghdr *m)
                         int fd;
 
                         memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-                        f = file_enter(fd, MODE_NEW);
+                        f = file_enter(fd, MODE_EPOLL);
                         if (f)
                                 leaves(f);
                 }

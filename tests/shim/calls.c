@@ -291,7 +291,9 @@ static const struct {
         {"epoll_one_at_a_time", scene_epoll_one_at_a_time},
         {"epoll_by_ring", scene_epoll_by_ring},
         {"epoll_forked", scene_epoll_forked},
+        {"epoll_of_no_set", scene_epoll_of_no_set},
         {"same_ends", scene_same_ends},
+        {"sets_passed", scene_sets_passed},
         {"epoll_many", scene_epoll_many},
         {"acceptors", scene_acceptors},
         {"interrupted", scene_interrupted},
@@ -327,6 +329,8 @@ int main(int argc, char **argv)
                 child_of_first(atoi(argv[2]), atoi(argv[3]));
         if (argc == 3 && !strcmp(argv[1], "--sets"))
                 child_with_sets(argv[2]);
+        if (argc == 3 && !strcmp(argv[1], "--world"))
+                child_with_world(argv[2]);
         if (argc == 4 && !strcmp(argv[1], "--last"))
                 last_of_first(atoi(argv[2]), atoi(argv[3]));
         setvbuf(stdout, NULL, _IOLBF, 0);

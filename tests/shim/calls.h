@@ -133,6 +133,8 @@ void child_of_first(int how, int fd);
 void last_of_first(int fd, int pipe);
 void child_with_sets(const char *numbers);
 void scene_sets_over_exec(void);
+void child_with_world(const char *numbers);
+void scene_sets_passed(void);
 
 void scene_again(void);
 void scene_again_given_up(void);
@@ -345,6 +347,7 @@ void scene_epoll_data(void);
 void scene_epoll_one_at_a_time(void);
 void scene_epoll_by_ring(void);
 void scene_epoll_forked(void);
+void scene_epoll_of_no_set(void);
 void scene_same_ends(void);
 void scene_epoll_many(void);
 void scene_acceptors(void);

@@ -738,6 +738,26 @@ void scene_epoll_one_at_a_time(void)
         close(ep);
 }
 
+/* What is no set takes no members. */
+void scene_epoll_of_no_set(void)
+{
+        struct epoll_event ev = {.events = EPOLLIN};
+        int v[2], p[2];
+
+        tcp_pair(v);
+        pipe(p);
+        for (int op = EPOLL_CTL_ADD; op <= EPOLL_CTL_MOD; op++) {
+                SHOW(epoll_ctl(p[0], op, v[0], &ev));
+                SHOW(epoll_ctl(v[1], op, v[0], &ev));
+                SHOW(epoll_ctl(v[0], op, v[0], &ev));
+                SHOW(epoll_ctl(1000, op, v[0], &ev));
+                SHOW(epoll_ctl(eventfd(0, 0), op, v[0], &ev));
+                SHOW(epoll_ctl(syscall(SYS_epoll_create1, 0), op, v[0], &ev));
+        }
+        close2(p);
+        close2(v);
+}
+
 /* ---- a set that parent and child share ---- */
 
 enum forked { CLOSES_LISTENER, CLOSES_SET, CLOSES_BOTH, CLOSES_ALL, EXITS, ADDS, FORKED };

@@ -1,0 +1,300 @@
+/*
+ * Epoll sets that leave in a message, or that a child of posix_spawn() has. The kernel's half goes
+ * by itself. Who is in ours is written into a memfd, and a mark in the kernel's half says where: an
+ * eventfd that is never reported, whose data are this process and the number of the memfd.
+ *
+ * Who gets the set reads the mark in /proc/self/fdinfo, and the memfd by /proc while this process
+ * lives. Members of its half are those whose sockets it has, too; only these could it read or
+ * write. From then on each process has members of its own, as after fork().
+ */
+#include "sock/shim/epoll.h"
+#include "sock/shim/epoll_set.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/sandbox.h"
+
+#define MAGIC 0x554e4550u
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+#define MARK  0x2d6b54u /* EPOLL_WORD(), with the number of the memfd */
+
+struct head {
+        uint32_t magic, pid;
+};
+
+/* ---- who passes it on ---- */
+
+static bool is_member(const struct file *f, const struct epoll_set *set)
+{
+        const struct epoll_item *it = f->items;
+
+        while (it && it->set != set)
+                it = it->same_file;
+        return it != NULL;
+}
+
+/* Who gets a number of it knows it by its cookie. */
+static void make_known(int fd, struct file *f, void *set)
+{
+        bool known = false;
+
+        pthread_mutex_lock(&shim.lock);
+        if (f->mode >= MODE_NEW && f->kfd == fd && is_member(f, set)) {
+                file_share(f);
+                known = f->mode >= MODE_NEW;
+        }
+        pthread_mutex_unlock(&shim.lock);
+        if (known)
+                file_known_outside(f);
+}
+
+/* shim.lock held. */
+static int write_image(const struct epoll_set *set)
+{
+        const struct head h = {MAGIC, (uint32_t)getpid()};
+        int fd = shim_high_fd(
+                (int)sys2(SYS_memfd_create, "unet-epoll", MFD_ALLOW_SEALING | MFD_CLOEXEC));
+        const struct epoll_item *it = set->members;
+        bool whole;
+
+        if (fd < 0)
+                return fd;
+        whole = sys3(SYS_write, fd, &h, sizeof(h)) == sizeof(h);
+        for (int i = 0; whole && i < set->count; i++, it = it->next) {
+                const struct epoll_kept k = epoll_item_kept(it);
+
+                whole = sys3(SYS_write, fd, &k, sizeof(k)) == sizeof(k);
+        }
+        sys3(SYS_fcntl, fd, F_ADD_SEALS, SEALS);
+        if (whole)
+                return fd;
+        sys1(SYS_close, fd);
+        return -ENOSPC;
+}
+
+static void put_mark(struct epoll_set *set, int image)
+{
+        struct epoll_event ev = {.data.u64 = EPOLL_WORD(MARK, getpid(), (unsigned)image)};
+        int op = set->mark < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+
+        if (set->mark < 0)
+                set->mark = shim_high_fd((int)sys2(SYS_eventfd2, 0, EFD_CLOEXEC));
+        if (set->mark < 0) {
+                sys1(SYS_close, image);
+                return;
+        }
+        sys4(SYS_epoll_ctl, epoll_kernel_fd(set), op, set->mark, &ev);
+        if (set->image >= 0)
+                sys1(SYS_close, set->image);
+        set->image = image;
+}
+
+void epoll_leaves(struct file *f)
+{
+        struct epoll_set *set = f->set;
+        int image = -1;
+
+        assert(f->mode == MODE_EPOLL);
+        if (!set || atomic_load(&sandbox_forbidden) != 0)
+                return;
+        file_each(make_known, set);
+        pthread_mutex_lock(&shim.lock);
+        if (set->count > 0 || set->image >= 0)
+                image = write_image(set);
+        if (image >= 0) {
+                set->abroad = true;
+                put_mark(set, image);
+        }
+        pthread_mutex_unlock(&shim.lock);
+}
+
+/* Sets that are closed here, and may be on their way: the last of them. Under shim.lock. */
+static struct gone {
+        int mark, image;
+} gone[32];
+static unsigned ngone;
+
+void epoll_pass_ended(struct epoll_set *set)
+{
+        struct gone *g = &gone[ngone % ARRAY_LEN(gone)];
+
+        if (set->mark < 0)
+                return;
+        if (ngone++ >= ARRAY_LEN(gone)) {
+                sys1(SYS_close, g->mark);
+                sys1(SYS_close, g->image);
+        }
+        *g = (struct gone){set->mark, set->image};
+        set->mark = set->image = -1;
+}
+
+/* ---- who gets it ---- */
+
+/* A file of this user's in memory, so that opening it does nothing else. */
+static bool is_harmless(int path_fd)
+{
+        struct statfs fs;
+        struct stat sb;
+
+        return fstat(path_fd, &sb) == 0 && S_ISREG(sb.st_mode) && sb.st_uid == geteuid() &&
+               fstatfs(path_fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
+/* The memfd that a mark names; negative: its maker is gone, or another user's. */
+static int open_image(uint64_t mark)
+{
+        uint32_t pid = (uint32_t)(mark >> EPOLL_PLACE_BITS) & ((1u << EPOLL_NUMBER_BITS) - 1);
+        struct head h;
+        char path[48];
+        int at, fd = -1;
+
+        snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid,
+                 (unsigned)(mark & ((1u << EPOLL_PLACE_BITS) - 1)));
+        at = (int)sys4(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+        if (at < 0)
+                return at;
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
+        if (is_harmless(at))
+                fd = (int)sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+        sys1(SYS_close, at);
+        if (fd < 0 ||
+            (sys2(SYS_fcntl, fd, F_GET_SEALS) == SEALS &&
+             sys3(SYS_read, fd, &h, sizeof(h)) == sizeof(h) && h.magic == MAGIC && h.pid == pid))
+                return fd;
+        sys1(SYS_close, fd);
+        return -ESTALE;
+}
+
+/* What the mark names that this line of /proc/self/fdinfo tells of, a member; negative: it tells of
+ * something else. */
+static int image_of_line(const char *line)
+{
+        const char *at = strstr(line, " data:");
+        uint64_t data = at ? strtoull(at + 6, NULL, 16) : 0;
+
+        return epoll_has_word(data, MARK) ? open_image(data) : -ENOENT;
+}
+
+static int find_image(int epfd)
+{
+        char path[40], text[2048], *line, *end;
+        int fd, image = -1;
+        size_t had = 0;
+        long n;
+
+        snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", epfd);
+        fd = (int)sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+        if (fd < 0)
+                return fd;
+        while (image < 0 && (n = sys3(SYS_read, fd, text + had, sizeof(text) - 1 - had)) > 0) {
+                text[had + (size_t)n] = 0;
+                for (line = text; image < 0 && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+                        *end = 0;
+                        image = image_of_line(line);
+                }
+                had = strlen(line);
+                memmove(text, line, had);
+                if (had == sizeof(text) - 1)
+                        break;
+        }
+        sys1(SYS_close, fd);
+        return image;
+}
+
+struct by_cookie {
+        uint64_t cookie;
+        struct file *f;
+};
+
+static void has_cookie(int fd, struct file *f, void *arg)
+{
+        struct by_cookie *by = arg;
+
+        if (!by->f && f->us && usock_cookie(f->us) == by->cookie)
+                by->f = f;
+}
+
+/* By its sender's number first: a child has it there. */
+static struct file *find_file(const struct epoll_kept *k)
+{
+        struct by_cookie by = {.cookie = k->cookie};
+        struct file *f = file_peek(k->fd);
+
+        if (k->cookie == 0)
+                return NULL;
+        if (f)
+                has_cookie(k->fd, f, &by);
+        if (!by.f)
+                file_each(has_cookie, &by);
+        return by.f;
+}
+
+static void take(int fd, int image)
+{
+        struct file *ef = epoll_file(fd);
+        struct epoll_kept k;
+
+        while (ef && sys3(SYS_read, image, &k, sizeof(k)) == sizeof(k)) {
+                struct file *f = find_file(&k);
+
+                if (f)
+                        epoll_item_comes(ef, f, &k);
+        }
+        sys1(SYS_close, image);
+}
+
+struct same {
+        int mark;
+        struct file *f;
+};
+
+static void is_same(int fd, struct file *f, void *arg)
+{
+        struct epoll_event none = {0};
+        struct same *s = arg;
+
+        if (!s->f && f->mode == MODE_EPOLL &&
+            sys4(SYS_epoll_ctl, fd, EPOLL_CTL_MOD, s->mark, &none) == 0)
+                s->f = f;
+}
+
+/* The same instance, which we have under another number: it has the eventfd there, too. */
+static struct file *find_known(int fd)
+{
+        struct same s = {.mark = (int)sys2(SYS_eventfd2, 0, EFD_CLOEXEC)};
+        struct epoll_event none = {0};
+
+        if (s.mark < 0)
+                return NULL;
+        if (sys4(SYS_epoll_ctl, fd, EPOLL_CTL_ADD, s.mark, &none) == 0)
+                file_each(is_same, &s);
+        sys1(SYS_close, s.mark);
+        return s.f;
+}
+
+void epoll_comes(int fd)
+{
+        struct file *known;
+        int image;
+
+        if (!shim.size || file_peek(fd) || atomic_load(&sandbox_forbidden) != 0)
+                return;
+        usock_enter();
+        if (epoll_is_one(fd)) {
+                known = find_known(fd);
+                image = known ? -1 : find_image(fd);
+                if (known)
+                        file_number(known, fd);
+                else if (image >= 0)
+                        take(fd, image);
+        }
+        usock_leave();
+}
