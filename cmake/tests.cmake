@@ -8,6 +8,7 @@
 #
 # Labels that ./check knows: fuzz (run under ASan only), preload (real programs under the shim; not under sanitizers),
 # noasan (any other reason not to run under ASan), vm (in virtual machines; once, and not with --quick), long (with --long only).
+# And programs: real ones, both sides over the shim, and one.
 #
 # The label waits marks a test that mostly waits for clocks and other processes: it takes one processor of ctest's count, any
 # other test UNET_TEST_PROCESSORS, so that `ctest -j` of that many times the machine's cores keeps them busy, and no more.

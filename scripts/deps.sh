@@ -19,6 +19,8 @@ CHECK_PACKAGES=(clang llvm libclang-rt-14-dev clang-format-14 libcmocka-dev libl
 CHECK_PACKAGES+=(hping3 nmap python3-scapy nginx-light)
 # What locks itself in.
 CHECK_PACKAGES+=(openssh-server openssh-client)
+# Real programs (tests/programs).
+CHECK_PACKAGES+=(memcached socat dnsmasq-base openssl nodejs openjdk-17-jdk-headless)
 # What begins as root and gives up root (tests/users).
 CHECK_PACKAGES+=(apache2 lighttpd haproxy vsftpd rsync postgresql)
 # What virtual machines are made of, and what runs in them (tests/vm).
