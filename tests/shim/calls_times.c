@@ -227,7 +227,7 @@ static void show_stages(int s, int n, size_t room, struct timespec since)
                         show_note(&m, &at);
                 if (before(at, since))
                         printf("    too early\n");
-                since = earlier(at, 30000);
+                since = earlier(at, 200000);
         }
 }
 
@@ -294,10 +294,12 @@ static void by_the_edge(int s)
         epoll_ctl(ep, EPOLL_CTL_ADD, s, &e);
         SHOW(epoll_wait(ep, &e, 1, 0));
         for (int i = 0; i < 3; i++) {
+                struct timespec since = a_moment_ago();
+
                 send(s, "e", 1, 0);
                 SHOW(epoll_wait(ep, &e, 1, LONG));
                 printf("  events %x\n", e.events);
-                show_stages(s, 1, 256, a_moment_ago());
+                show_stages(s, 1, 256, since);
                 SHOW(epoll_wait(ep, &e, 1, 0));
         }
         close(ep);
@@ -376,8 +378,10 @@ void scene_stream_sent_times(void)
         set(v[0], SO_TIMESTAMPING,
             SOF_TIMESTAMPING_TX_ACK | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_TSONLY | id);
         for (size_t i = 0; i < ARRAY_LEN(room); i++) {
+                struct timespec since = a_moment_ago();
+
                 send(v[0], "room", 4, 0);
-                show_stages(v[0], 1, room[i], a_moment_ago());
+                show_stages(v[0], 1, room[i], since);
         }
         by_the_edge(v[0]);
         set(v[0], SO_TIMESTAMPING, SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_TSONLY | id);
