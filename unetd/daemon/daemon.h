@@ -106,6 +106,7 @@ struct trash {
         struct loop_source child; /* pidfd of the one at work; first: handlers cast */
         int *fd;                  /* the next one's work */
         uint32_t n, cap;
+        uint32_t in_child; /* so many it is at, which are open here until it ends */
         uint32_t unwanted; /* of all not closed yet: what came in messages that asked for none */
         nstime again;      /* no child could be made: tried again then; 0: none was refused */
 };

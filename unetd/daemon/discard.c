@@ -98,6 +98,7 @@ static void next_child(struct trash *t)
                 return;
         }
         t->again = 0;
+        t->in_child = t->n;
         t->n = 0; /* they are the child's, whatever follows */
         t->child.fd = pidfd;
         if (loop_add(&unetd.loop, &t->child, EPOLLIN) < 0) {
@@ -105,6 +106,7 @@ static void next_child(struct trash *t)
                          strerror(errno));
                 close(pidfd);
                 t->child.fd = -1;
+                t->in_child = 0;
         }
 }
 
@@ -132,6 +134,7 @@ static void child_done(struct loop_source *s, uint32_t events)
 
         loop_del(&unetd.loop, s);
         close(pidfd);
+        t->in_child = 0;
         next_child(t);
         if (!is_busy(t))
                 all_closed(t);

@@ -21,8 +21,8 @@ static uint32_t held_by(const struct user *u)
         const struct unetd_limits *n = &u->used;
 
         return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + n->chans + n->listeners +
-               n->holds + n->emul_endpoints * (UNETD_EMUL_FDS + 1) + (uint32_t)u->trash.n +
-               u->keeper.queued_fds;
+               n->holds + n->emul_endpoints * (UNETD_EMUL_FDS + 1) + u->trash.n +
+               u->trash.in_child + u->keeper.queued_fds;
 }
 
 /* The same of his keeper, which opens some of what it gets once more. */
