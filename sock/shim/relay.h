@@ -25,8 +25,11 @@ struct relayed {
         struct sockaddr_storage local, peer;
         socklen_t local_len, peer_len;
         _Atomic int err; /* why the connection has ended, until the program is told */
-        /* Bytes that it had not read when it closed; RELAYED_UNKNOWN: it did not tell. */
+        /* Bytes that it had not read when it closed; RELAYED_UNKNOWN: it did not tell. They are of
+         * the offer with this number: what was offered later it has not read. */
         _Atomic int left;
+        _Atomic uint32_t left_of;
+        _Atomic uint32_t offers; /* twice, by the relay: odd while one is being made */
         /* The program has shut it down, both ways: it ends though others have it. */
         _Atomic bool shut;
 };

@@ -36,6 +36,7 @@ struct pump {
         int fd;
         struct relayed *r;
         size_t offered;         /* bytes that the program has got, and may not have read yet */
+        uint32_t offers;        /* so far, twice */
         bool in_done, out_done; /* nothing more comes for the program, and from it */
         bool full, blocked;     /* it does not read; the connection takes nothing */
         bool unread;            /* it has ended, and had not read all */
@@ -81,9 +82,10 @@ static int unix_error(int fd)
 static void keep_rest(struct pump *p)
 {
         int left = atomic_load(&p->r->left);
+        bool of_this = atomic_load(&p->r->left_of) == p->offers;
 
         assert(p->us != NULL && p->offered != 0);
-        if (left >= 0 && (size_t)left < p->offered)
+        if (left >= 0 && of_this && (size_t)left < p->offered)
                 usock_recv(p->us, piece, p->offered - (size_t)left, 0);
         p->offered = 0;
         p->in_done = true;
@@ -130,7 +132,10 @@ static void to_program(struct pump *p)
                 }
                 if (n <= 0)
                         return;
+                atomic_store(&p->r->offers, p->offers + 1);
                 r = sys6(SYS_sendto, p->fd, (long)piece, n, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0);
+                p->offers += r < 0 ? 0 : 2;
+                atomic_store(&p->r->offers, p->offers);
                 if (r < 0) {
                         no_more_for_program(p, r);
                         return;

@@ -128,16 +128,36 @@ ssize_t relayed_read(int fd, ssize_t r)
 
 /* ---- the end ---- */
 
+/* While the relay makes an offer nobody knows whether that is among what is left. False: it did not
+ * come to an end, as of a relay that is stopped. */
+static bool count_left(int fd, struct relayed *r)
+{
+        const struct timespec pause = {.tv_nsec = NS_PER_MS / 10};
+
+        for (int i = 0; i < PATIENCE_MS * 10; i++) {
+                uint32_t offers = atomic_load(&r->offers);
+                int left = 0;
+
+                if (sys3(SYS_ioctl, fd, SIOCINQ, &left) != 0)
+                        return false;
+                if (offers % 2 == 0 && atomic_load(&r->offers) == offers) {
+                        atomic_store(&r->left_of, offers);
+                        atomic_store(&r->left, left);
+                        return true;
+                }
+                sys2(SYS_nanosleep, &pause, NULL);
+        }
+        return false;
+}
+
 /* What is left unread is for those who share the connection: the kernel only says that there
  * is something. */
 void relayed_close(int fd, const struct file *f)
 {
-        int left = 0;
-
         if (likely(!f->relayed) || f->nfds > 1 || sandbox_forbidden != 0)
                 return;
-        if (sys3(SYS_ioctl, fd, SIOCINQ, &left) == 0)
-                atomic_store(&f->relayed->left, left);
+        if (!count_left(fd, f->relayed))
+                atomic_store(&f->relayed->left, RELAYED_UNKNOWN);
 }
 
 static bool is_written(int fd)

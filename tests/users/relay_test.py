@@ -293,6 +293,19 @@ well(peer)
 print("good")
 """)
 
+    def test_what_comes_as_it_ends_is_for_the_others(self):
+        """It has both ends, and so what it says last comes to it as well, as it ends."""
+        self.run_it(r"""
+s, c = pair()
+for i in range(60):
+    def says():
+        give_up()
+        s.sendall(b"%04d" % i)
+    well(child(says))
+    assert all_of(c, 4) == b"%04d" % i
+print("good")
+""")
+
     def test_it_closes_and_another_has_it(self):
         """What the child closes is open for who shares it; what it shuts down is shut."""
         self.run_it(r"""
