@@ -5,14 +5,9 @@
 #include "sock/attach/ustack_way.h"
 #include "sock/keeper/keeper_view.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <sys/random.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sys.h"
@@ -23,8 +18,6 @@
 /* As long as a look at what is used took, and at most so long, there is none after it. */
 #define REST_TIMES 9
 #define REST_MOST  (50 * NS_PER_MS)
-/* What a message brings, one to move it by, and the keeper to ask. */
-#define NUMBERS_LEAST (UNETD_CHAN_FDS + 3u)
 
 static int dup_high(int fd)
 {
@@ -130,97 +123,6 @@ static int iface_attach_locked(struct ustack *u, uint32_t slot, const struct une
         return err;
 }
 
-/* Mapped now, by a process of the stack; where that cannot be read, it is nothing. */
-static uint64_t mapped_by(uint32_t pid)
-{
-        char path[32];
-        uint64_t pages = 0;
-        FILE *f;
-
-        snprintf(path, sizeof path, "/proc/%u/statm", pid);
-        f = fopen(path, "re");
-        if (f == NULL)
-                return 0;
-        if (fscanf(f, "%" SCNu64, &pages) != 1)
-                pages = 0;
-        fclose(f);
-        return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static bool any_full(const struct stack_state *st)
-{
-        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
-                if (atomic_load(&st->proc[i].full) != 0)
-                        return true;
-        return false;
-}
-
-/* The limits of address space as they are now: somebody may have set one from outside (prlimit(1)),
- * and on a channel that a process cannot map nobody answers. Limits that are not told are none. */
-static bool has_space(const struct stack_state *st, uint64_t bytes)
-{
-        for (uint32_t i = 0, n = stack_procs(st); i < n; i++) {
-                uint32_t pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
-                struct rlimit rl;
-
-                if (pid == 0 || pid == STACK_FORKING ||
-                    prlimit((pid_t)pid, RLIMIT_AS, NULL, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
-                        continue;
-                if (rl.rlim_cur < mapped_by(pid) + bytes)
-                        return false;
-        }
-        return true;
-}
-
-/* What a process has open. A kernel before 6.2 does not say how many; one by one they are
- * counted. */
-static uint64_t open_by(uint32_t pid)
-{
-        char path[32];
-        struct stat st;
-        uint64_t n = 0;
-        DIR *d;
-
-        snprintf(path, sizeof path, "/proc/%u/fd", pid);
-        if (stat(path, &st) == 0 && st.st_size > 0)
-                return (uint64_t)st.st_size;
-        d = opendir(path);
-        if (d == NULL)
-                return 0;
-        while (readdir(d) != NULL)
-                n++;
-        closedir(d);
-        return n;
-}
-
-/* The same for descriptors: of those that use up the numbers of their hard limit, none are kept for
- * channels to come. */
-static bool has_numbers(const struct stack_state *st)
-{
-        for (uint32_t i = 0, n = stack_procs(st); i < n; i++) {
-                uint32_t pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
-                struct rlimit rl;
-
-                if (pid == 0 || pid == STACK_FORKING ||
-                    prlimit((pid_t)pid, RLIMIT_NOFILE, NULL, &rl) < 0 || fd_leaves_above(&rl))
-                        continue;
-                if (rl.rlim_cur < open_by(pid) + NUMBERS_LEAST)
-                        return false;
-        }
-        return true;
-}
-
-/* For a channel that is there, or for one more. */
-static bool has_room(const struct stack_state *st, uint32_t slot, const struct unetd_chan *chan)
-{
-        if (slot >= STACK_CHANS || slot >= READ_ONCE(st->chan_room))
-                return false;
-        if (atomic_load(&st->chan[slot].state) != CHAN_FREE)
-                return true;
-        return !any_full(st) && has_numbers(st) &&
-               has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
-}
-
 static uint64_t gone_by(const struct shm_pos *p)
 {
         return (uint64_t)READ_ONCE(p->tx_prod) << 32 | READ_ONCE(p->rx_cons);
@@ -247,7 +149,7 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         struct unetd_chan mine;
         int err;
 
-        if (!has_room(u->s.st, slot, chan))
+        if (!keeper_has_room(v, slot, chan))
                 return -ENOSPC;
         if (unetd_chan_is_iface(chan))
                 return iface_attach_locked(u, slot, chan);

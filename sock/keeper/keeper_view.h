@@ -54,6 +54,11 @@ int keeper_chan_yield(void *view, const uint64_t *may);
 int keeper_chan_part(void *view, uint32_t slot);
 void keeper_chan_stay(void *view, uint32_t slot);
 
+/* ---- keeper_room.c ---- */
+
+/* Whether the stack's processes have room for the channel: it is there, or for one more. */
+bool keeper_has_room(const struct keeper_view *v, uint32_t slot, const struct unetd_chan *chan);
+
 /* ---- keeper_side_procs.c ---- */
 
 int keeper_proc_died(void *view, uint32_t slot);

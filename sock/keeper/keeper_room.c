@@ -1,0 +1,114 @@
+/* Whether the processes of a stack have room for one more channel: address space, and numbers of
+ * descriptors. Somebody may have set a limit from outside (prlimit(1)): what holds is what the
+ * kernel says now. */
+#include "sock/keeper/keeper_view.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unetd/client/wire.h"
+
+/* What a message brings, one to move it by, and the keeper to ask. */
+#define NUMBERS_LEAST (UNETD_CHAN_FDS + 3u)
+
+static bool any_full(const struct stack_state *st)
+{
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
+                if (atomic_load(&st->proc[i].full) != 0)
+                        return true;
+        return false;
+}
+
+/* A limit of process `i`; false: there is no process, or it is not told. */
+static bool limit_of(const struct stack_state *st, uint32_t i, int what, uint32_t *pid,
+                     struct rlimit *rl)
+{
+        *pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
+        return *pid != 0 && *pid != STACK_FORKING && prlimit((pid_t)*pid, what, NULL, rl) == 0;
+}
+
+/* ---- address space ---- */
+
+/* Mapped now; where that cannot be read, it is nothing. */
+static uint64_t mapped_by(uint32_t pid)
+{
+        char path[32];
+        uint64_t pages = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%u/statm", pid);
+        f = fopen(path, "re");
+        if (f == NULL)
+                return 0;
+        if (fscanf(f, "%" SCNu64, &pages) != 1)
+                pages = 0;
+        fclose(f);
+        return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* On a channel that a process cannot map nobody answers. */
+static bool has_space(const struct stack_state *st, uint64_t bytes)
+{
+        struct rlimit rl;
+        uint32_t pid;
+
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
+                if (limit_of(st, i, RLIMIT_AS, &pid, &rl) && rl.rlim_cur != RLIM_INFINITY &&
+                    rl.rlim_cur < mapped_by(pid) + bytes)
+                        return false;
+        return true;
+}
+
+/* ---- descriptors ---- */
+
+/* What a process has open. A kernel before 6.2 does not say how many; one by one they are
+ * counted. */
+static uint64_t open_by(uint32_t pid)
+{
+        char path[32];
+        struct stat st;
+        uint64_t n = 0;
+        DIR *d;
+
+        snprintf(path, sizeof path, "/proc/%u/fd", pid);
+        if (stat(path, &st) == 0 && st.st_size > 0)
+                return (uint64_t)st.st_size;
+        d = opendir(path);
+        if (d == NULL)
+                return 0;
+        while (readdir(d) != NULL)
+                n++;
+        closedir(d);
+        return n;
+}
+
+/* Of processes that use up the numbers of their hard limit: none are kept for channels to come. */
+static bool has_numbers(const struct stack_state *st)
+{
+        struct rlimit rl;
+        uint32_t pid;
+
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
+                if (limit_of(st, i, RLIMIT_NOFILE, &pid, &rl) && !fd_leaves_above(&rl) &&
+                    rl.rlim_cur < open_by(pid) + NUMBERS_LEAST)
+                        return false;
+        return true;
+}
+
+/* ---- a channel ---- */
+
+bool keeper_has_room(const struct keeper_view *v, uint32_t slot, const struct unetd_chan *chan)
+{
+        const struct stack_state *st = v->u.s.st;
+
+        if (slot >= STACK_CHANS || slot >= READ_ONCE(st->chan_room))
+                return false;
+        if (atomic_load(&st->chan[slot].state) != CHAN_FREE)
+                return true;
+        return !any_full(st) && has_numbers(st) &&
+               has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
+}
