@@ -86,7 +86,9 @@ static uint64_t open_by(uint32_t pid)
         return n;
 }
 
-/* Of processes that use up the numbers of their hard limit: none are kept for channels to come. */
+/* Of processes that use up the numbers of their hard limit: none are kept for channels to come. Who
+ * may have hardly any, as in a sandbox, is short of them when he needs one (ustack_lack_numbers()).
+ */
 static bool has_numbers(const struct stack_state *st)
 {
         struct rlimit rl;
@@ -94,7 +96,7 @@ static bool has_numbers(const struct stack_state *st)
 
         for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
                 if (limit_of(st, i, RLIMIT_NOFILE, &pid, &rl) && !fd_leaves_above(&rl) &&
-                    rl.rlim_cur < open_by(pid) + NUMBERS_LEAST)
+                    rl.rlim_cur >= NUMBERS_LEAST && rl.rlim_cur < open_by(pid) + NUMBERS_LEAST)
                         return false;
         return true;
 }

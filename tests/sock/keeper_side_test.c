@@ -4,8 +4,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -165,6 +171,81 @@ static void looks_become_seldom_where_a_process_has_the_lock(void **state)
         keeper->detach(view);
 }
 
+/* ---- numbers of descriptors ---- */
+
+/* Process `i` of the stack, which may have so many numbers; to be ended by over(). */
+static pid_t process_with(struct scene *sc, uint32_t i, rlim_t numbers)
+{
+        const struct rlimit rl = {numbers, numbers};
+        int told[2];
+        char byte;
+        pid_t pid;
+
+        assert_int_equal(pipe(told), 0);
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (setrlimit(RLIMIT_NOFILE, &rl) == 0 && write(told[1], "", 1) == 1)
+                        pause();
+                _exit(1);
+        }
+        close(told[1]);
+        assert_int_equal(read(told[0], &byte, 1), 1);
+        close(told[0]);
+        atomic_store(&sc->s.st->proc[i].pid, (uint32_t)pid);
+        atomic_store(&sc->s.st->procs, i + 1);
+        return pid;
+}
+
+static void over(pid_t pid)
+{
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+}
+
+/* There is nothing to map behind this one: -ENOSPC only if it was not tried. */
+static int attach_a_channel(void *view)
+{
+        const struct unetd_chan chan = {.peer_stack = UNETD_IFACE,
+                                        .tx = -1,
+                                        .rx = -1,
+                                        .peer_bell = -1,
+                                        .peer_leader = -1,
+                                        .peer_keeper = -1,
+                                        .mem = -1,
+                                        .xsk = -1,
+                                        .packet = -1,
+                                        .ring = -1,
+                                        .sender = -1,
+                                        .book = -1};
+
+        return keeper->chan_attach(view, 0, &chan);
+}
+
+static void a_process_without_numbers_left_gets_no_channel(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        pid_t pid = process_with(sc, 1, 9);
+
+        assert_int_equal(attach_a_channel(view), -ENOSPC);
+        over(pid);
+        keeper->detach(view);
+}
+
+/* As sshd limits who reads what strangers send. */
+static void a_child_that_may_open_nothing_ends_no_channels(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        pid_t pid = process_with(sc, 1, 0);
+
+        assert_int_equal(attach_a_channel(view), -EPROTO);
+        over(pid);
+        keeper->detach(view);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -175,6 +256,10 @@ int main(void)
                 cmocka_unit_test_setup_teardown(what_a_keeper_that_is_gone_watched_ends, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(looks_become_seldom_where_a_process_has_the_lock,
+                                                setup, teardown),
+                cmocka_unit_test_setup_teardown(a_process_without_numbers_left_gets_no_channel,
+                                                setup, teardown),
+                cmocka_unit_test_setup_teardown(a_child_that_may_open_nothing_ends_no_channels,
                                                 setup, teardown),
         };
 
