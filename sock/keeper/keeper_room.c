@@ -8,12 +8,17 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "unetd/client/wire.h"
 
 /* What a message brings, one to move it by, and the keeper to ask. */
 #define NUMBERS_LEAST (UNETD_CHAN_FDS + 3u)
+/* A look at descriptors that took so long is followed by a rest, so many times as long. */
+#define LOOK_LONG  NS_PER_MS
+#define REST_TIMES 9
+#define REST_MOST  (10 * NS_PER_S)
 
 static bool any_full(const struct stack_state *st)
 {
@@ -65,45 +70,87 @@ static bool has_space(const struct stack_state *st, uint64_t bytes)
 
 /* ---- descriptors ---- */
 
-/* What a process has open. A kernel before 6.2 does not say how many; one by one they are
- * counted. */
-static uint64_t open_by(uint32_t pid)
+/* So many descriptors its table has room for, and no more are open; 0: that cannot be read. */
+static uint64_t table_of(uint32_t pid)
+{
+        char path[32], line[128];
+        uint64_t n = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%u/status", pid);
+        f = fopen(path, "re");
+        if (f == NULL)
+                return 0;
+        while (fgets(line, sizeof line, f) != NULL && sscanf(line, "FDSize: %" SCNu64, &n) != 1)
+                ;
+        fclose(f);
+        return n;
+}
+
+/* A kernel before 6.2 does not say how many are open. It takes a look at each to count them. */
+static bool opens_at_most(uint32_t pid, uint64_t most)
 {
         char path[32];
         struct stat st;
-        uint64_t n = 0;
+        uint64_t n;
         DIR *d;
 
         snprintf(path, sizeof path, "/proc/%u/fd", pid);
         if (stat(path, &st) == 0 && st.st_size > 0)
-                return (uint64_t)st.st_size;
+                return (uint64_t)st.st_size <= most;
+        n = table_of(pid);
+        if (n != 0 && n <= most)
+                return true;
         d = opendir(path);
         if (d == NULL)
-                return 0;
-        while (readdir(d) != NULL)
+                return true;
+        for (n = 0; n <= most && readdir(d) != NULL;)
                 n++;
         closedir(d);
-        return n;
+        return n <= most;
 }
 
 /* Of processes that use up the numbers of their hard limit: none are kept for channels to come. Who
  * may have hardly any, as in a sandbox, is short of them when he needs one (ustack_lack_numbers()).
  */
-static bool has_numbers(const struct stack_state *st)
+static bool look_at_numbers(const struct stack_state *st)
 {
         struct rlimit rl;
         uint32_t pid;
 
         for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
                 if (limit_of(st, i, RLIMIT_NOFILE, &pid, &rl) && !fd_leaves_above(&rl) &&
-                    rl.rlim_cur >= NUMBERS_LEAST && rl.rlim_cur < open_by(pid) + NUMBERS_LEAST)
+                    rl.rlim_cur >= NUMBERS_LEAST &&
+                    !opens_at_most(pid, rl.rlim_cur - NUMBERS_LEAST))
                         return false;
         return true;
 }
 
+static nstime spent(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+/* Others may ask for channels as often as they like. */
+static bool has_numbers(struct keeper_view *v)
+{
+        nstime now = ustack_now(), took = spent();
+
+        if (now < v->numbers_again)
+                return v->numbers;
+        v->numbers = look_at_numbers(v->u.s.st);
+        took = spent() - took;
+        if (took >= LOOK_LONG)
+                v->numbers_again = now + MIN((REST_TIMES + 1) * took, REST_MOST);
+        return v->numbers;
+}
+
 /* ---- a channel ---- */
 
-bool keeper_has_room(const struct keeper_view *v, uint32_t slot, const struct unetd_chan *chan)
+bool keeper_has_room(struct keeper_view *v, uint32_t slot, const struct unetd_chan *chan)
 {
         const struct stack_state *st = v->u.s.st;
 
@@ -111,6 +158,6 @@ bool keeper_has_room(const struct keeper_view *v, uint32_t slot, const struct un
                 return false;
         if (atomic_load(&st->chan[slot].state) != CHAN_FREE)
                 return true;
-        return !any_full(st) && has_numbers(st) &&
+        return !any_full(st) && has_numbers(v) &&
                has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
 }

@@ -21,6 +21,9 @@ struct keeper_view {
                 nstime since;
         } quiet[STACK_CHANS];
         nstime uses_again; /* not before it is looked at which of them are used */
+        /* Whether processes had numbers left, and when that is looked at again. */
+        bool numbers;
+        nstime numbers_again;
         /* Sockets in messages that another keeper watched, until the first tick. */
         uint32_t *unwatched;
         uint32_t nunwatched;
@@ -57,7 +60,7 @@ void keeper_chan_stay(void *view, uint32_t slot);
 /* ---- keeper_room.c ---- */
 
 /* Whether the stack's processes have room for the channel: it is there, or for one more. */
-bool keeper_has_room(const struct keeper_view *v, uint32_t slot, const struct unetd_chan *chan);
+bool keeper_has_room(struct keeper_view *v, uint32_t slot, const struct unetd_chan *chan);
 
 /* ---- keeper_side_procs.c ---- */
 

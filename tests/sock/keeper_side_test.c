@@ -4,13 +4,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -173,6 +176,42 @@ static void looks_become_seldom_where_a_process_has_the_lock(void **state)
 
 /* ---- numbers of descriptors ---- */
 
+static bool old_kernel;    /* before 6.2: it does not say how many are open */
+static unsigned counted;   /* how often they were counted */
+static nstime count_takes; /* of the processor's time, at least */
+
+int __real_stat(const char *path, struct stat *st);
+DIR *__real_opendir(const char *path);
+int __wrap_stat(const char *path, struct stat *st);
+DIR *__wrap_opendir(const char *path);
+
+int __wrap_stat(const char *path, struct stat *st)
+{
+        int r = __real_stat(path, st);
+
+        if (old_kernel)
+                st->st_size = 0;
+        return r;
+}
+
+static nstime spent(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+DIR *__wrap_opendir(const char *path)
+{
+        nstime until = spent() + count_takes;
+
+        counted++;
+        while (spent() < until)
+                ;
+        return __real_opendir(path);
+}
+
 /* Process `i` of the stack, which may have so many numbers; to be ended by over(). */
 static pid_t process_with(struct scene *sc, uint32_t i, rlim_t numbers)
 {
@@ -246,6 +285,71 @@ static void a_child_that_may_open_nothing_ends_no_channels(void **state)
         keeper->detach(view);
 }
 
+/* The kernel says how large its table is, at one price. */
+static void what_a_process_has_is_not_counted_where_its_table_is_small(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        pid_t pid = process_with(sc, 1, 2048); /* ours are from 900 on */
+
+        old_kernel = true;
+        counted = 0;
+        assert_int_equal(attach_a_channel(view), -EPROTO);
+        assert_int_equal(counted, 0);
+        old_kernel = false;
+        over(pid);
+        keeper->detach(view);
+}
+
+static void where_it_is_counted_it_is_told_as_well(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        pid_t few = process_with(sc, 1, 64), none;
+
+        old_kernel = true;
+        counted = 0;
+        assert_int_equal(attach_a_channel(view), -EPROTO);
+        assert_int_equal(counted, 1);
+        keeper->detach(view);
+        view = attached(sc);
+        none = process_with(sc, 2, 9);
+        assert_int_equal(attach_a_channel(view), -ENOSPC);
+        old_kernel = false;
+        over(few);
+        over(none);
+        keeper->detach(view);
+}
+
+/* Of two channels right after each other: that may take this program long itself. */
+static bool second_is_not_counted(void *view)
+{
+        unsigned before;
+
+        assert_int_equal(attach_a_channel(view), -EPROTO);
+        before = counted;
+        assert_int_equal(attach_a_channel(view), -EPROTO);
+        return counted == before;
+}
+
+static void a_count_that_takes_long_is_followed_by_a_rest(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        pid_t pid = process_with(sc, 1, 64);
+        bool rested = false;
+
+        old_kernel = true;
+        count_takes = 20 * NS_PER_MS;
+        for (int i = 0; i < 100 && !rested; i++)
+                rested = second_is_not_counted(view);
+        assert_true(rested);
+        old_kernel = false;
+        count_takes = 0;
+        over(pid);
+        keeper->detach(view);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -260,6 +364,13 @@ int main(void)
                 cmocka_unit_test_setup_teardown(a_process_without_numbers_left_gets_no_channel,
                                                 setup, teardown),
                 cmocka_unit_test_setup_teardown(a_child_that_may_open_nothing_ends_no_channels,
+                                                setup, teardown),
+                cmocka_unit_test_setup_teardown(
+                        what_a_process_has_is_not_counted_where_its_table_is_small, setup,
+                        teardown),
+                cmocka_unit_test_setup_teardown(where_it_is_counted_it_is_told_as_well, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(a_count_that_takes_long_is_followed_by_a_rest,
                                                 setup, teardown),
         };
 
