@@ -42,7 +42,7 @@ int h_socket(int domain, int type, int protocol)
                 if (tcp && domain == AF_INET)
                         spare_made(f, spare, age);
         } else {
-                spare_lost(spare);
+                spare_lost(spare, age);
         }
         usock_leave();
         return fd;

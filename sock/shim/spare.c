@@ -119,13 +119,13 @@ void spare_made(struct file *f, uint8_t spare, uint32_t age)
         f->fresh = age;
 }
 
-void spare_lost(uint8_t spare)
+void spare_lost(uint8_t spare, uint32_t age)
 {
         assert(spare <= SPARES);
         if (spare == 0)
                 return;
         pthread_mutex_lock(&spares.lock);
-        if (spare <= spares.n && spares.v[spare - 1].lent)
+        if (age == spares.age) /* or else its place may be another's by now */
                 end(spare - 1u);
         pthread_mutex_unlock(&spares.lock);
 }

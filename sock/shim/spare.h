@@ -9,7 +9,7 @@
  * number: a child that has come about since has the socket, too. */
 int spare_take(int type, uint8_t *spare, uint32_t *age);
 void spare_made(struct file *f, uint8_t spare, uint32_t age);
-void spare_lost(uint8_t spare);
+void spare_lost(uint8_t spare, uint32_t age);
 /* The last number of a connection of ours is about to be closed. */
 void spare_back(struct file *f, int fd);
 /* Something is about to be done with the kernel's socket that a new one would not show. */
