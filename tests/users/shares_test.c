@@ -477,6 +477,60 @@ static void nobody_cuts_the_ports_for_others(void **state)
         users_wait(hostile);
 }
 
+enum { TURNS = 48 };
+
+/* A program after the other, of two users in turns; all stay. */
+static int leases_in_turns(uint32_t turn)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        struct hostile_stack st;
+        bool seen[65536 / 128] = {false};
+        uint32_t zones = 0;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (uint32_t i = 0; i < TURNS; i++) {
+                struct unetd_msg msg = {.type = UNETD_PORT_LEASE,
+                                        .lease = {.stack = st.id, .count = DIR_BLOCK_PORTS}};
+
+                must_eventually(table->ready == 2 * i + turn);
+                must(hostile_ask(c, &msg, NULL, 0) == 0);
+                zones += !seen[msg.lease.first / 128];
+                seen[msg.lease.first / 128] = true;
+                table->ready++;
+        }
+        table->value[turn] = zones;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int leases_first(void)
+{
+        return leases_in_turns(0);
+}
+
+static int leases_second(void)
+{
+        return leases_in_turns(1);
+}
+
+static void who_comes_in_turns_takes_no_zone_for_each_program(void **state)
+{
+        pid_t first, second;
+
+        if (users_cannot_run())
+                skip();
+        first = users_begin(HOSTILE, leases_first);
+        second = users_begin(VICTIM, leases_second);
+        eventually(table->value[0] != 0 && table->value[1] != 0);
+        print_message("zones for %d leases: %d, %d\n", TURNS, (int)table->value[0],
+                      (int)table->value[1]);
+        assert_in_range(table->value[0], 1, 16);
+        assert_in_range(table->value[1], 1, 16);
+        table->done = 1;
+        users_wait(first);
+        users_wait(second);
+}
+
 #define TIMES      200
 #define USER_LINES 20 /* unetd/daemon/users.h: at once, and one a second */
 
@@ -641,6 +695,8 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(nobody_cuts_the_ports_for_others, users_setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(who_comes_in_turns_takes_no_zone_for_each_program,
+                                                users_setup, users_teardown),
                 cmocka_unit_test_setup_teardown(who_gives_ports_back_does_not_fill_the_log,
                                                 four_ports, users_teardown),
                 cmocka_unit_test_setup_teardown(ports_are_held_for_others_too, users_setup,

@@ -54,16 +54,20 @@ static struct vlink_range range_of(const struct lease *l)
  *
  *      | hers  her | his    | free     | hers     |
  *
- * A zone is his who leased in it first, while he leases anything there. A user has as many as he
- * leaves to others (shares.h). Who has none, and finds none, leases anywhere.
+ * A zone is his who has the lowest lease in it. A user has as many as he leaves to others
+ * (shares.h). With some he goes on in these, round and round, and begins another when they have no
+ * run of ports that is long enough. Who has none and finds none leases anywhere, and so does who
+ * has filled his own when all are taken.
  */
 #define ZONE_PORTS 128u
 #define ZONES      (65536u / ZONE_PORTS)
+#define ZONES_SOME 8u /* one's port rests for 255 leases of four */
 
 struct zones {
         const struct user *of[ZONES]; /* NULL: free */
         const struct user *user;      /* who asks; NULL: all zones are for him */
-        uint32_t more;                /* so many free ones he may begin */
+        uint32_t mine, more;          /* his, and the free ones that he may begin */
+        bool taken;                   /* none is free */
 };
 
 static uint32_t zone_at(uint32_t port)
@@ -80,7 +84,7 @@ static const struct user *lessee(uint32_t port)
 
 static void zones_look(struct zones *z, const struct user *u)
 {
-        uint32_t all = zone_at(unetd.lease_end + ZONE_PORTS - 1), mine = 0, others = 0;
+        uint32_t all = zone_at(unetd.lease_end + ZONE_PORTS - 1), others = 0;
 
         *z = (struct zones){.user = NULL};
         if (!unetd.cfg.shared)
@@ -89,12 +93,13 @@ static void zones_look(struct zones *z, const struct user *u)
                 if (!z->of[zone_at(port)])
                         z->of[zone_at(port)] = lessee(port);
         for (uint32_t i = 0; i < all; i++) {
-                mine += z->of[i] == u;
+                z->mine += z->of[i] == u;
                 others += z->of[i] && z->of[i] != u;
         }
-        while (share_may_take(mine + z->more, mine + others + z->more, all))
+        z->taken = z->mine + others == all;
+        while (share_may_take(z->mine + z->more, z->mine + others + z->more, all))
                 z->more++;
-        if (mine + z->more != 0)
+        if (z->mine + z->more != 0)
                 z->user = u;
 }
 
@@ -143,6 +148,26 @@ static struct lease longest_run(const struct zones *z, uint32_t want, bool clear
         return best;
 }
 
+/* A run at which nobody has a socket. */
+static struct lease clear_run(struct zones *z, uint32_t want)
+{
+        struct lease found = {.count = 0};
+        uint32_t more = z->more;
+
+        if (z->mine >= ZONES_SOME) {
+                z->more = 0;
+                found = longest_run(z, want, true);
+                z->more = more;
+        }
+        if (found.count < want)
+                found = longest_run(z, want, true);
+        if (found.count == 0 && z->taken) {
+                z->user = NULL;
+                found = longest_run(z, want, true);
+        }
+        return found;
+}
+
 /* Ports at which somebody has a socket are taken only when there are no others: their lessee does
  * not use these (port_owner() in ifaces.c, open_conn() in sock/core/usock_connect.c). */
 static int lease_take(const struct user *u, struct lease *l, uint32_t want)
@@ -152,7 +177,7 @@ static int lease_take(const struct user *u, struct lease *l, uint32_t want)
 
         assert(want != 0 && want <= LEASE_MOST);
         zones_look(&z, u);
-        found = longest_run(&z, want, true);
+        found = clear_run(&z, want);
         if (found.count == 0)
                 found = longest_run(&z, want, false);
         if (found.count == 0)
