@@ -77,7 +77,8 @@ static uint32_t zone_at(uint32_t port)
 
 static const struct user *lessee(uint32_t port)
 {
-        const struct stack *st = stack_find(directory_lessee_of(unetd.dir.d, (uint16_t)port));
+        uint32_t id = directory_lessee_of(unetd.dir.d, (uint16_t)port);
+        const struct stack *st = id != 0 ? stack_find(id) : NULL;
 
         return st ? st->user : NULL;
 }

@@ -99,13 +99,22 @@ static uint32_t ends_for(const struct user *u, const struct user *payer)
         return n;
 }
 
-bool share_keeper_may_take(const struct user *u, const struct user *payer)
+/* Of a keeper's descriptors, with so many ends that the payer has there already. */
+static bool leaves_to_others(const struct user *u, uint32_t ends)
 {
         uint32_t more = SHARE_END_FDS - 1;
 
+        return share_may_take(ends * SHARE_END_FDS + more, kept_for(u) + more,
+                              unetd.keeper_fds - KEEPER_FDS);
+}
+
+/* He has at most as many ends there as he has anywhere: only with too many of those they are
+ * counted. */
+bool share_keeper_may_take(const struct user *u, const struct user *payer)
+{
         if (!share_keeper_may_hold(u, SHARE_END_FDS))
                 return false;
         return payer == u || unetd.keeper_fds <= KEEPER_FDS ||
-               share_may_take(ends_for(u, payer) * SHARE_END_FDS + more, kept_for(u) + more,
-                              unetd.keeper_fds - KEEPER_FDS);
+               leaves_to_others(u, MIN(u->ends, payer->used.chans)) ||
+               leaves_to_others(u, ends_for(u, payer));
 }
