@@ -713,12 +713,23 @@ bool iface_has_addr(ip_addr addr)
         return false;
 }
 
-bool iface_is(int ifindex)
+uint32_t iface_indexes(unsigned index[UNETD_IFACES])
 {
         char name[IF_NAMESIZE];
+        uint32_t n = 0;
 
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
-                if (ifaces[i].works && if_nametoindex(iface_device(i, name)) == (unsigned)ifindex)
+                if (ifaces[i].works)
+                        index[n++] = if_nametoindex(iface_device(i, name));
+        return n;
+}
+
+bool iface_is(int ifindex)
+{
+        unsigned index[UNETD_IFACES];
+
+        for (uint32_t i = 0, n = iface_indexes(index); i < n; i++)
+                if (index[i] == (unsigned)ifindex)
                         return true;
         return false;
 }

@@ -48,7 +48,9 @@ bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count);
 void ifaces_forget_flows(uint32_t stack, uint16_t first, uint32_t count);
 /* Returns true if one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
-/* Returns true if the kernel's number of a device is one of theirs. */
+/* The kernel's numbers of their devices, as many as are returned; a system call or two for each. */
+uint32_t iface_indexes(unsigned index[UNETD_IFACES]);
+/* Returns true if a device's is among them. */
 bool iface_is(int ifindex);
 /* What the kernel calls the device of interface i now. */
 const char *iface_device(uint32_t i, char name[IF_NAMESIZE]);

@@ -44,15 +44,31 @@ static bool is_v6only(const struct nlmsghdr *nlh)
         return false;
 }
 
+/* The devices of unetd's interfaces, asked for with the first socket of a list that has one. */
+struct devices {
+        bool known;
+        uint32_t n;
+        unsigned index[UNETD_IFACES];
+};
+
 /* A socket that is bound to a device hears of nothing else; another user may have the same port
  * elsewhere. */
-static bool is_elsewhere(const struct inet_diag_msg *m)
+static bool is_elsewhere(const struct inet_diag_msg *m, struct devices *d)
 {
-        return m->id.idiag_if != 0 && !iface_is((int)m->id.idiag_if);
+        if (m->id.idiag_if == 0)
+                return false;
+        if (!d->known)
+                d->n = iface_indexes(d->index);
+        d->known = true;
+        for (uint32_t i = 0; i < d->n; i++)
+                if (d->index[i] == m->id.idiag_if)
+                        return false;
+        return true;
 }
 
 /* False: it is none that can be meant. */
-static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct sockdiag_socket *s)
+static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct devices *d,
+                  struct sockdiag_socket *s)
 {
         const struct inet_diag_msg *m = NLMSG_DATA(nlh);
 
@@ -66,7 +82,7 @@ static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct sockdiag_soc
         else
                 memcpy(&s->addr, m->id.idiag_src, sizeof s->addr);
         return !(m->idiag_family == AF_INET6 && ip_addr_is_any(s->addr) && is_v6only(nlh)) &&
-               !is_elsewhere(m);
+               !is_elsewhere(m, d);
 }
 
 static int ask(int family, uint8_t proto, uint16_t port, uint32_t states)
@@ -115,6 +131,7 @@ struct inet_dump {
         uint8_t proto;
         bool (*each)(void *arg, const struct sockdiag_socket *s);
         void *arg;
+        struct devices devices;
 };
 
 static bool take_inet(void *arg, const struct nlmsghdr *nlh)
@@ -122,14 +139,14 @@ static bool take_inet(void *arg, const struct nlmsghdr *nlh)
         struct inet_dump *d = arg;
         struct sockdiag_socket s;
 
-        return !parse(nlh, d->proto, &s) || d->each(d->arg, &s);
+        return !parse(nlh, d->proto, &d->devices, &s) || d->each(d->arg, &s);
 }
 
 static int list_in(uint8_t proto, uint16_t port, uint32_t states,
                    bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
 {
         static const int families[] = {AF_INET, AF_INET6};
-        struct inet_dump d = {proto, each, arg};
+        struct inet_dump d = {.proto = proto, .each = each, .arg = arg};
         int r = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(families) && r == 0; i++) {
