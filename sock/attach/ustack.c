@@ -54,6 +54,7 @@ static struct {
         const struct directory *_Atomic dir;
         struct ustack *stack[USTACKS_MAX];
         _Atomic uint32_t nstacks;
+        _Atomic pid_t pid;      /* who has come to them */
         _Atomic uint64_t unetd; /* client.instance, to be read without the lock */
         _Atomic(struct ustack *) mine;
 } proc = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -150,6 +151,7 @@ void ustack_client_done(void)
 
 void ustack_client_forked(void)
 {
+        atomic_store(&proc.pid, getpid());
         pthread_mutex_unlock(&proc.lock); /* locked before the fork, by the thread that is left */
 }
 
@@ -566,6 +568,7 @@ static void remember(struct ustack *u)
         uint32_t n = proc.nstacks;
 
         proc.stack[n] = u;
+        atomic_store(&proc.pid, getpid());
         atomic_store_explicit(&proc.nstacks, n + 1, memory_order_release);
         ustack_note_room();
 }
@@ -623,6 +626,12 @@ uint32_t ustack_all(struct ustack *out[USTACKS_MAX])
 
         memcpy(out, proc.stack, n * sizeof *out);
         return n;
+}
+
+bool ustack_has_any(void)
+{
+        return atomic_load_explicit(&proc.nstacks, memory_order_acquire) != 0 &&
+               atomic_load(&proc.pid) == getpid();
 }
 
 int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *fds)

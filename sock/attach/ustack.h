@@ -90,6 +90,9 @@ int ustack_take_slot(struct stack_state *st, uint32_t pid);
 void ustack_forget_all(void);
 /* All stacks that are mapped. */
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
+/* Returns true if this process has come to a stack. A child that runs no handlers of fork, as by
+ * vfork(), _Fork() or clone(), has not: what it sees is its parent's. */
+bool ustack_has_any(void);
 /* Maps another process's stack by its socket's cookie. */
 struct ustack *ustack_adopt(uint64_t cookie, int *err);
 /* The keeper's way: maps a stack by descriptors that are borrowed for the call; no process slot. 0

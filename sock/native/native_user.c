@@ -6,6 +6,9 @@
  *
  * So these calls of libc's are the library's. One thread cannot look after the others, which may be
  * inside: a process that has some is refused.
+ *
+ * A process without a stack makes libc's call, and no other: its seccomp filter may name that
+ * alone.
  */
 #include "sock/native/native.h"
 #include "sock/usock_process.h"
@@ -56,28 +59,29 @@ static int change(struct usock_uids to)
 
 EXPORT int setuid(uid_t uid)
 {
-        int leaves = change(usock_uids_setuid(uid));
+        int leaves = ustack_has_any() ? change(usock_uids_setuid(uid)) : false;
 
         return leaves < 0 ? leaves : end(leaves, ((one_id *)libcs("setuid"))(uid));
 }
 
 EXPORT int seteuid(uid_t uid)
 {
-        int leaves = change(usock_uids_setresuid(-1, uid, -1));
+        int leaves = ustack_has_any() ? change(usock_uids_setresuid(-1, uid, -1)) : false;
 
         return leaves < 0 ? leaves : end(leaves, ((one_id *)libcs("seteuid"))(uid));
 }
 
 EXPORT int setreuid(uid_t real, uid_t effective)
 {
-        int leaves = change(usock_uids_setreuid(real, effective));
+        int leaves = ustack_has_any() ? change(usock_uids_setreuid(real, effective)) : false;
 
         return leaves < 0 ? leaves : end(leaves, ((two_ids *)libcs("setreuid"))(real, effective));
 }
 
 EXPORT int setresuid(uid_t real, uid_t effective, uid_t saved)
 {
-        int leaves = change(usock_uids_setresuid(real, effective, saved));
+        int leaves =
+                ustack_has_any() ? change(usock_uids_setresuid(real, effective, saved)) : false;
 
         return leaves < 0 ? leaves
                           : end(leaves, ((three_ids *)libcs("setresuid"))(real, effective, saved));
@@ -85,8 +89,8 @@ EXPORT int setresuid(uid_t real, uid_t effective, uid_t saved)
 
 int capset(struct __user_cap_header_struct *header, const struct __user_cap_data_struct *data)
 {
-        int leaves = begin(header != NULL && data != NULL && usock_has_company() &&
-                           usock_gives_up_caps(header->version, data));
+        int leaves = begin(header != NULL && data != NULL && ustack_has_any() &&
+                           usock_has_company() && usock_gives_up_caps(header->version, data));
 
         return leaves < 0 ? leaves : end(leaves, ((caps *)libcs("capset"))(header, data));
 }

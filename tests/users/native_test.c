@@ -10,6 +10,8 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -268,6 +270,77 @@ static void a_worker_with_fewer_capabilities_has_nothing_either(void **state)
         users_run(0, has_workers_with_less);
 }
 
+/* ---- who has no stack ---- */
+
+static int has_a_child_of_vfork(void)
+{
+        int status = 0;
+        pid_t pid;
+
+        begins();
+        pid = vfork();
+        if (pid == 0)
+                _exit(setuid(HOSTILE) == 0 ? 0 : 1);
+        must(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+        goes_on();
+        return 0;
+}
+
+static int has_a_child_without_handlers(void)
+{
+        int status = 0;
+        pid_t pid;
+
+        begins();
+        pid = _Fork();
+        if (pid == 0)
+                _exit(setresuid(HOSTILE, HOSTILE, HOSTILE) == 0 ? 0 : 1);
+        must(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+        goes_on();
+        a_child(by_setuid, has_nothing);
+        goes_on();
+        return 0;
+}
+
+static void a_child_that_has_not_come_to_its_parents_stack_leaves_it_alone(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, has_a_child_of_vfork);
+        users_run(0, has_a_child_without_handlers);
+}
+
+static void may_make_these_calls_only(void)
+{
+        struct sock_filter f[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_capset, 3, 0),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setuid, 2, 0),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog prog = {.len = sizeof f / sizeof f[0], .filter = f};
+
+        must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+             prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
+}
+
+static int is_locked_in(void)
+{
+        may_make_these_calls_only();
+        keeps_one();
+        by_setuid();
+        _exit(0);
+}
+
+static void who_has_no_stack_makes_libcs_call_only(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, is_locked_in);
+}
+
 /* ---- threads, poll sets ---- */
 
 static pthread_barrier_t met;
@@ -443,6 +516,8 @@ int main(int argc, char **argv)
                 t(who_can_become_root_again_or_is_refused_keeps_all),
                 t(who_is_no_root_gives_his_user_up_too),
                 t(a_worker_with_fewer_capabilities_has_nothing_either),
+                t(a_child_that_has_not_come_to_its_parents_stack_leaves_it_alone),
+                t(who_has_no_stack_makes_libcs_call_only),
                 t(who_has_threads_is_refused),
                 t(a_poll_set_goes_on_without_its_members),
                 t(who_was_executed_with_more_rights_than_its_user_has_no_stack),
