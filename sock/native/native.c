@@ -183,6 +183,7 @@ static void fork_child(void)
 
 static void start(void)
 {
+        native_find_calls();
         pthread_atfork(fork_prepare, fork_parent, fork_child);
         atexit(usock_exit);
 }

@@ -146,6 +146,11 @@ int native_leave(struct native_slot *n, int err);
 /* The slot's reservation, which ends with its socket. */
 void native_unreserve(struct native_slot *n);
 
+/* ---- native_user.c ---- */
+
+/* Those of libc's that give up a user or capabilities. */
+void native_find_calls(void);
+
 /* ---- native_set.c ---- */
 
 /* The socket ends: out of all sets. */

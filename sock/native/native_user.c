@@ -26,12 +26,25 @@ typedef int caps(struct __user_cap_header_struct *, const struct __user_cap_data
 
 EXPORT caps capset; /* which libc has, and no header of its names */
 
-static void *libcs(const char *name)
-{
-        void *p = dlsym(RTLD_NEXT, name);
+enum call { SETUID, SETEUID, SETREUID, SETRESUID, CAPSET, CALLS };
+static const char *const names[CALLS] = {"setuid", "seteuid", "setreuid", "setresuid", "capset"};
+static void *_Atomic found[CALLS];
 
-        assert(p != NULL);
-        return p;
+/* With the first stack: a child of fork() may make these calls when another thread of its parent
+ * had the loader's lock. Without one they are found as they are made. */
+void native_find_calls(void)
+{
+        for (enum call c = 0; c < CALLS; c++)
+                if (found[c] == NULL)
+                        found[c] = dlsym(RTLD_NEXT, names[c]);
+}
+
+static void *libcs(enum call c)
+{
+        if (found[c] == NULL)
+                native_find_calls();
+        assert(found[c] != NULL);
+        return found[c];
 }
 
 /* Before a call that gives the user up, if `gives`. Negative: -1, with errno, is its result. */
@@ -61,21 +74,21 @@ EXPORT int setuid(uid_t uid)
 {
         int leaves = ustack_has_any() ? change(usock_uids_setuid(uid)) : false;
 
-        return leaves < 0 ? leaves : end(leaves, ((one_id *)libcs("setuid"))(uid));
+        return leaves < 0 ? leaves : end(leaves, ((one_id *)libcs(SETUID))(uid));
 }
 
 EXPORT int seteuid(uid_t uid)
 {
         int leaves = ustack_has_any() ? change(usock_uids_setresuid(-1, uid, -1)) : false;
 
-        return leaves < 0 ? leaves : end(leaves, ((one_id *)libcs("seteuid"))(uid));
+        return leaves < 0 ? leaves : end(leaves, ((one_id *)libcs(SETEUID))(uid));
 }
 
 EXPORT int setreuid(uid_t real, uid_t effective)
 {
         int leaves = ustack_has_any() ? change(usock_uids_setreuid(real, effective)) : false;
 
-        return leaves < 0 ? leaves : end(leaves, ((two_ids *)libcs("setreuid"))(real, effective));
+        return leaves < 0 ? leaves : end(leaves, ((two_ids *)libcs(SETREUID))(real, effective));
 }
 
 EXPORT int setresuid(uid_t real, uid_t effective, uid_t saved)
@@ -84,7 +97,7 @@ EXPORT int setresuid(uid_t real, uid_t effective, uid_t saved)
                 ustack_has_any() ? change(usock_uids_setresuid(real, effective, saved)) : false;
 
         return leaves < 0 ? leaves
-                          : end(leaves, ((three_ids *)libcs("setresuid"))(real, effective, saved));
+                          : end(leaves, ((three_ids *)libcs(SETRESUID))(real, effective, saved));
 }
 
 int capset(struct __user_cap_header_struct *header, const struct __user_cap_data_struct *data)
@@ -92,5 +105,5 @@ int capset(struct __user_cap_header_struct *header, const struct __user_cap_data
         int leaves = begin(header != NULL && data != NULL && ustack_has_any() &&
                            usock_has_company() && usock_gives_up_caps(header->version, data));
 
-        return leaves < 0 ? leaves : end(leaves, ((caps *)libcs("capset"))(header, data));
+        return leaves < 0 ? leaves : end(leaves, ((caps *)libcs(CAPSET))(header, data));
 }
