@@ -75,7 +75,7 @@ struct usock_uids usock_uids_setuid(uid_t uid);
 struct usock_uids usock_uids_setreuid(uid_t real, uid_t effective);
 struct usock_uids usock_uids_setresuid(uid_t real, uid_t effective, uid_t saved);
 /* Returns true if capset(2) takes permitted capabilities away. `to`: as many structs as there are
- * in this version of its header. */
+ * in this version of its header; 0: the kernel knows no such version. */
 struct __user_cap_data_struct;
 unsigned usock_cap_structs(uint32_t version);
 bool usock_gives_up_caps(uint32_t version, const struct __user_cap_data_struct *to);

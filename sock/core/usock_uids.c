@@ -72,8 +72,15 @@ bool usock_has_threads(void)
 
 unsigned usock_cap_structs(uint32_t version)
 {
-        return version == _LINUX_CAPABILITY_VERSION_1 ? _LINUX_CAPABILITY_U32S_1
-                                                      : _LINUX_CAPABILITY_U32S_3;
+        switch (version) {
+        case _LINUX_CAPABILITY_VERSION_1:
+                return _LINUX_CAPABILITY_U32S_1;
+        case _LINUX_CAPABILITY_VERSION_2:
+        case _LINUX_CAPABILITY_VERSION_3:
+                return _LINUX_CAPABILITY_U32S_3;
+        default:
+                return 0;
+        }
 }
 
 bool usock_gives_up_caps(uint32_t version, const struct __user_cap_data_struct *to)
@@ -82,7 +89,7 @@ bool usock_gives_up_caps(uint32_t version, const struct __user_cap_data_struct *
         struct __user_cap_data_struct has[_LINUX_CAPABILITY_U32S_3];
         bool gives = false;
 
-        if (!has_caps(has))
+        if (n == 0 || !has_caps(has))
                 return false;
         for (unsigned i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
                 gives |= (has[i].permitted & ~(i < n ? to[i].permitted : 0)) != 0;

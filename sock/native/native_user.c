@@ -17,6 +17,8 @@
 #include <linux/capability.h>
 #include <unistd.h>
 
+#include "base/sys.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
 typedef int one_id(uid_t);
@@ -100,10 +102,27 @@ EXPORT int setresuid(uid_t real, uid_t effective, uid_t saved)
                           : end(leaves, ((three_ids *)libcs(SETRESUID))(real, effective, saved));
 }
 
+/* n bytes, 8 at least and a page at most. The kernel copies a set of signals before it finds that
+ * there is nothing to be done with it. */
+static bool is_readable(const void *p, size_t n)
+{
+        return sys4(SYS_rt_sigprocmask, -1, p, NULL, 8) == -EINVAL &&
+               sys4(SYS_rt_sigprocmask, -1, (const char *)p + n - 8, NULL, 8) == -EINVAL;
+}
+
+/* False of what the kernel will refuse. */
+static bool gives_up_caps(const struct __user_cap_header_struct *header,
+                          const struct __user_cap_data_struct *data)
+{
+        unsigned n = is_readable(header, sizeof *header) ? usock_cap_structs(header->version) : 0;
+
+        return n != 0 && is_readable(data, n * sizeof *data) &&
+               usock_gives_up_caps(header->version, data);
+}
+
 int capset(struct __user_cap_header_struct *header, const struct __user_cap_data_struct *data)
 {
-        int leaves = begin(header != NULL && data != NULL && ustack_has_any() &&
-                           usock_has_company() && usock_gives_up_caps(header->version, data));
+        int leaves = begin(ustack_has_any() && usock_has_company() && gives_up_caps(header, data));
 
         return leaves < 0 ? leaves : end(leaves, ((caps *)libcs(CAPSET))(header, data));
 }

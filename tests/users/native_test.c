@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -270,6 +271,45 @@ static void a_worker_with_fewer_capabilities_has_nothing_either(void **state)
         users_run(0, has_workers_with_less);
 }
 
+static void asks_in_vain(void)
+{
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        char *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                         0),
+             *none = two + page;
+        struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct *last = (struct __user_cap_data_struct *)none - 1;
+
+        must(two != MAP_FAILED && munmap(none, page) == 0);
+        must(capset(NULL, last) == -1 && errno == EFAULT);
+        must(capset((struct __user_cap_header_struct *)none, last) == -1 && errno == EFAULT);
+        must(capset(&h, NULL) == -1 && errno == EFAULT);
+        must(capset(&h, last) == -1 && errno == EFAULT);
+        h.version = 0;
+        must(capset(&h, (struct __user_cap_data_struct *)none) == -1 && errno == EINVAL);
+        must(h.version == _LINUX_CAPABILITY_VERSION_3);
+        has_all();
+        goes_on();
+        h.version = _LINUX_CAPABILITY_VERSION_1;
+        must(capset(&h, last) == 0);
+}
+
+static int has_a_worker_that_asks_in_vain(void)
+{
+        must(prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(VICTIM, VICTIM, VICTIM) == 0);
+        begins();
+        a_child(asks_in_vain, has_nothing);
+        goes_on();
+        return 0;
+}
+
+static void what_the_kernel_refuses_of_capset_is_its_to_refuse(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, has_a_worker_that_asks_in_vain);
+}
+
 /* ---- who has no stack ---- */
 
 static int has_a_child_of_vfork(void)
@@ -516,6 +556,7 @@ int main(int argc, char **argv)
                 t(who_can_become_root_again_or_is_refused_keeps_all),
                 t(who_is_no_root_gives_his_user_up_too),
                 t(a_worker_with_fewer_capabilities_has_nothing_either),
+                t(what_the_kernel_refuses_of_capset_is_its_to_refuse),
                 t(a_child_that_has_not_come_to_its_parents_stack_leaves_it_alone),
                 t(who_has_no_stack_makes_libcs_call_only),
                 t(who_has_threads_is_refused),
