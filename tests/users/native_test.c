@@ -476,6 +476,13 @@ static void a_poll_set_goes_on_without_its_members(void **state)
 #define RAISED    "raised"
 #define NO_RIGHTS 3 /* the exit status of one whose file gave it none */
 
+static void has_none(void)
+{
+        must(unet_socket(AF_INET, SOCK_STREAM, 0) == -1 && errno == EPERM);
+        must(unet_pollset_create() == NULL && errno == EPERM);
+        must(mapped() == 0);
+}
+
 /* This program, executed with rights of its file's. */
 static int is_raised(void)
 {
@@ -485,9 +492,9 @@ static int is_raised(void)
         must(syscall(SYS_capget, &h, v) == 0);
         if (geteuid() == getuid() && getegid() == getgid() && v[0].permitted == 0)
                 return NO_RIGHTS;
-        must(unet_socket(AF_INET, SOCK_STREAM, 0) == -1 && errno == EPERM);
-        must(unet_pollset_create() == NULL && errno == EPERM);
-        must(mapped() == 0);
+        has_none();
+        must(setegid(getgid()) == 0 && seteuid(getuid()) == 0); /* it may take them back */
+        has_none();
         return 0;
 }
 
@@ -499,7 +506,7 @@ static int runs_the_copy(void)
         return 127;
 }
 
-static void copies_itself(mode_t mode)
+static void copies_itself(mode_t mode, uint32_t owner)
 {
         int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), to;
         struct stat st;
@@ -512,6 +519,7 @@ static void copies_itself(mode_t mode)
                 assert_true(n > 0);
                 left -= n;
         }
+        assert_int_equal(fchown(to, owner, owner), 0);
         assert_int_equal(fchmod(to, mode), 0);
         close(from);
         close(to);
@@ -539,11 +547,13 @@ static void who_was_executed_with_more_rights_than_its_user_has_no_stack(void **
 
         if (users_cannot_run())
                 skip();
-        copies_itself(04755);
+        copies_itself(04755, 0);
         runs_raised();
-        copies_itself(02755);
+        copies_itself(04755, VICTIM);
         runs_raised();
-        copies_itself(0755);
+        copies_itself(02755, VICTIM);
+        runs_raised();
+        copies_itself(0755, 0);
         assert_int_equal(setxattr(copy, "security.capability", &caps, XATTR_CAPS_SZ_2, 0), 0);
         runs_raised();
 }
