@@ -3,6 +3,7 @@
 #include "sock/usock_process.h"
 
 #include <linux/capability.h>
+#include <sched.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -62,12 +63,18 @@ struct usock_uids usock_uids_setreuid(uid_t real, uid_t effective)
         return to;
 }
 
-/* Once threaded is not threaded: each thread is a directory in there, besides "." and "..". */
+/* Once threaded is not threaded: each thread is a directory in there, besides "." and "..". Without
+ * a /proc, as after chroot(2), the kernel says so: it does this for who is alone, and that is
+ * nothing. */
 bool usock_has_threads(void)
 {
         struct stat st;
 
-        return !__libc_single_threaded && !(stat("/proc/self/task", &st) == 0 && st.st_nlink == 3);
+        if (__libc_single_threaded)
+                return false;
+        if (stat("/proc/self/task", &st) == 0)
+                return st.st_nlink != 3;
+        return sandbox_forbidden != 0 || sys1(SYS_unshare, CLONE_THREAD) != 0;
 }
 
 unsigned usock_cap_structs(uint32_t version)

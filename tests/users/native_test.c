@@ -86,9 +86,11 @@ static void goes_on(void)
         must(unet_close(s) == 0 && unet_close(t) == 0);
 }
 
+static int proc; /* the directory, for who sees it no more */
+
 static unsigned mapped(void)
 {
-        FILE *f = fopen("/proc/self/maps", "re");
+        FILE *f = fdopen(openat(proc, "self/maps", O_RDONLY | O_CLOEXEC), "r");
         char line[512];
         unsigned n = 0;
 
@@ -101,7 +103,7 @@ static unsigned mapped(void)
 
 static unsigned opened(void)
 {
-        DIR *d = opendir("/proc/self/fd");
+        DIR *d = fdopendir(openat(proc, "self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
         const struct dirent *e;
         char name[256];
         unsigned n = 0;
@@ -406,10 +408,18 @@ static void with_a_thread(void)
         by_setuid();
 }
 
+static void with_a_thread_without_proc(void)
+{
+        must(chroot("/usr") == 0);
+        must(access("/proc", F_OK) == -1 && errno == ENOENT);
+        with_a_thread();
+}
+
 static int is_threaded(void)
 {
         begins();
         a_child(with_a_thread, has_nothing);
+        a_child(with_a_thread_without_proc, has_nothing);
         goes_on();
         return 0;
 }
@@ -574,6 +584,7 @@ int main(int argc, char **argv)
                 t(who_was_executed_with_more_rights_than_its_user_has_no_stack),
         };
 
+        proc = open("/proc", O_PATH | O_CLOEXEC);
         if (argc == 2 && strcmp(argv[1], RAISED) == 0)
                 return is_raised();
         return cmocka_run_group_tests(tests, NULL, NULL);
