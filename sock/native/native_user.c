@@ -19,6 +19,7 @@
 
 #include "base/sys.h"
 
+#define TRIES  200 /* one a millisecond */
 #define EXPORT __attribute__((visibility("default")))
 
 typedef int one_id(uid_t);
@@ -49,10 +50,23 @@ static void *libcs(enum call c)
         return found[c];
 }
 
+/* One that was joined is the kernel's for a moment longer. */
+static bool has_threads(void)
+{
+        const struct timespec pause = {0, NS_PER_MS};
+
+        for (int i = 0; i < TRIES; i++) {
+                if (!usock_has_threads())
+                        return false;
+                sys2(SYS_nanosleep, &pause, NULL);
+        }
+        return true;
+}
+
 /* Before a call that gives the user up, if `gives`. Negative: -1, with errno, is its result. */
 static int begin(bool gives)
 {
-        return gives && usock_has_threads() ? (int)native_result(-EAGAIN) : gives;
+        return gives && has_threads() ? (int)native_result(-EAGAIN) : gives;
 }
 
 static int end(int leaves, int r)
