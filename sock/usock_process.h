@@ -79,7 +79,8 @@ struct usock_uids usock_uids_setresuid(uid_t real, uid_t effective, uid_t saved)
 struct __user_cap_data_struct;
 unsigned usock_cap_structs(uint32_t version);
 bool usock_gives_up_caps(uint32_t version, const struct __user_cap_data_struct *to);
-/* Returns true if another process has a stack of this one's. */
+/* Returns true if another process has a stack of this one's, or had until a moment ago: the keeper
+ * may not have seen that it ended. */
 bool usock_has_company(void);
 /* Returns true if this process has other threads. */
 bool usock_has_threads(void);

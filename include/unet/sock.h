@@ -42,7 +42,8 @@
  * Another user: setuid(), seteuid(), setreuid(), setresuid() and capset() are the library's, which
  * calls libc's. When the process has given up its user for good, or capabilities that others of its
  * stack may have kept, all its sockets are closed, and poll sets are empty; the next socket is of
- * its new user. A process with other threads is refused such a call: EAGAIN.
+ * its new user. A process with other threads is refused such a call: EAGAIN. In a child of vfork(),
+ * _Fork() or clone() the calls are libc's alone.
  */
 #ifndef UNET_SOCK_H
 #define UNET_SOCK_H
