@@ -207,33 +207,56 @@ static bool is_writable(int c)
         return unet_poll(&p, 1, 0) == 1 && p.revents & POLLOUT;
 }
 
-/* Nobody reads, so the windows of all end, and then the group's memory. */
+/* Each writes what it may. Bytes taken. */
+static uint64_t writes_to_all(int l, const int *c)
+{
+        static const uint8_t data[10000];
+        uint64_t written = 0, sum = 0;
+
+        for (int i = 0; i < CLIENTS; i++) {
+                ssize_t n = unet_send(c[i], data, sizeof data, MSG_DONTWAIT);
+                CHECK(n > 0 || errno == EAGAIN);
+                written += (uint64_t)(n > 0 ? n : 0);
+                CHECK(group_of(l).queued <= SEND);
+        }
+        for (int i = 0; i < CLIENTS; i++) {
+                int out;
+                CHECK(unet_ioctl(c[i], SIOCOUTQ, &out) == 0);
+                sum += (uint64_t)out;
+        }
+        CHECK(sum <= SEND);
+        return written;
+}
+
+/* Half of the limit is refused, as more is written. Where it is not yet, the limit is as it was. */
+static bool is_more_than_half(int l)
+{
+        struct unet_group g = {.size = sizeof g, .members = CLIENTS, .send = SEND / 2};
+
+        if (unet_group_set(l, &g) != 0) {
+                CHECK(errno == ENOSPC);
+                return true;
+        }
+        g.send = SEND;
+        CHECK(unet_group_set(l, &g) == 0);
+        return false;
+}
+
+/* Nobody reads, so the windows of all end, and then the group's memory. Until then what is written
+ * may be acknowledged at any moment. */
 static void writes_until_it_waits(struct side *s)
 {
         static const uint8_t data[10000];
         struct unet_group g = {.size = sizeof g, .members = CLIENTS, .send = SEND};
-        int l = listens_with(s, &g), c[CLIENTS], out[CLIENTS];
-        uint64_t written = 0, sum;
+        int l = listens_with(s, &g), c[CLIENTS];
+        uint64_t written = 0, more;
 
         accepts_all(l, c);
         CHECK(group_of(l).send == SEND && group_of(l).least == SEND / 2 / CLIENTS);
         do {
-                for (int i = 0; i < CLIENTS; i++) {
-                        ssize_t n = unet_send(c[i], data, sizeof data, MSG_DONTWAIT);
-                        CHECK(n > 0 || errno == EAGAIN);
-                        written += (uint64_t)(n > 0 ? n : 0);
-                        CHECK(group_of(l).queued <= SEND);
-                }
-                sum = 0;
-                for (int i = 0; i < CLIENTS; i++) {
-                        CHECK(unet_ioctl(c[i], SIOCOUTQ, &out[i]) == 0);
-                        sum += (uint64_t)out[i];
-                }
-                CHECK(sum <= SEND);
-        } while (sum < SEND / 4 * 3 || is_writable(c[0]));
-        CHECK_ERR(unet_send(c[0], data, sizeof data, MSG_DONTWAIT), EAGAIN);
-        g.send = SEND / 2;
-        CHECK_ERR(unet_group_set(l, &g), ENOSPC);
+                more = writes_to_all(l, c);
+                written += more;
+        } while (more != 0 || is_writable(c[0]) || !is_more_than_half(l));
         tell(s, 0);
         for (int i = 0; i < CLIENTS; i++) {
                 CHECK(unet_send(c[i], data, sizeof data, 0) == sizeof data); /* waits */
