@@ -463,9 +463,10 @@ struct tcp_group {
         uint64_t held, queued;       /* derived: the members' shares */
         uint32_t members, listeners; /* derived; both 0: nobody's */
         uint32_t waiting;            /* derived: members that stand in line to send */
-        /* derived: members that are being opened; and when that became as many as may be. */
-        uint32_t opening;
-        nstime opening_at;
+        uint32_t opening;            /* derived: members that are being opened */
+        bool unanswered; /* one of them ended, not opened, when they were as many as may be */
+        /* When they became so many, or FLOODED before that; and last after `unanswered`. */
+        nstime opening_at, flooded_at;
         /* When the next turn begins; when the last one did, and how much longer it was. */
         nstime turn_at, turn_last, turn_more;
 };

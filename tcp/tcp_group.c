@@ -42,7 +42,8 @@
 #define PERIOD       NS_PER_S
 #define CATCH_UP     (10 * NS_PER_MS)
 #define TURN         NS_PER_MS
-#define FLOODED      NS_PER_S /* who exists has acknowledged its SYN-ACK by then */
+#define FLOODED      NS_PER_S         /* who exists has acknowledged its SYN-ACK by then */
+#define FLOOD_OVER   (120 * NS_PER_S) /* a SYN-ACK that nobody answers is given up in 63 s */
 #define TURN_MOST    (64u << 10)
 #define TURNS_SECOND (NS_PER_S / TURN)
 
@@ -358,6 +359,16 @@ static uint32_t may_open(const struct tcp_group *g)
         return members != 0 ? MAX(members / 2, 1u) : UINT32_MAX;
 }
 
+/* In a flood each place that falls free is taken again. Nobody waits for that one as well. */
+static void takes_last_place(struct tcp_group *g, nstime now)
+{
+        if (g->unanswered)
+                g->flooded_at = now;
+        g->unanswered = false;
+        g->opening_at =
+                g->flooded_at != 0 && now - g->flooded_at < FLOOD_OVER ? now - FLOODED : now;
+}
+
 void group_opens(struct tcp *t, uint32_t group, nstime now)
 {
         struct tcp_group *g;
@@ -366,13 +377,18 @@ void group_opens(struct tcp *t, uint32_t group, nstime now)
                 return;
         g = group_at(t, group);
         if (++g->opening == may_open(g))
-                g->opening_at = now;
+                takes_last_place(g, now);
 }
 
-void group_opens_no_more(struct tcp *t, uint32_t group)
+void group_opens_no_more(struct tcp *t, uint32_t group, bool answered)
 {
-        if (unlikely(group != 0))
-                group_at(t, group)->opening--;
+        struct tcp_group *g;
+
+        if (likely(group == 0))
+                return;
+        g = group_at(t, group);
+        g->unanswered |= !answered && g->opening >= may_open(g);
+        g->opening--;
 }
 
 enum group_opening group_opening(const struct tcp *t, uint32_t group, nstime now)

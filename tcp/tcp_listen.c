@@ -145,7 +145,7 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
         tc->acc_state = ACC_QUEUED;
         tc->opts.defer_accept_s = 0; /* was for this; as Linux says of a connection */
         l->half_open--;
-        group_opens_no_more(t, tc->group);
+        group_opens_no_more(t, tc->group, true);
         listen_requeue(t, tc);
         l->events |= TCP_EV_ACCEPT;
         if (t->answers != NULL && is_plain(tc, l) && room_of(l) != 0 && !conn_unconfirmed(tc))
@@ -161,7 +161,7 @@ void listen_forget(struct tcp *t, struct tcp_conn *tc)
 
         if (tc->acc_state == ACC_HALF_OPEN) {
                 l->half_open--;
-                group_opens_no_more(t, tc->group);
+                group_opens_no_more(t, tc->group, false);
         } else if (tc->acc_state == ACC_QUEUED) {
                 unlink_queue(t, l, tc);
         }
@@ -353,7 +353,7 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return false;
         }
-        if (unlikely(!group_has_place(t, l->group) || opening == GROUP_WAITS)) {
+        if (unlikely(!group_has_place(t, l->group) || (opening == GROUP_WAITS && !full))) {
                 count_drop(t->cnt, DROP_TCP_GROUP);
                 return false;
         }

@@ -65,9 +65,9 @@ bool group_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes);
 bool group_has_place(const struct tcp *t, uint32_t group);
 /* Of a window that a new member would offer, what it may. */
 uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window);
-/* One more connection is being opened in it; one less. */
+/* One more connection is being opened in it; one less, which its peer has answered or not. */
 void group_opens(struct tcp *t, uint32_t group, nstime now);
-void group_opens_no_more(struct tcp *t, uint32_t group);
+void group_opens_no_more(struct tcp *t, uint32_t group, bool answered);
 /* Whether one more may, where addresses can be forged: half of the places are for that, and who
  * waits there for long does not exist. */
 enum group_opening { GROUP_OPENS, GROUP_WAITS, GROUP_FLOODED };

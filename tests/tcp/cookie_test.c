@@ -238,6 +238,51 @@ static void nor_a_small_one(void **state)
         floods_group_of(*state, 5);
 }
 
+static void is_forged(struct scene *s, uint16_t port)
+{
+        s->tuple.rport = port;
+        peer_sends(s, .seq = 0, .flags = S);
+        expect_sent(s, .flags = SA, .ack = 1);
+        s->tuple.rport = FRIEND;
+}
+
+/* Who has a forged address refuses, or has been asked often enough. The next one in its place keeps
+ * nobody out for another second. */
+static void a_flood_that_goes_on_shuts_no_group(void **state)
+{
+        const struct tcp_group_limits l = {.members = 10};
+        struct scene *s = *state;
+        uint32_t ack;
+
+        joins_group(s, &l);
+        for (uint16_t i = 0; i < 5; i++)
+                is_forged(s, (uint16_t)(1000 + i));
+        s->now += NS_PER_S;
+        for (uint16_t i = 0; i < 200; i++) {
+                s->now += NS_PER_S;
+                s->tuple.rport = (uint16_t)(1000 + i);
+                peer_sends(s, .seq = 1, .flags = R);
+                expect_silence(s);
+                is_forged(s, (uint16_t)(1005 + i));
+                cookie(s);
+        }
+        ack = s->last.seq + 1 - SCENE_ISS;
+        peer_sends(s, .seq = 1, .ack = ack);
+        take(s);
+        forget_sent(s);
+}
+
+/* Whose listener is full has a cookie at once, though the group would have it wait. */
+static void a_full_listener_waits_for_no_group(void **state)
+{
+        const struct tcp_group_limits l = {.members = 2 * HALF_OPEN};
+        struct scene *s = *state;
+
+        joins_group(s, &l);
+        flood(s);
+        cookie(s);
+}
+
 /* However large a window it may have. */
 static void a_member_can_say_its_least(void **state)
 {
@@ -276,6 +321,8 @@ int main(void)
                 scenario(nobody_on_this_host_gets_a_cookie, listening, &lossless),
                 scenario(a_flood_does_not_fill_a_group, listening, &all_options),
                 scenario(nor_a_small_one, listening, &all_options),
+                scenario(a_flood_that_goes_on_shuts_no_group, listening, &all_options),
+                scenario(a_full_listener_waits_for_no_group, listening, &all_options),
                 scenario(a_member_can_say_its_least, listening, &all_options),
         };
 
