@@ -332,16 +332,16 @@ static bool open_at_once(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         return took;
 }
 
-/* RFC 9293 §3.10.7.2, third. With no room for one more half-open connection the peer gets a cookie.
- * Not so where addresses cannot be forged, nor where the sequence number must be above that of a
- * connection in TIME-WAIT: there it tries again. */
+/* RFC 9293 §3.10.7.2, third. With no room for one more half-open connection, by its listener or by
+ * its group, the peer gets a cookie. Not so where addresses cannot be forged, nor where the
+ * sequence number must be above that of a connection in TIME-WAIT: there it tries again. */
 static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
                      const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss,
                      nstime now)
 {
         uint32_t iss = iss_new(t, tuple, now);
-        bool full = half_open_is_full(l);
         enum group_opening opening = link->lossless ? GROUP_OPENS : group_opening(t, l->group, now);
+        bool full = half_open_is_full(l) || unlikely(opening == GROUP_FLOODED);
         struct tcp_answer answer;
         struct tcp_conn *tc;
 
@@ -357,7 +357,7 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 count_drop(t->cnt, DROP_TCP_GROUP);
                 return false;
         }
-        if (full || unlikely(opening == GROUP_FLOODED)) {
+        if (full) {
                 cookie_answer(t, l, tuple, link, seg, now);
                 return false;
         }

@@ -283,6 +283,29 @@ static void a_full_listener_waits_for_no_group(void **state)
         cookie(s);
 }
 
+/* A cookie's number may be below those of a connection that was in TIME-WAIT. */
+static void who_was_in_time_wait_gets_no_cookie(void **state)
+{
+        const struct tcp_group_limits l = {.members = 10};
+        struct scene *s = *state;
+        uint16_t port = s->tuple.rport;
+
+        s->listener =
+                (uint32_t)tcp_listen(&s->rig->t, (ip_addr){{0, 0}}, s->tuple.lport, 4, &s->opts);
+        app_closes(s);
+        s->tc = NULL;
+        joins_group(s, &l);
+        for (uint16_t i = 0; i < 5; i++)
+                is_forged(s, (uint16_t)(1000 + i));
+        s->now += NS_PER_S;
+        cookie(s);
+        s->tuple.rport = port;
+        peer_sends(s, .seq = 70000, .flags = S);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIME_WAIT_REUSED], 1);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_BACKLOG], 1);
+}
+
 /* However large a window it may have. */
 static void a_member_can_say_its_least(void **state)
 {
@@ -323,6 +346,7 @@ int main(void)
                 scenario(nor_a_small_one, listening, &all_options),
                 scenario(a_flood_that_goes_on_shuts_no_group, listening, &all_options),
                 scenario(a_full_listener_waits_for_no_group, listening, &all_options),
+                scenario(who_was_in_time_wait_gets_no_cookie, time_wait, NULL),
                 scenario(a_member_can_say_its_least, listening, &all_options),
         };
 
