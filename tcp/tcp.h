@@ -518,7 +518,7 @@ void tcp_group_leave(struct tcp *t, struct tcp_conn *tc, nstime now);
 uint32_t tcp_promised(const struct tcp_conn *tc);
 /* What was written and is not acknowledged, and what is reserved to be written. */
 uint32_t tcp_queued(const struct tcp_conn *tc);
-/* A turn that changed a connection with tc->send_share has ended. */
+/* A turn that changed a connection with tc->send_share has ended, or a reservation there. */
 void tcp_group_look(struct tcp *t, struct tcp_conn *tc);
 /* What comes to the listener from now on is of that group (0: of none). */
 void tcp_group_listen(struct tcp *t, uint32_t listener, uint32_t group);

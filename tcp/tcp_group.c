@@ -191,18 +191,17 @@ static void size_send_share(struct tcp_group *g, struct tcp_conn *tc)
 
 uint32_t group_writes(struct tcp *t, struct tcp_conn *tc, uint32_t want)
 {
-        struct tcp_group *g = group_of(t, tc);
         uint32_t queued = tcp_queued(tc);
 
-        size_send_share(g, tc);
-        want = MIN(want, tc->snd_most > queued ? tc->snd_most - queued : 0);
-        set_send_share(g, tc, MAX(tc->send_share, queued + want));
-        return want;
+        size_send_share(group_of(t, tc), tc);
+        return MIN(want, tc->snd_most > queued ? tc->snd_most - queued : 0);
 }
 
 /* Who finds no room any more hears when there is some. */
 static void tell_room(struct tcp *t, struct tcp_conn *tc)
 {
+        if (tc->state == TCPS_CLOSED)
+                return;
         if (!sndbuf_writable(t, tc))
                 conn_flag(tc, TCF_SND_FULL);
         else
@@ -225,8 +224,7 @@ static void bound_sending(struct tcp *t, struct tcp_group *g, struct tcp_conn *t
                 WRITE_ONCE(tc->snd_most, 0);
         }
         conn_slow_flow(tc);
-        if (tc->state != TCPS_CLOSED)
-                tell_room(t, tc);
+        tell_room(t, tc);
 }
 
 /* ---- turns ---- */
@@ -470,10 +468,8 @@ void group_ends(struct tcp *t, struct tcp_conn *tc)
         g = group_of(t, tc);
         if (is_bounded(g))
                 set_share(g, tc, MAX(limits_of(g)->least, tcp_promised(tc)));
-        if (bounds_sending(g) && tc->state != TCPS_CLOSED)
+        if (bounds_sending(g))
                 tcp_group_look(t, tc);
-        else if (bounds_sending(g))
-                size_send_share(g, tc);
         if (tc->state == TCPS_CLOSED || tc->state == TCPS_TIME_WAIT)
                 leave_line(g, tc);
 }
@@ -621,9 +617,9 @@ void tcp_group_check(const struct tcp *t, uint32_t group)
                 assert(!is_bounded(g) || tcp_promised(tc) <= tc->group_share);
                 assert(!is_bounded(g) || tc->rcv_limit <= tc->group_share);
                 queued += tc->send_share;
-                assert((tc->send_share != 0) == bounds_sending(g));
+                assert(tc->send_share ==
+                       (bounds_sending(g) ? MAX(limits_of(g)->least, tcp_queued(tc)) : 0));
                 assert((tc->snd_most != 0) == bounds_sending(g));
-                assert(!bounds_sending(g) || tcp_queued(tc) <= tc->send_share);
                 assert(!bounds_sending(g) || tc->state == TCPS_CLOSED || tc->flags & TCF_SND_FULL ||
                        sndbuf_writable(t, tc));
         }

@@ -88,7 +88,8 @@ void pace_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len);
  * bytes leave. */
 nstime group_turn(struct tcp *t, struct tcp_conn *tc, nstime now);
 void group_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len);
-/* With tc->send_share: of so many bytes, how many may be written. */
+/* With tc->send_share: it holds what is written and reserved; of so many bytes more, how many may
+ * be written. */
 uint32_t group_writes(struct tcp *t, struct tcp_conn *tc, uint32_t want);
 
 /* tcp_output.c */

@@ -492,11 +492,11 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
         }
         if (tc->rsv_bytes == 0) {
                 conn_flag(tc, TCF_SND_FULL);
-                if (unlikely(tc->send_share != 0))
-                        group_writes(t, tc, 0);
                 return 0;
         }
         conn_flag(tc, TCF_RSV);
+        if (unlikely(tc->send_share != 0))
+                group_writes(t, tc, 0);
         return (int)tc->rsv_bytes;
 }
 
@@ -574,6 +574,8 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
         if (unlikely(tc->flags & TCF_RATES))
                 rate_written(tc);
         drop_reservation(t, tc, bytes, alive);
+        if (unlikely(tc->send_share != 0))
+                tcp_group_look(t, tc);
         if (!alive) {
                 conn_reap(t, tc); /* over meanwhile, and the record waited for us */
                 return;

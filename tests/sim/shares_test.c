@@ -657,6 +657,50 @@ static void equal_parts_of_what_may_be_written(void **state)
         ends_all(&k);
 }
 
+static uint32_t reserves(struct play *k, uint32_t most, int spans)
+{
+        struct span span[8];
+        int got = tcp_send_reserve(server(k), conn(k, &k->flow[0]), most, span, spans);
+
+        assert_true(got > 0);
+        return (uint32_t)got;
+}
+
+static void commits(struct play *k, uint32_t n, bool more)
+{
+        tcp_send_commit(server(k), conn(k, &k->flow[0]), n, more, false, k->p->now);
+}
+
+/* What is reserved counts, and not what was asked for; what is not written, or by a connection that
+ * has ended meanwhile, counts no longer. */
+static void what_is_not_written_counts_no_longer(void **state)
+{
+        const struct tcp_group_limits l = {.members = 8, .least = 4096, .send = 8 * 4096 + POOL};
+        struct play k = {.seed = 1};
+        const struct tcp_conn *tc;
+        uint32_t got;
+
+        (void)state;
+        connects_all(&k, 2, &l);
+        tc = conn(&k, &k.flow[0]);
+        got = reserves(&k, POOL, 1);
+        assert_in_range(got, 4096 + 1, POOL / 2 - 1);
+        assert_int_equal(tc->send_share, got);
+        commits(&k, 0, false);
+        assert_int_equal(tc->send_share, 4096);
+        checks(&k);
+        got = reserves(&k, POOL, 8);
+        tcp_abort(client(&k), pair_conn(k.p, CLIENT, k.flow[0].client), k.p->now);
+        stack_flush(&k.p->side[CLIENT].s, k.p->now);
+        passes(&k, NS_PER_S);
+        assert_int_equal(tc->state, TCPS_CLOSED);
+        assert_int_equal(tc->send_share, got);
+        commits(&k, got, false);
+        assert_int_equal(tc->send_share, 4096);
+        checks(&k);
+        ends_all(&k);
+}
+
 /* What was read and goes back has to have a place as well: as far as there is one. */
 static void gives_back(uint64_t pool, bool has_place)
 {
@@ -855,6 +899,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(who_is_reset_stands_in_no_line),
                 cmocka_unit_test(what_goes_back_has_its_place),
                 cmocka_unit_test(equal_parts_of_what_may_be_written),
+                cmocka_unit_test(what_is_not_written_counts_no_longer),
                 cmocka_unit_test(no_group_holds_more_than_it_may),
         };
 
