@@ -593,7 +593,7 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
         if (!more || waits_unpushed(tc))
                 txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
         if (more && !at_unsent_mark(tc) && unsent_room(tc) != 0 &&
-            group_room(tc) != 0) /* what follows would have to wait for this to go */
+            !is_full_by_group(tc)) /* what follows would have to wait for this to go */
                 conn_flag(tc, TCF_MORE);
         else
                 conn_unflag(tc, TCF_MORE);

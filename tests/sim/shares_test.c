@@ -701,6 +701,27 @@ static void what_is_not_written_counts_no_longer(void **state)
         ends_all(&k);
 }
 
+/* MSG_MORE holds nothing back from when poll() says that there is no room for what follows. */
+static void what_is_full_waits_for_no_more(void **state)
+{
+        const struct tcp_group_limits l = {.members = 1, .least = 9000, .send = 9000};
+        struct play k = {.seed = 1};
+        const struct tcp_conn *tc;
+
+        (void)state;
+        connects_all(&k, 1, &l);
+        tc = conn(&k, &k.flow[0]);
+        commits(&k, reserves(&k, 5000, 8), true);
+        assert_true(tc->flags & TCF_MORE);
+        may_write_more(&k, 0, true);
+        commits(&k, reserves(&k, 1100, 8), true);
+        assert_false(tc->flags & TCF_MORE);
+        may_write_more(&k, 0, false);
+        flush(&k);
+        checks(&k);
+        ends_all(&k);
+}
+
 /* What was read and goes back has to have a place as well: as far as there is one. */
 static void gives_back(uint64_t pool, bool has_place)
 {
@@ -900,6 +921,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(what_goes_back_has_its_place),
                 cmocka_unit_test(equal_parts_of_what_may_be_written),
                 cmocka_unit_test(what_is_not_written_counts_no_longer),
+                cmocka_unit_test(what_is_full_waits_for_no_more),
                 cmocka_unit_test(no_group_holds_more_than_it_may),
         };
 
