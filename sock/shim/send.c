@@ -161,15 +161,15 @@ static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         return kernel_sendmsg(f, m, flags);
 }
 
-/* The result of a whole call on a stream. */
-static inline ssize_t stream_sent(struct file *f, ssize_t r, int flags)
+/* The result of a whole call on a stream, which `asked` for times of sending by itself. */
+static inline ssize_t stream_sent(struct file *f, ssize_t r, int flags, uint32_t asked)
 {
         if (unlikely(f->connecting) && (r > 0 || r == -EINPROGRESS) && io_may_wait(f, flags))
                 r = connect_sent(f, r);
         if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
                 usock_zerocopy_sent(f->us);
-        if (unlikely(READ_ONCE(f->stamped)) && r > 0)
-                usock_stamp_sent(f->us, 0);
+        if (unlikely(asked | READ_ONCE(f->stamped)) && r > 0)
+                usock_stamp_sent(f->us, asked);
         return r;
 }
 
@@ -177,14 +177,10 @@ static ssize_t stream_sendmsg(struct file *f, const struct msghdr *m, int flags)
 {
         uint32_t asked = 0;
         int err = likely(m->msg_controllen == 0) ? 0 : usock_stamps_asked(f->us, m, &asked);
-        ssize_t r;
 
         if (unlikely(err < 0))
                 return err;
-        r = tcp_sendmsg(f, m, flags);
-        if (unlikely(asked != 0) && r > 0)
-                usock_stamp_sent(f->us, asked);
-        return unlikely(asked != 0) ? r : stream_sent(f, r, flags);
+        return stream_sent(f, tcp_sendmsg(f, m, flags), flags, asked);
 }
 
 static ssize_t file_sendmsg(struct file *f, const struct msghdr *m, int flags)
@@ -201,7 +197,7 @@ static ssize_t file_sendto(struct file *f, const void *p, size_t n, int flags,
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
         if (f->mode == MODE_TCP)
-                return stream_sent(f, file_send(f, p, n, flags), flags);
+                return stream_sent(f, file_send(f, p, n, flags), flags, 0);
         if (sa && len) {
                 m.msg_name = (void *)sa;
                 m.msg_namelen = len;
@@ -229,7 +225,7 @@ static inline ssize_t send_buf(struct file *f, const void *p, size_t n, int flag
         ssize_t r;
 
         if (likely(f->mode == MODE_TCP))
-                return stream_sent(f, file_send(f, p, n, flags), flags);
+                return stream_sent(f, file_send(f, p, n, flags), flags, 0);
         if (f->mode == MODE_UDP && f->connected) {
                 r = usock_send(f->us, p, n, flags);
                 if (likely(r != -EAGAIN && r != -ENOENT && r != -EDESTADDRREQ))

@@ -5,6 +5,7 @@
 #include "tests/shim/calls.h"
 
 #include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
 
 /* <linux/tcp.h>, which cannot stand beside libc's. */
 struct zerocopy_receive {
@@ -157,6 +158,51 @@ static void edges(int s, int t)
         close(ep);
 }
 
+static int origin_of_note(int fd)
+{
+        _Alignas(struct cmsghdr) char control[128];
+        struct msghdr m = {.msg_control = control, .msg_controllen = sizeof(control)};
+        struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+        struct sock_extended_err e;
+        struct cmsghdr *c;
+
+        if (poll(&p, 1, LONG) != 1 || recvmsg(fd, &m, MSG_ERRQUEUE) < 0)
+                die("no note");
+        c = CMSG_FIRSTHDR(&m);
+        if (!c || c->cmsg_len < CMSG_LEN(sizeof(e)))
+                die("a note of nothing");
+        memcpy(&e, CMSG_DATA(c), sizeof(e));
+        return e.ee_origin;
+}
+
+/* A call that asks for a time as well has both told, in whichever order. */
+static void with_a_time(int s, int t)
+{
+        unsigned flags = SOF_TIMESTAMPING_OPT_TSONLY, what = SOF_TIMESTAMPING_TX_ACK;
+        _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(what))] = {0};
+        struct iovec iov = {much, MUCH};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = beside,
+                           .msg_controllen = sizeof(beside)};
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        bool copied = false, acknowledged = false;
+
+        SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)));
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SO_TIMESTAMPING;
+        c->cmsg_len = CMSG_LEN(sizeof(what));
+        memcpy(CMSG_DATA(c), &what, sizeof(what));
+        SHOW(sendmsg(s, &m, MSG_ZEROCOPY));
+        drain(t, MUCH);
+        while (!copied || !acknowledged) {
+                int origin = origin_of_note(s);
+                copied |= origin == SO_EE_ORIGIN_ZEROCOPY;
+                acknowledged |= origin == SO_EE_ORIGIN_TIMESTAMPING;
+        }
+        SHOW(take_note(s, 128, false));
+}
+
 void scene_zerocopy_streams(void)
 {
         int v[2], on = -1;
@@ -170,6 +216,7 @@ void scene_zerocopy_streams(void)
         until_full(v[0], v[1]);
         little_room(v[0], v[1]);
         edges(v[0], v[1]);
+        with_a_time(v[0], v[1]);
         SHOW(recv(v[0], much, 1, MSG_ERRQUEUE));
         SHOW(send(v[0], much, MUCH, MSG_ZEROCOPY));
         drain(v[1], MUCH);
