@@ -154,11 +154,13 @@ void usock_udp_kernel_uncorked(struct usock *s);
 /* A call with MSG_ZEROCOPY took bytes: copied they are, and the error queue will tell so, where
  * SO_ZEROCOPY is set. */
 void usock_zerocopy_sent(struct usock *s);
-/* SO_TIMESTAMPING in the control messages of a stream's sendmsg(): flags, or 0. -EINVAL, -EFAULT;
- * -EOPNOTSUPP: what cannot be told is asked for (usock_can_stamp()). */
+#define USOCK_STAMPS_OF_CALL (1u << 31)
+/* SO_TIMESTAMPING in the control messages of a stream's sendmsg(): its flags and
+ * USOCK_STAMPS_OF_CALL, or 0: there is none. -EINVAL, -EFAULT; -EOPNOTSUPP: what cannot be told is
+ * asked for (usock_can_stamp()). */
 int usock_stamps_asked(struct usock *s, const struct msghdr *m, uint32_t *flags);
-/* A call on a stream took bytes, and the error queue is to tell when the last of them left, if the
- * call (`asked`), or the socket asks for it. */
+/* A call on a stream took bytes, and the error queue is to tell when the last of them left, as the
+ * call says (`asked`), or the socket (0). */
 void usock_stamp_sent(struct usock *s, uint32_t asked);
 bool usock_is_stamped(const struct usock *s); /* the socket asks */
 /* Between these two (sendmmsg) this thread's datagrams with USOCK_BATCH among their flags are told

@@ -19,7 +19,10 @@ static int read_asked(const struct cmsghdr *c, uint32_t *flags)
         if (c->cmsg_len != CMSG_LEN(sizeof *flags))
                 return -EINVAL;
         memcpy(flags, CMSG_DATA((struct cmsghdr *)(uintptr_t)c), sizeof *flags);
-        return *flags & ~(uint32_t)USOCK_STAMPS_OF_SENDING ? -EINVAL : 0;
+        if (*flags & ~(uint32_t)USOCK_STAMPS_OF_SENDING)
+                return -EINVAL;
+        *flags |= USOCK_STAMPS_OF_CALL;
+        return 0;
 }
 
 int usock_stamps_asked(struct usock *s, const struct msghdr *m, uint32_t *flags)

@@ -372,6 +372,7 @@ void scene_stream_sent_times(void)
         send_and_show(v[0], "no number", 3);
         set(v[0], SO_TIMESTAMPING, (int)ALL_SENT | id);
         send_and_show(v[0], "numbers again", 3);
+        call_asks(v[0], 0, 4, 0); /* not of this one */
         set(v[0], SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_ACK | SOF_TIMESTAMPING_OPT_TSONLY | id);
         send_and_show(v[0], "no times", 1);
         set(v[0], SO_TIMESTAMPING, SOF_TIMESTAMPING_OPT_STATS);
