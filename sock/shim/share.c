@@ -35,7 +35,7 @@ void file_say(struct file *f)
         what |= f->bound ? SAID_BOUND : 0;
         what |= f->connected ? SAID_CONNECTED : 0;
         what |= f->out ? SAID_OUT : 0;
-        what |= f->stamped ? SAID_STAMPED : 0;
+        what |= READ_ONCE(f->stamped) ? SAID_STAMPED : 0;
         f->heard = usock_say(f->us, (uint8_t)what, f->rcvtimeo, f->sndtimeo);
 }
 

@@ -184,7 +184,7 @@ static int accepted(const struct file *l, struct usock *s, int fd, int flags)
         f->bound = true;
         f->rcvtimeo = l->rcvtimeo;
         f->sndtimeo = l->sndtimeo;
-        f->stamped = l->stamped;
+        f->stamped = READ_ONCE(l->stamped);
         opts_share(f, l);
         f->us = s;
         f->why = "came over the fabric";
