@@ -169,10 +169,21 @@ static int set_tcp(struct file *f, int level, int name, const void *val, socklen
         return r < 0 ? r : (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
 }
 
+/* As on a connection: those that a listener takes would never tell. */
+static bool cannot_be_told(const struct file *f, int level, int name, const void *val,
+                           socklen_t len)
+{
+        return f->mode == MODE_LISTEN && level == SOL_SOCKET && name == SO_TIMESTAMPING &&
+               (int)len >= (int)sizeof(uint32_t) && !usock_can_stamp(*(const uint32_t *)val);
+}
+
 static int set_both(struct file *f, int level, int name, const void *val, socklen_t len)
 {
-        int r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
+        int r;
 
+        if (cannot_be_told(f, level, name, val, len))
+                return -EOPNOTSUPP;
+        r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
         if (r == 0 && f->mode == MODE_LISTEN)
                 opts_remember(f, level, name, val, len);
         if (r == 0)

@@ -309,6 +309,26 @@ class Bare(Case):
                 self.assertGreater(ours.said("ours"), 0, ours)
 
 
+class Listener(Case):
+    """What its connections would never tell is refused."""
+
+    SCRIPT = """if True:
+        import errno, socket, sys
+        SO_TIMESTAMPING, TX_SOFTWARE, TX_ACK, TSONLY, STATS = 37, 1 << 1, 1 << 9, 1 << 11, 1 << 12
+        s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+        for flags in (TX_SOFTWARE, TX_ACK | TSONLY | STATS, TX_SOFTWARE | TSONLY, 0):
+            try:
+                s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, flags)
+                print("done")
+            except OSError as e:
+                print("refused" if e.errno == errno.EOPNOTSUPP else e)
+    """
+
+    def test_times_with_the_packet_or_statistics(self):
+        done = self.run_it(sys.executable, "-c", self.SCRIPT, str(self.port))
+        self.assertEqual(done.end().split(), ["refused", "refused", "done", "done"])
+
+
 class Native(Case):
     """A datagram socket of the native API has none of the kernel's: what the kernel would tell of goes there over the fabric, too."""
 
