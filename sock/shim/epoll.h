@@ -25,6 +25,8 @@ void epoll_image_take(const char *adopt);
 void epoll_leaves(struct file *f);
 /* A number that came so, after the sockets that came with it. */
 void epoll_comes(int fd);
+/* A descriptor of a set's that is the library's own. */
+bool epoll_owns_fd(int fd);
 void epoll_fork_lock(void);
 void epoll_fork_unlock(bool child);
 

@@ -136,6 +136,14 @@ void epoll_pass_ended(struct epoll_set *set)
         set->mark = set->image = -1;
 }
 
+bool epoll_pass_owns(int fd)
+{
+        for (unsigned i = 0; i < MIN(READ_ONCE(ngone), ARRAY_LEN(gone)); i++)
+                if (fd == READ_ONCE(gone[i].mark) || fd == READ_ONCE(gone[i].image))
+                        return true;
+        return false;
+}
+
 /* ---- who gets it ---- */
 
 /* A file of this user's in memory, so that opening it does nothing else. */

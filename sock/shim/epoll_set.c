@@ -606,10 +606,12 @@ void epoll_file_closed(struct file *f)
 void epoll_file_ended(struct file *f)
 {
         struct epoll_set *set = f->set;
+        int kick;
 
         assert(set->live && set->owner == f && set->members == NULL);
-        if (set->kick >= 0)
-                sys1(SYS_close, set->kick);
+        kick = atomic_exchange(&set->kick, -1);
+        if (kick >= 0)
+                sys1(SYS_close, kick);
         pthread_mutex_lock(&shim.lock);
         epoll_pass_ended(set);
         set->live = false;
@@ -617,6 +619,17 @@ void epoll_file_ended(struct file *f)
         sets_free = set;
         f->set = NULL;
         pthread_mutex_unlock(&shim.lock);
+}
+
+bool epoll_owns_fd(int fd)
+{
+        if (fd <= 2)
+                return false;
+        for (unsigned i = 0; i < READ_ONCE(sets_used); i++)
+                if (fd == sets[i].kick || fd == READ_ONCE(sets[i].mark) ||
+                    fd == READ_ONCE(sets[i].image))
+                        return true;
+        return epoll_pass_owns(fd);
 }
 
 /* ---- fork ---- */

@@ -180,6 +180,7 @@ void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll
 
 /* What the set has for whoever gets it. */
 void epoll_pass_ended(struct epoll_set *set);
+bool epoll_pass_owns(int fd);
 
 /* ---- epoll_wait.c ---- */
 

@@ -333,7 +333,7 @@ bool shim_owns_fd(int fd)
 {
         return shim.size && fd >= 0 &&
                (fd == shim.placeholder || usock_owns_fd(fd) || spares_own(fd) || relayed_owns(fd) ||
-                relay_owns(fd));
+                relay_owns(fd) || epoll_owns_fd(fd));
 }
 
 int shim_high_fd(int fd)

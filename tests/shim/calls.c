@@ -294,6 +294,7 @@ static const struct {
         {"epoll_of_no_set", scene_epoll_of_no_set},
         {"same_ends", scene_same_ends},
         {"sets_passed", scene_sets_passed},
+        {"sets_sent_and_closed", scene_sets_sent_and_closed},
         {"epoll_many", scene_epoll_many},
         {"acceptors", scene_acceptors},
         {"interrupted", scene_interrupted},

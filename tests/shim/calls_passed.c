@@ -8,6 +8,7 @@ enum passed { TO_ITSELF, TO_CHILD, TO_STRANGER, TO_SPAWNED, TO_IMAGE, TO_FORKED,
 enum kind { LEVELS, EDGES, CHANGES, KINDS };
 enum poke { STREAM, SECOND, THIRD, CONNECT, ORDINARY_CONNECT, SEND, ORDINARY_SEND, PIPE, POKES };
 enum { CONNS = 3 };
+#define ABOVE 200 /* the program's numbers */
 
 /* Of numbers only, so that it can be an argument. */
 struct world {
@@ -322,4 +323,47 @@ void scene_sets_passed(void)
         for (enum passed how = 0; how < PASSED; how++)
                 for (enum kind kind = 0; kind < KINDS; kind++)
                         with(how, kind);
+}
+
+/* The sender closes what it has sent before it is received. */
+static void sent_and_closed(bool library)
+{
+        struct world w;
+        int s[2], go[2];
+        char c;
+
+        socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+        pipe(go);
+        fflush(stdout);
+        if (fork() == 0) {
+                close2((int[2]){s[0], go[1]});
+                read(go[0], &c, 1);
+                w = receive_world(s[1]);
+                use(&w);
+                fflush(stdout);
+                _exit(0);
+        }
+        w = make_world(s[1], LEVELS);
+        send_world(s[0], &w, true);
+        if (library)
+                close(w.ep);
+        close(w.l);
+        close(w.u);
+        if (library) {
+                for (int i = 0; i < CONNS; i++)
+                        close(w.conn[i][1]);
+                close(w.p[0]);
+                SHOW(close_range(ABOVE, ~0u, 0)); /* as daemons do */
+        }
+        close2((int[2]){s[1], go[0]});
+        write(go[1], "x", 1);
+        serve(&w, s[0]);
+        wait(NULL);
+        close2((int[2]){s[0], go[1]});
+        end_world(&w);
+}
+
+void scene_sets_sent_and_closed(void)
+{
+        sent_and_closed(true);
 }
