@@ -217,45 +217,46 @@ static int find_image(int epfd)
         return image;
 }
 
-struct by_cookie {
-        uint64_t cookie;
-        struct file *f;
+struct coming {
+        struct file *ef;
+        int image;
+        struct epoll_kept k;
+        bool found;
 };
 
-static void has_cookie(int fd, struct file *f, void *arg)
+static void comes_if_meant(int fd, struct file *f, void *arg)
 {
-        struct by_cookie *by = arg;
+        struct coming *c = arg;
+        struct usock *us = READ_ONCE(f->us);
 
-        if (!by->f && f->us && usock_cookie(f->us) == by->cookie)
-                by->f = f;
+        if (c->found || !us || usock_cookie(us) != c->k.cookie)
+                return;
+        c->found = true;
+        epoll_item_comes(c->ef, f, &c->k);
 }
 
-/* By its sender's number first: a child has it there. */
-static struct file *find_file(const struct epoll_kept *k)
+/* By their sender's numbers first: a child has them there. No other thread closes what is found
+ * before it is a member. */
+static void take(int fd, struct file *ef, void *arg)
 {
-        struct by_cookie by = {.cookie = k->cookie};
-        struct file *f = file_peek(k->fd);
+        struct coming *c = arg;
 
-        if (k->cookie == 0)
-                return NULL;
-        if (f)
-                has_cookie(k->fd, f, &by);
-        if (!by.f)
-                file_each(has_cookie, &by);
-        return by.f;
-}
-
-static void take(int fd, int image)
-{
-        struct file *ef = epoll_file(fd);
-        struct epoll_kept k;
-
-        while (ef && sys3(SYS_read, image, &k, sizeof(k)) == sizeof(k)) {
-                struct file *f = find_file(&k);
-
-                if (f)
-                        epoll_item_comes(ef, f, &k);
+        c->ef = ef;
+        while (ef->mode == MODE_EPOLL &&
+               sys3(SYS_read, c->image, &c->k, sizeof(c->k)) == sizeof(c->k)) {
+                c->found = c->k.cookie == 0;
+                file_at(c->k.fd, comes_if_meant, c);
+                if (!c->found)
+                        file_each(comes_if_meant, c);
         }
+}
+
+static void take_members(int fd, int image)
+{
+        struct coming c = {.image = image};
+
+        if (epoll_file(fd))
+                file_at(fd, take, &c);
         sys1(SYS_close, image);
 }
 
@@ -302,7 +303,7 @@ void epoll_comes(int fd)
                 if (known)
                         file_number(known, fd);
                 else if (image >= 0)
-                        take(fd, image);
+                        take_members(fd, image);
         }
         usock_leave();
 }

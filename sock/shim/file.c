@@ -315,16 +315,20 @@ static void number_unpin(struct file *f)
         atomic_fetch_sub(&f->pins, 1);
 }
 
+void file_at(int fd, void (*fn)(int fd, struct file *f, void *arg), void *arg)
+{
+        struct file *f = (unsigned)fd < shim.size ? number_pin(fd) : NULL;
+
+        if (!f)
+                return;
+        fn(fd, f, arg);
+        number_unpin(f);
+}
+
 void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg)
 {
-        for (unsigned fd = 0; fd < shim.top; fd++) {
-                struct file *f = number_pin((int)fd);
-
-                if (f) {
-                        fn((int)fd, f, arg);
-                        number_unpin(f);
-                }
-        }
+        for (unsigned fd = 0; fd < shim.top; fd++)
+                file_at((int)fd, fn, arg);
 }
 
 /* ---- kernel descriptors of our own ---- */
@@ -361,16 +365,6 @@ static void replace_number(int fd, struct file *f, void *arg)
                 sys3(SYS_dup3, r->with, fd, number_closes_on_exec(fd) ? O_CLOEXEC : 0);
 }
 
-static void replace_one(int fd, struct replace *r)
-{
-        struct file *f = fd < 0 ? NULL : number_pin(fd);
-
-        if (!f)
-                return;
-        replace_number(fd, f, r);
-        number_unpin(f);
-}
-
 int file_materialise(struct file *f)
 {
         struct replace r = {f, -1};
@@ -383,7 +377,7 @@ int file_materialise(struct file *f)
                 return r.with;
         opts_replay_kernel(f, r.with);
         if (f->nfds == 1)
-                replace_one(f->kfd, &r);
+                file_at(f->kfd, replace_number, &r);
         else
                 file_each(replace_number, &r);
         sys1(SYS_close, r.with);
