@@ -109,10 +109,9 @@ void epoll_leaves(struct file *f)
         pthread_mutex_lock(&shim.lock);
         if (set->count > 0 || set->image >= 0)
                 image = write_image(set);
-        if (image >= 0) {
-                set->abroad = true;
+        if (image >= 0)
                 put_mark(set, image);
-        }
+        epoll_shared(set);
         pthread_mutex_unlock(&shim.lock);
 }
 

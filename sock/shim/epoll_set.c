@@ -107,7 +107,8 @@ static uint64_t new_tag(const struct epoll_item *it)
 {
         if (unlikely(numbers == 0))
                 renumber();
-        return EPOLL_WORD(EPOLL_TAGS, numbers >> (64 - EPOLL_NUMBER_BITS), (uint64_t)(it - items));
+        return EPOLL_WORD(EPOLL_TAGS, numbers >> (64 - EPOLL_NUMBER_BITS) | 1,
+                          (uint64_t)(it - items));
 }
 
 /* One that came with a set has the tag that its sender gave it. */
@@ -494,6 +495,17 @@ struct epoll_kept epoll_item_kept(const struct epoll_item *it)
                                    .in_kernel = it->in_kernel};
 }
 
+void epoll_shared(struct epoll_set *set)
+{
+        struct epoll_item *it = set->members;
+
+        assert(shim_locked());
+        set->abroad = true;
+        for (int i = 0; i < set->count; i++, it = it->next)
+                it->elsewhere |= it->in_kernel;
+        renumber();
+}
+
 void epoll_each_item(void (*fn)(struct epoll_item *it))
 {
         pthread_mutex_lock(&shim.lock);
@@ -549,10 +561,8 @@ void epoll_item_remove(struct epoll_item *it, bool in_kernel_too)
                 epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
         pthread_mutex_unlock(&set->lock);
         epoll_kick(set); /* who sleeps with it in hand lets go */
-        if (!in_kernel_too && it->elsewhere)
-                it->set = NULL; /* its tag may be reported for as long as we live */
-        else
-                item_free(it);
+        item_free(
+                it); /* the next in its place has another tag, if this one may be reported still */
 }
 
 /* Its file has changed sides. A shared one (EPOLLEXCLUSIVE) cannot be changed, but put

@@ -114,10 +114,10 @@ static inline int epoll_kernel_fd(const struct epoll_set *set)
 }
 /*
  * What the kernel is told of a member: a word of ours, a number that no other process or image has
- * that may have the same set, nor this one had before it forked, and the place in the table. No
- * address, nor half of one beside a number, since among the kernel's answers are the
- * program's own data, and some programs set only the lower half (Python's number of a file; above
- * it is what the stack had).
+ * that may have the same set, nor this one had before another had it, and the place in the table.
+ * The number is odd. No address, nor half of one beside a number, since among the kernel's answers
+ * are the program's own data, and some programs set only the lower half (Python's number of a file;
+ * above it is what the stack had).
  */
 #define EPOLL_PLACE_BITS  20
 #define EPOLL_NUMBER_BITS 22 /* as PID_MAX_LIMIT */
@@ -150,6 +150,8 @@ struct file *epoll_file(int epfd);
  * it is none of ours. */
 bool epoll_item_comes(struct file *ef, struct file *f, const struct epoll_kept *k);
 struct epoll_kept epoll_item_kept(const struct epoll_item *it);
+/* Another process has the kernel's half from now on, and what is in it. shim.lock held. */
+void epoll_shared(struct epoll_set *set);
 /* Wakes those who sleep on the set: its members have changed. */
 void epoll_kick(struct epoll_set *set);
 /* The kernel reported the kick. */

@@ -366,4 +366,5 @@ static void sent_and_closed(bool library)
 void scene_sets_sent_and_closed(void)
 {
         sent_and_closed(true);
+        sent_and_closed(false);
 }
