@@ -196,8 +196,8 @@ static long look_at_kernel(int epfd, struct epoll_event *ev, int room)
 
 #define KERNELS_MOST 256 /* that one call brings; what is left comes with the next */
 
-/* Returns true if a kick, which is no event of the program's, had the place of all. Where something
- * else came as well a second look would bring that again. */
+/* Returns true if kicks, which are no events of the program's, had the place of all. Where
+ * something else came as well a second look would bring that again. */
 static bool harvest_once(struct epoll_set *set, struct harvest *h)
 {
         struct epoll_event ev[KERNELS_MOST];
@@ -218,8 +218,10 @@ static bool harvest_once(struct epoll_set *set, struct harvest *h)
                 else if (whose == PROGRAMS)
                         put_event(h, ev[i].events, ev[i].data.u64);
                 else
-                        kicked = true;
+                        kicked |= whose == KICK;
         }
+        if (room > 0)
+                set->nobodys = n > 0 && h->n == had && !kicked ? set->nobodys + 1 : 0;
         return kicked && n == room && h->n == had;
 }
 

@@ -87,6 +87,7 @@ struct epoll_set *epoll_set_new(struct file *owner)
         s->undecided = false;
         s->round = 1;
         s->abroad = s->tags = false;
+        s->nobodys = 0;
         s->kick = s->mark = s->image = -1;
         s->live = true;
         return s;
@@ -128,10 +129,8 @@ static struct epoll_item *by_tag(struct epoll_set *set, uint64_t tag)
 enum whose epoll_whose(struct epoll_set *set, uint64_t data, struct epoll_item **it)
 {
         *it = NULL;
-        if (unlikely(data == EPOLL_KICK)) {
-                epoll_kicked(set);
-                return NOBODYS;
-        }
+        if (unlikely(data == EPOLL_KICK))
+                return epoll_kicked(set) ? KICK : NOBODYS;
         *it = by_tag(set, data);
         if (*it)
                 return MEMBERS;
@@ -373,12 +372,11 @@ void epoll_kick(struct epoll_set *set)
                 sys3(SYS_write, set->kick, &one, sizeof(one));
 }
 
-void epoll_kicked(struct epoll_set *set)
+bool epoll_kicked(struct epoll_set *set)
 {
         uint64_t count;
 
-        if (set->kick >= 0) /* else another process was kicked, which has the kernel's half, too */
-                sys3(SYS_read, set->kick, &count, sizeof(count));
+        return set->kick >= 0 && sys3(SYS_read, set->kick, &count, sizeof(count)) > 0;
 }
 
 /* A side of the kernel's that it has not been told of. */
@@ -501,6 +499,8 @@ void epoll_shared(struct epoll_set *set)
 
         assert(shim_locked());
         set->abroad = true;
+        if (!set->sleepers && !set->owner->kernel_sleepers)
+                epoll_kicked(set); /* who gets the set cannot take that away */
         for (int i = 0; i < set->count; i++, it = it->next)
                 it->elsewhere |= it->in_kernel;
         renumber();
@@ -561,8 +561,8 @@ void epoll_item_remove(struct epoll_item *it, bool in_kernel_too)
                 epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
         pthread_mutex_unlock(&set->lock);
         epoll_kick(set); /* who sleeps with it in hand lets go */
-        item_free(
-                it); /* the next in its place has another tag, if this one may be reported still */
+        /* If its tag may be reported still, the next in its place has another one. */
+        item_free(it);
 }
 
 /* Its file has changed sides. A shared one (EPOLLEXCLUSIVE) cannot be changed, but put

@@ -61,11 +61,12 @@ struct epoll_set {
         struct usock_news seen;
         /* Grows when a member comes to the queue by news: the edge of a set in a set. */
         uint32_t stirred;
-        bool kernel_half;          /* something was put there */
-        bool undecided;            /* a member may be, which another process can decide */
-        bool abroad;               /* another process has the kernel's half, too */
-        bool tags;                 /* ... and members have tags that are that one's */
-        unsigned round;            /* grows with each call that reports */
+        bool kernel_half; /* something was put there */
+        bool undecided;   /* a member may be, which another process can decide */
+        bool abroad;      /* another process has the kernel's half, too */
+        bool tags;        /* ... and members have tags that are that one's */
+        unsigned round;   /* grows with each call that reports */
+        unsigned nobodys; /* answers in a row of the kernel's with nothing for anybody here */
         struct kernel_watch watch; /* of the kernel's half */
         _Atomic int kick;          /* eventfd in the kernel's half, see kick(); -1: not made */
         int mark, image;           /* epoll_pass.c; -1: not made */
@@ -132,9 +133,9 @@ static inline bool epoll_has_word(uint64_t data, uint32_t word)
 /* ... and of what kicks a set, in each process. */
 #define EPOLL_KICK EPOLL_WORD(EPOLL_TAGS, 0, 0)
 
-/* What an event of the kernel's is about: the program's own; a member; something of the library's
- * that is no event of this process's, NULL. */
-enum whose { PROGRAMS, MEMBERS, NOBODYS };
+/* What an event of the kernel's is about: the program's own; a member; a kick, which is over;
+ * something of another process's, which stays for as long as that one leaves it there. */
+enum whose { PROGRAMS, MEMBERS, KICK, NOBODYS };
 enum whose epoll_whose(struct epoll_set *set, uint64_t data, struct epoll_item **it);
 struct epoll_item *epoll_item_find(const struct epoll_set *set, const struct file *f, int fd);
 int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct epoll_event *ev);
@@ -154,8 +155,8 @@ struct epoll_kept epoll_item_kept(const struct epoll_item *it);
 void epoll_shared(struct epoll_set *set);
 /* Wakes those who sleep on the set: its members have changed. */
 void epoll_kick(struct epoll_set *set);
-/* The kernel reported the kick. */
-void epoll_kicked(struct epoll_set *set);
+/* The kernel reported a kick. False: another process's. */
+bool epoll_kicked(struct epoll_set *set);
 /* The queue, under the set's lock. */
 void epoll_queue_item(struct epoll_set *set, struct epoll_item *it);
 struct epoll_item *epoll_queue_take(struct epoll_set *set);

@@ -72,6 +72,31 @@ static void few_items(struct epoll_set *set, struct luggage *l)
 }
 
 /*
+ * What another process has in the kernel's half, and leaves ready there, would end each sleep on
+ * it. Then the sleep is on ours alone, a millisecond and longer, until there is something else.
+ */
+#define NOBODYS_LONGEST (16 * NS_PER_MS)
+
+static nstime without_kernel(const struct epoll_set *set)
+{
+        return set->nobodys < 2 ? 0 : MIN(NS_PER_MS << MIN(set->nobodys - 2, 8u), NOBODYS_LONGEST);
+}
+
+/* Sleeps, as wait_items() does; positive also when `nap`, if there is one, is over. */
+static int sleep_on(struct usock_item *v, int n, struct until *u, nstime nap, const sigset_t *mask,
+                    const struct usock_news *seen)
+{
+        nstime left = until_left(u);
+        struct until until_nap = until_timeo(nap);
+        int r;
+
+        if (likely(nap == 0) || (left >= 0 && left <= nap))
+                return wait_items(v, n, u, mask, seen);
+        r = wait_items(v, n, &until_nap, mask, seen);
+        return r == 0 ? 1 : r;
+}
+
+/*
  * Sleeps until something may be ready: positive; 0 when the time is over, -EINTR, -ERR_AGAIN. A
  * small set waits for its own sockets, once no news has come for them since the items were made; a
  * large one is woken by news of any socket of this process's stacks since the queue was looked at.
@@ -80,10 +105,13 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
                     const sigset_t *mask)
 {
         struct luggage l;
-        bool news;
+        bool news, kernel;
+        nstime nap;
         int r = 1;
 
         pthread_mutex_lock(&set->lock);
+        nap = without_kernel(set);
+        kernel = set->kernel_half && nap == 0;
         few_items(set, &l);
         if (l.n >= 0)
                 epoll_hear_news(set);
@@ -94,13 +122,13 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
                 let_go(&l);
                 l.v[0] = (struct usock_item){
                         .fd = epoll_kernel_fd(set), .events = POLLIN, .asked = true};
-                r = wait_items(l.v, set->kernel_half, u, mask, seen);
+                r = sleep_on(l.v, kernel, u, nap, mask, seen);
         } else if (!news) {
-                if (set->kernel_half)
+                if (kernel)
                         l.v[l.n++] =
                                 (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
                 l.v[0].asked = true;
-                r = wait_items(l.v, l.n, u, mask, NULL);
+                r = sleep_on(l.v, l.n, u, nap, mask, NULL);
         } else {
                 usock_progress();
         }

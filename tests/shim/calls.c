@@ -295,6 +295,7 @@ static const struct {
         {"same_ends", scene_same_ends},
         {"sets_passed", scene_sets_passed},
         {"sets_sent_and_closed", scene_sets_sent_and_closed},
+        {"sets_sent_by_threads", scene_sets_sent_by_threads},
         {"epoll_many", scene_epoll_many},
         {"acceptors", scene_acceptors},
         {"interrupted", scene_interrupted},

@@ -136,6 +136,7 @@ void scene_sets_over_exec(void);
 void child_with_world(const char *numbers);
 void scene_sets_passed(void);
 void scene_sets_sent_and_closed(void);
+void scene_sets_sent_by_threads(void);
 
 void scene_again(void);
 void scene_again_given_up(void);

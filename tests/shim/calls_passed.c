@@ -4,6 +4,9 @@
  */
 #include "tests/shim/calls.h"
 
+#include <pthread.h>
+#include <time.h>
+
 enum passed { TO_ITSELF, TO_CHILD, TO_STRANGER, TO_SPAWNED, TO_IMAGE, TO_FORKED, PASSED };
 enum kind { LEVELS, EDGES, CHANGES, KINDS };
 enum poke { STREAM, SECOND, THIRD, CONNECT, ORDINARY_CONNECT, SEND, ORDINARY_SEND, PIPE, POKES };
@@ -367,4 +370,68 @@ void scene_sets_sent_and_closed(void)
 {
         sent_and_closed(true);
         sent_and_closed(false);
+}
+
+/* ---- the sender changes the set, and never waits on it ---- */
+
+static void *waits_for_the_end(void *arg)
+{
+        char c;
+
+        read(*(int *)arg, &c, 1);
+        return NULL;
+}
+
+/* Sleeps while nothing comes, and is told then. */
+static void idle_receiver(int s)
+{
+        struct world w = receive_world(s);
+        struct epoll_event ev;
+        clock_t before;
+        char c;
+
+        read(s, &c, 1);
+        before = clock();
+        SHOW(epoll_wait(w.ep, &ev, 1, 1000));
+        SHOW(clock() - before < CLOCKS_PER_SEC / 10);
+        use(&w);
+        fflush(stdout);
+        _exit(0);
+}
+
+static void sent_by_thread(bool from_the_start)
+{
+        struct epoll_event ev = {.events = EPOLLIN, .data.u32 = 1};
+        pthread_t thread;
+        int s[2], end[2];
+        struct world w;
+
+        socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+        pipe(end);
+        fflush(stdout);
+        if (fork() == 0) {
+                close2((int[2]){s[0], end[1]});
+                idle_receiver(s[1]);
+        }
+        if (from_the_start)
+                pthread_create(&thread, NULL, waits_for_the_end, &end[0]);
+        w = make_world(s[1], LEVELS);
+        send_world(s[0], &w, true);
+        if (!from_the_start)
+                pthread_create(&thread, NULL, waits_for_the_end, &end[0]);
+        SHOW(epoll_ctl(w.ep, EPOLL_CTL_MOD, w.conn[0][1], &ev));
+        write(s[0], "x", 1);
+        close(s[1]);
+        serve(&w, s[0]);
+        wait(NULL);
+        close(end[1]);
+        pthread_join(thread, NULL);
+        close2((int[2]){s[0], end[0]});
+        end_world(&w);
+}
+
+void scene_sets_sent_by_threads(void)
+{
+        sent_by_thread(false);
+        sent_by_thread(true);
 }
