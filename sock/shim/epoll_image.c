@@ -1,7 +1,7 @@
 /*
  * Epoll sets that a process takes over exec. The kernel's half survives by itself; who is in ours
  * is written down before, in a memfd whose number is in UNET_ADOPT, and is put back by the new
- * image before its first instruction.
+ * image before its first instruction. Sets in messages are written down in the same way.
  */
 #include "sock/shim/epoll.h"
 #include "sock/shim/epoll_set.h"
@@ -11,48 +11,116 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/memfd.h"
+
 #define MAGIC 0x554e4554u
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
+/* ---- members that are written down ---- */
+
 struct head {
-        uint32_t magic, pid; /* of who became the new image: an old variable may name any number */
+        uint32_t magic, pid; /* of who wrote it: an old variable may name any number */
 };
 
-static int image = -1;
+static size_t place(unsigned i)
+{
+        return sizeof(struct head) + i * sizeof(struct epoll_kept);
+}
 
-static bool survives(int fd)
+/* Mapped, since RLIMIT_FSIZE is about what is written. */
+int epoll_list_begin(struct epoll_list *l, uint32_t magic, unsigned most)
+{
+        const struct head h = {magic, (uint32_t)getpid()};
+
+        *l = (struct epoll_list){.fd = unet_memfd_make("unet-epoll", place(most)), .most = most};
+        if (l->fd < 0)
+                return l->fd;
+        l->fd = shim_high_fd(l->fd);
+        l->at = l->fd < 0 ? NULL : unet_memfd_map(l->fd, place(most), true, NULL);
+        if (l->at) {
+                memcpy(l->at, &h, sizeof(h));
+                return 0;
+        }
+        if (l->fd >= 0)
+                sys1(SYS_close, l->fd);
+        return -ENOMEM;
+}
+
+void epoll_list_add(struct epoll_list *l, const struct epoll_item *it)
+{
+        const struct epoll_kept k = epoll_item_kept(it);
+
+        assert(l->at != NULL);
+        if (l->n < l->most)
+                memcpy((char *)l->at + place(l->n++), &k, sizeof(k));
+}
+
+int epoll_list_end(struct epoll_list *l)
+{
+        int r;
+
+        sys2(SYS_munmap, l->at, place(l->most));
+        r = (int)sys3(SYS_fcntl, l->fd, F_ADD_SEALS, SEALS);
+        if (r < 0)
+                sys1(SYS_close, l->fd);
+        return r < 0 ? r : l->fd;
+}
+
+bool epoll_list_is(int fd, uint32_t magic, uint32_t pid)
+{
+        long seals = sys2(SYS_fcntl, fd, F_GET_SEALS);
+        struct head h;
+
+        return seals >= 0 && (seals & SEALS) == SEALS &&
+               sys4(SYS_pread64, fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == magic &&
+               h.pid == pid;
+}
+
+bool epoll_list_get(int fd, unsigned i, struct epoll_kept *k)
+{
+        return sys4(SYS_pread64, fd, k, sizeof(*k), place(i)) == sizeof(*k) && k->tag != 0;
+}
+
+/* ---- over exec ---- */
+
+static int image = -1;
+static struct epoll_list list;
+static unsigned surviving;
+
+static bool closes_on_exec(int fd)
 {
         long flags = sys2(SYS_fcntl, fd, F_GETFD);
 
-        return flags >= 0 && !(flags & FD_CLOEXEC);
+        return flags < 0 || flags & FD_CLOEXEC;
 }
 
-static bool begin(void)
+static bool survives(const struct epoll_item *it)
 {
-        const struct head h = {MAGIC, (uint32_t)getpid()};
+        assert(it->set != NULL && it->set->live);
+        return !closes_on_exec(epoll_kernel_fd(it->set)) && !closes_on_exec(it->fd);
+}
 
-        if (image >= 0)
-                return true;
-        image = shim_high_fd(
-                (int)sys2(SYS_memfd_create, "unet-epoll", MFD_ALLOW_SEALING | MFD_CLOEXEC));
-        return image >= 0 && sys3(SYS_write, image, &h, sizeof(h)) == sizeof(h);
+static void count(struct epoll_item *it)
+{
+        surviving += survives(it);
 }
 
 static void note(struct epoll_item *it)
 {
-        const struct epoll_kept k = epoll_item_kept(it);
-
-        assert(it->set != NULL && it->set->live);
-        if (survives(k.epfd) && survives(k.fd) && begin())
-                sys3(SYS_write, image, &k, sizeof(k));
+        if (survives(it))
+                epoll_list_add(&list, it);
 }
 
 int epoll_image_make(void)
 {
+        surviving = 0;
+        epoll_each_item(count);
+        if (surviving == 0 || epoll_list_begin(&list, MAGIC, surviving) < 0)
+                return -1;
         epoll_each_item(note);
+        image = epoll_list_end(&list);
         if (image < 0)
                 return -1;
-        sys3(SYS_fcntl, image, F_ADD_SEALS, SEALS);
         sys3(SYS_fcntl, image, F_SETFD, 0);
         return image;
 }
@@ -90,14 +158,10 @@ void epoll_image_take(const char *adopt)
         const char *number = strchr(adopt, ',');
         int fd = number ? atoi(number + 1) : -1;
         struct epoll_kept k;
-        struct head h;
 
-        if (fd < 0 || sys2(SYS_fcntl, fd, F_GET_SEALS) != SEALS ||
-            sys4(SYS_pread64, fd, &h, sizeof(h), 0) != sizeof(h) || h.magic != MAGIC ||
-            h.pid != (uint32_t)getpid())
+        if (fd < 0 || !epoll_list_is(fd, MAGIC, (uint32_t)getpid()))
                 return;
-        for (off_t at = sizeof(h); sys4(SYS_pread64, fd, &k, sizeof(k), at) == sizeof(k);
-             at += sizeof(k))
+        for (unsigned i = 0; epoll_list_get(fd, i, &k); i++)
                 if (!put_back(&k))
                         left_to_kernel(&k);
         sys1(SYS_close, fd);

@@ -23,12 +23,7 @@
 #include "base/sandbox.h"
 
 #define MAGIC 0x554e4550u
-#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define MARK  0x2d6b54u /* EPOLL_WORD(), with the number of the memfd */
-
-struct head {
-        uint32_t magic, pid;
-};
 
 /* ---- who passes it on ---- */
 
@@ -59,25 +54,15 @@ static void make_known(int fd, struct file *f, void *set)
 /* shim.lock held. */
 static int write_image(const struct epoll_set *set)
 {
-        const struct head h = {MAGIC, (uint32_t)getpid()};
-        int fd = shim_high_fd(
-                (int)sys2(SYS_memfd_create, "unet-epoll", MFD_ALLOW_SEALING | MFD_CLOEXEC));
         const struct epoll_item *it = set->members;
-        bool whole;
+        struct epoll_list l;
+        int err = epoll_list_begin(&l, MAGIC, (unsigned)set->count);
 
-        if (fd < 0)
-                return fd;
-        whole = sys3(SYS_write, fd, &h, sizeof(h)) == sizeof(h);
-        for (int i = 0; whole && i < set->count; i++, it = it->next) {
-                const struct epoll_kept k = epoll_item_kept(it);
-
-                whole = sys3(SYS_write, fd, &k, sizeof(k)) == sizeof(k);
-        }
-        sys3(SYS_fcntl, fd, F_ADD_SEALS, SEALS);
-        if (whole)
-                return fd;
-        sys1(SYS_close, fd);
-        return -ENOSPC;
+        if (err < 0)
+                return err;
+        for (int i = 0; i < set->count; i++, it = it->next)
+                epoll_list_add(&l, it);
+        return epoll_list_end(&l);
 }
 
 static void put_mark(struct epoll_set *set, int image)
@@ -159,7 +144,6 @@ static bool is_harmless(int path_fd)
 static int open_image(uint64_t mark)
 {
         uint32_t pid = (uint32_t)(mark >> EPOLL_PLACE_BITS) & ((1u << EPOLL_NUMBER_BITS) - 1);
-        struct head h;
         char path[48];
         int at, fd = -1;
 
@@ -172,9 +156,7 @@ static int open_image(uint64_t mark)
         if (is_harmless(at))
                 fd = (int)sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
         sys1(SYS_close, at);
-        if (fd < 0 ||
-            (sys2(SYS_fcntl, fd, F_GET_SEALS) == SEALS &&
-             sys3(SYS_read, fd, &h, sizeof(h)) == sizeof(h) && h.magic == MAGIC && h.pid == pid))
+        if (fd < 0 || epoll_list_is(fd, MAGIC, pid))
                 return fd;
         sys1(SYS_close, fd);
         return -ESTALE;
@@ -241,8 +223,7 @@ static void take(int fd, struct file *ef, void *arg)
         struct coming *c = arg;
 
         c->ef = ef;
-        while (ef->mode == MODE_EPOLL &&
-               sys3(SYS_read, c->image, &c->k, sizeof(c->k)) == sizeof(c->k)) {
+        for (unsigned i = 0; ef->mode == MODE_EPOLL && epoll_list_get(c->image, i, &c->k); i++) {
                 c->found = c->k.cookie == 0;
                 file_at(c->k.fd, comes_if_meant, c);
                 if (!c->found)

@@ -83,6 +83,14 @@ struct epoll_kept {
         uint64_t data, tag, cookie;
 };
 
+/* Such members in memory that others can read, and nobody can change any more: a head, then
+ * these. */
+struct epoll_list {
+        int fd;
+        void *at;
+        unsigned n, most;
+};
+
 /* What a call has found. */
 struct harvest {
         struct epoll_event *ev;
@@ -178,6 +186,17 @@ int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn tu
 /* The kernel reported a member of ours. The set's lock is held, and its round has begun. */
 void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it,
                           uint32_t revents);
+
+/* ---- epoll_image.c ---- */
+
+/* One for so many members, of this process's; 0 or -errno. What is its descriptor when all are in
+ * it; -errno. */
+int epoll_list_begin(struct epoll_list *l, uint32_t magic, unsigned most);
+void epoll_list_add(struct epoll_list *l, const struct epoll_item *it);
+int epoll_list_end(struct epoll_list *l);
+/* Returns true if fd is one of that process's. Member i of it; false: there are no more. */
+bool epoll_list_is(int fd, uint32_t magic, uint32_t pid);
+bool epoll_list_get(int fd, unsigned i, struct epoll_kept *k);
 
 /* ---- epoll_pass.c ---- */
 

@@ -6,6 +6,8 @@
 
 #include <sys/resource.h>
 
+#include "tests/pass_fd.h"
+
 static void limit_softly(__rlimit_resource_t what, rlim_t to)
 {
         struct rlimit rl;
@@ -233,6 +235,25 @@ void scene_numbers_ours(void)
         exit(0);
 }
 
+/* A set of a socket, to itself, by a program that may write no file. */
+static void send_a_set(int fd)
+{
+        struct epoll_event ev = {.events = EPOLLIN, .data.u32 = 3};
+        int ep = epoll_create1(0), got, s[2];
+
+        socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+        SHOW(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
+        limit_softly(RLIMIT_FSIZE, 0);
+        pass_fd(s[0], ep);
+        limit_softly(RLIMIT_FSIZE, 100000); /* what is printed may be one */
+        close(ep);
+        got = take_fd(s[1]);
+        SHOW(epoll_wait(got, &ev, 1, LONG));
+        SHOW(ev.data.u32);
+        close(got);
+        close2(s);
+}
+
 /* The library's own memory is no file of the program's. */
 void scene_files_limited(void)
 {
@@ -246,6 +267,8 @@ void scene_files_limited(void)
         show_bytes("read", b, read(v[1], b, sizeof(b)));
         getrlimit(RLIMIT_FSIZE, &rl);
         SHOW(rl.rlim_cur == 100000);
+        write(v[0], "some", 4);
+        send_a_set(v[1]);
         close2(v);
 }
 
