@@ -20,9 +20,10 @@ int epoll_image_make(void);
 void epoll_image_drop(void);
 /* After it, when the sockets are adopted; `adopt` is what UNET_ADOPT says. */
 void epoll_image_take(const char *adopt);
-/* A set that leaves in a message, or that a child of posix_spawn() will have: whoever gets it finds
- * its members. Inside, no locks. */
+/* A set that leaves in a message: whoever gets it finds its members. Inside, no locks. */
 void epoll_leaves(struct file *f);
+/* One that a child of posix_spawn() will have, after its sockets are `spawned`. */
+void epoll_is_spawned(struct file *f);
 /* A number that came so, after the sockets that came with it. */
 void epoll_comes(int fd);
 /* A descriptor of a set's that is the library's own. */

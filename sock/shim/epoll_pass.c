@@ -51,17 +51,30 @@ static void make_known(int fd, struct file *f, void *set)
                 file_known_outside(f);
 }
 
-/* shim.lock held. */
-static int write_image(const struct epoll_set *set)
+/* Who is spawned has none of those that close on exec. */
+static bool goes_along(const struct epoll_item *it, bool spawned)
+{
+        return !spawned || it->f->spawned;
+}
+
+/* -ENOENT: there is nothing to say. shim.lock held. */
+static int write_image(const struct epoll_set *set, bool spawned)
 {
         const struct epoll_item *it = set->members;
         struct epoll_list l;
-        int err = epoll_list_begin(&l, MAGIC, (unsigned)set->count);
+        unsigned n = 0;
+        int err;
 
+        for (int i = 0; i < set->count; i++, it = it->next)
+                n += goes_along(it, spawned);
+        if (n == 0 && set->image < 0)
+                return -ENOENT;
+        err = epoll_list_begin(&l, MAGIC, n);
         if (err < 0)
                 return err;
         for (int i = 0; i < set->count; i++, it = it->next)
-                epoll_list_add(&l, it);
+                if (goes_along(it, spawned))
+                        epoll_list_add(&l, it);
         return epoll_list_end(&l);
 }
 
@@ -82,22 +95,32 @@ static void put_mark(struct epoll_set *set, int image)
         set->image = image;
 }
 
-void epoll_leaves(struct file *f)
+static void leaves(struct file *f, bool spawned)
 {
         struct epoll_set *set = f->set;
-        int image = -1;
+        int image;
 
         assert(f->mode == MODE_EPOLL);
         if (!set || atomic_load(&sandbox_forbidden) != 0)
                 return;
-        file_each(make_known, set);
+        if (!spawned)
+                file_each(make_known, set);
         pthread_mutex_lock(&shim.lock);
-        if (set->count > 0 || set->image >= 0)
-                image = write_image(set);
+        image = write_image(set, spawned);
         if (image >= 0)
                 put_mark(set, image);
         epoll_shared(set);
         pthread_mutex_unlock(&shim.lock);
+}
+
+void epoll_leaves(struct file *f)
+{
+        leaves(f, false);
+}
+
+void epoll_is_spawned(struct file *f)
+{
+        leaves(f, true);
 }
 
 /* Sets that are closed here, and may be on their way: the last of them. Under shim.lock. */

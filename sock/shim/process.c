@@ -177,17 +177,21 @@ void listener_left_to_kernel(int fd, struct file *f, const char *why)
         log_decision(f);
 }
 
+static bool closes_on_exec(int fd)
+{
+        long flags = sys2(SYS_fcntl, fd, F_GETFD);
+
+        return flags < 0 || flags & FD_CLOEXEC;
+}
+
 /* Those that the new image will have; their kernel sockets are made to tell it the truth. */
 static void survives(int fd, struct file *f, void *arg)
 {
         struct image *s = arg;
-        long flags = sys2(SYS_fcntl, fd, F_GETFD);
 
         spare_used(f);
-        if (flags < 0 || (flags & FD_CLOEXEC))
+        if (closes_on_exec(fd))
                 return;
-        if (f->mode == MODE_EPOLL && !s->here && f->set && !is_deaf(s))
-                epoll_leaves(f);
         if (f->mode < MODE_NEW)
                 return;
         /* A deaf image must not be given connections that only the library could accept. */
@@ -213,6 +217,13 @@ static void survives(int fd, struct file *f, void *arg)
         s->survive++;
 }
 
+/* Members first. */
+static void set_survives(int fd, struct file *f, void *arg)
+{
+        if (f->mode == MODE_EPOLL && f->set && !closes_on_exec(fd))
+                epoll_is_spawned(f);
+}
+
 /* Something to adopt? Then usock is told as well. */
 static bool something_survives(struct image *s)
 {
@@ -222,6 +233,8 @@ static bool something_survives(struct image *s)
         if (s->here)
                 usock_exec();
         file_each(survives, s);
+        if (!s->here && s->survive > 0 && !is_deaf(s))
+                file_each(set_survives, NULL);
         s->sets = s->here && s->survive > 0 && !is_deaf(s) ? epoll_image_make() : -1;
         usock_leave();
         return s->survive > 0;
