@@ -185,32 +185,43 @@ static int open_image(uint64_t mark)
         return -ESTALE;
 }
 
-/* What the mark names that this line of /proc/self/fdinfo tells of, a member; negative: it tells of
- * something else. */
-static int image_of_line(const char *line)
+#define MARKS_MOST 16 /* of one set: each is opened */
+#define READ_AGAIN 3
+
+/* What is in a set, by /proc/self/fdinfo. */
+struct marks {
+        int image; /* that a mark names; negative: none */
+        unsigned seen;
+};
+
+static void look_at_line(struct marks *m, const char *line)
 {
         const char *at = strstr(line, " data:");
         uint64_t data = at ? strtoull(at + 6, NULL, 16) : 0;
 
-        return epoll_has_word(data, MARK) ? open_image(data) : -ENOENT;
+        if (m->image < 0 && m->seen < MARKS_MOST && epoll_has_word(data, MARK)) {
+                m->seen++;
+                m->image = open_image(data);
+        }
 }
 
-static int find_image(int epfd)
+static struct marks look_for_marks(int epfd)
 {
+        struct marks m = {.image = -ENOENT};
         char path[40], text[2048], *line, *end;
-        int fd, image = -1;
         size_t had = 0;
         long n;
+        int fd;
 
         snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", epfd);
         fd = (int)sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
         if (fd < 0)
-                return fd;
-        while (image < 0 && (n = sys3(SYS_read, fd, text + had, sizeof(text) - 1 - had)) > 0) {
+                return m;
+        while (m.image < 0 && (n = sys3(SYS_read, fd, text + had, sizeof(text) - 1 - had)) > 0) {
                 text[had + (size_t)n] = 0;
-                for (line = text; image < 0 && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+                for (line = text; (end = strchr(line, '\n')) != NULL; line = end + 1) {
                         *end = 0;
-                        image = image_of_line(line);
+                        look_at_line(&m, line);
                 }
                 had = strlen(line);
                 memmove(text, line, had);
@@ -218,7 +229,17 @@ static int find_image(int epfd)
                         break;
         }
         sys1(SYS_close, fd);
-        return image;
+        return m;
+}
+
+/* A mark whose image is gone may have been changed meanwhile: its maker passed the set on again. */
+static int find_image(int epfd)
+{
+        struct marks m = look_for_marks(epfd);
+
+        for (int i = 0; i < READ_AGAIN && m.image < 0 && m.seen > 0; i++)
+                m = look_for_marks(epfd);
+        return m.image;
 }
 
 struct coming {
