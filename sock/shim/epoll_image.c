@@ -32,7 +32,7 @@ int epoll_list_begin(struct epoll_list *l, uint32_t magic, unsigned most)
 {
         const struct head h = {magic, (uint32_t)getpid()};
 
-        *l = (struct epoll_list){.fd = unet_memfd_make("unet-epoll", place(most)), .most = most};
+        *l = (struct epoll_list){.fd = unet_memfd_make(LIST_NAME, place(most)), .most = most};
         if (l->fd < 0)
                 return l->fd;
         l->fd = shim_high_fd(l->fd);

@@ -153,14 +153,19 @@ bool epoll_pass_owns(int fd)
 
 /* ---- who gets it ---- */
 
-/* A file of this user's in memory, so that opening it does nothing else. */
-static bool is_harmless(int path_fd)
+/* A file of this user's in memory, so that opening it does nothing else. Its name first: anybody
+ * can make a mark, and a file system of his answers when it likes. */
+static bool is_harmless(int path_fd, const char *path)
 {
+        static const char name[] = "/memfd:" LIST_NAME " (deleted)";
+        char is[sizeof(name)];
         struct statfs fs;
         struct stat sb;
 
-        return fstat(path_fd, &sb) == 0 && S_ISREG(sb.st_mode) && sb.st_uid == geteuid() &&
-               fstatfs(path_fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+        return sys4(SYS_readlinkat, AT_FDCWD, path, is, sizeof(is)) == sizeof(name) - 1 &&
+               memcmp(is, name, sizeof(name) - 1) == 0 && fstat(path_fd, &sb) == 0 &&
+               S_ISREG(sb.st_mode) && sb.st_uid == geteuid() && fstatfs(path_fd, &fs) == 0 &&
+               fs.f_type == TMPFS_MAGIC;
 }
 
 /* The memfd that a mark names; negative: its maker is gone, or another user's. */
@@ -176,7 +181,7 @@ static int open_image(uint64_t mark)
         if (at < 0)
                 return at;
         snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
-        if (is_harmless(at))
+        if (is_harmless(at, path))
                 fd = (int)sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
         sys1(SYS_close, at);
         if (fd < 0 || epoll_list_is(fd, MAGIC, pid))

@@ -189,6 +189,7 @@ void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll
 
 /* ---- epoll_image.c ---- */
 
+#define LIST_NAME "unet-epoll"
 /* One for so many members, of this process's; 0 or -errno. What is its descriptor when all are in
  * it; -errno. */
 int epoll_list_begin(struct epoll_list *l, uint32_t magic, unsigned most);
