@@ -26,6 +26,9 @@ void epoll_leaves(struct file *f);
 void epoll_is_spawned(struct file *f);
 /* A number that came so, after the sockets that came with it. */
 void epoll_comes(int fd);
+/* The program has used up its numbers: what is kept for sets that are closed here ends. False:
+ * there is nothing. */
+bool epoll_yield(void);
 /* A descriptor of a set's that is the library's own. */
 bool epoll_owns_fd(int fd);
 void epoll_fork_lock(void);

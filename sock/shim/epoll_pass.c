@@ -126,8 +126,18 @@ void epoll_is_spawned(struct file *f)
 /* Sets that are closed here, and may be on their way: the last of them. Under shim.lock. */
 static struct gone {
         int mark, image;
-} gone[32];
+} gone[4];
 static unsigned ngone;
+
+static void let_go(struct gone *g)
+{
+        const struct gone was = *g;
+
+        WRITE_ONCE(g->mark, -1);
+        WRITE_ONCE(g->image, -1);
+        sys1(SYS_close, was.mark);
+        sys1(SYS_close, was.image);
+}
 
 void epoll_pass_ended(struct epoll_set *set)
 {
@@ -135,12 +145,24 @@ void epoll_pass_ended(struct epoll_set *set)
 
         if (set->mark < 0)
                 return;
-        if (ngone++ >= ARRAY_LEN(gone)) {
-                sys1(SYS_close, g->mark);
-                sys1(SYS_close, g->image);
-        }
+        if (ngone++ >= ARRAY_LEN(gone) && g->mark >= 0)
+                let_go(g);
         *g = (struct gone){set->mark, set->image};
         set->mark = set->image = -1;
+}
+
+bool epoll_yield(void)
+{
+        bool any = false;
+
+        pthread_mutex_lock(&shim.lock);
+        for (unsigned i = 0; i < MIN(ngone, ARRAY_LEN(gone)); i++)
+                if (gone[i].mark >= 0) {
+                        let_go(&gone[i]);
+                        any = true;
+                }
+        pthread_mutex_unlock(&shim.lock);
+        return any;
 }
 
 bool epoll_pass_owns(int fd)

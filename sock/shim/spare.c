@@ -14,6 +14,7 @@
  * kernel's, another process that may have it. It is the program's alone then, and goes when the
  * program closes it.
  */
+#include "sock/shim/epoll.h"
 #include "sock/shim/shim.h"
 #include "sock/shim/spare.h"
 
@@ -207,6 +208,7 @@ bool spares_yield(int err)
         any = spares.n > 0;
         end_all();
         pthread_mutex_unlock(&spares.lock);
+        any |= epoll_yield();
         usock_leave();
         return any;
 }
