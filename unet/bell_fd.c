@@ -20,6 +20,8 @@
 #define FAMILY_BYTES offsetof(struct sockaddr_un, sun_path)
 #define RIGHTS_MAX   253 /* SCM_MAX_FD */
 #define DRAIN_MAX    16
+#define NEARLY_FULL \
+        8 /* rings that wait: at net.unix.max_dgram_qlen, 10 if not set, more are lost */
 
 int bell_hold(int page)
 {
@@ -192,11 +194,12 @@ bool bell_take(int bell)
 bool bell_hear(int bell, bool all)
 {
         bool quiet = false;
+        int most = all ? DRAIN_MAX : 1, n = 0;
         char what = 0;
 
-        for (int n = all ? DRAIN_MAX : 1; n > 0 && take(bell, &what); n--)
+        for (; n < most && take(bell, &what); n++)
                 quiet |= what == QUIET;
-        return quiet;
+        return quiet || n >= NEARLY_FULL;
 }
 
 bool bell_drain(int bell)

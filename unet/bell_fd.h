@@ -55,7 +55,8 @@ void bell_ring(int ringer);
  * do not. */
 bool bell_take(int bell);
 bool bell_drain(int bell);
-/* Takes one ring, or what was rung. Returns true if one of them was with BELL_QUIET. */
+/* Takes one ring, or what was rung. Returns true if one of them was with BELL_QUIET, or may have
+ * been, and was lost. */
 bool bell_hear(int bell, bool all);
 /* bell_drain() for who must not wait for what closes: descriptors that came all the same are
  * for closes(). */

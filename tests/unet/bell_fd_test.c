@@ -73,6 +73,18 @@ static void who_hears_a_ring_knows_whether_a_quiet_channel_is_meant(void **state
         assert_false(bell_hear(bell, true));
 }
 
+/* The queue is full, and what is rung then is lost. */
+static void a_quiet_channel_is_heard_among_many_rings(void **state)
+{
+        for (int i = 0; i < 12; i++)
+                bell_ring(ringer);
+        bell_ring(ringer | BELL_QUIET);
+        assert_true(bell_hear(bell, true));
+        bell_drain(bell);
+        bell_ring(ringer);
+        assert_false(bell_hear(bell, true));
+}
+
 static void who_takes_rings_never_waits(void **state)
 {
         assert_int_equal(fcntl(bell, F_SETFL, 0), 0);
@@ -281,6 +293,7 @@ int main(void)
                 t(a_ring_stays_until_it_is_taken),
                 t(who_rings_never_waits),
                 t(who_hears_a_ring_knows_whether_a_quiet_channel_is_meant),
+                t(a_quiet_channel_is_heard_among_many_rings),
                 t(who_takes_rings_never_waits),
                 t(each_has_a_ringer_of_his_own),
                 t(a_dead_bell_raises_no_signal),
