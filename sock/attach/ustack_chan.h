@@ -15,9 +15,6 @@ uint32_t ustack_room(void);
 void ustack_limits(struct stack_limits *l);
 /* Whether there is room for a channel to come is in the books. Under the client's lock. */
 void ustack_note_room(void);
-/* There were no descriptors for a peer's: who comes next goes by the kernel. The keeper looks for
- * itself as well (keeper_side_chans.c). */
-void ustack_lack_numbers(void);
 void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
 /* Returns true if `err` of unetd says that a limit was met, and counts the socket that goes by the
  * kernel for it. The lock must not be held. */

@@ -563,8 +563,7 @@ static bool wait_a_little(struct ustack *u, nstime *until)
  * talked to unetd nobody could ask for it, or the keeper could not be asked while another unetd
  * began. Then it is waited for, since the first thing done with the connection may be to send.
  * Under the lock, which is left meanwhile. -ENOBUFS: it is not to be had; -EMFILE: it is, but not
- * by a process that may have no more numbers, and who comes from now on is to go by the kernel. The
- * connection stays where it is.
+ * by a process that may have no more numbers. The connection stays where it is.
  */
 static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
 {
@@ -575,22 +574,18 @@ static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
              i++) {
                 uint32_t k =
                         tcp_conn_at(&u->s.tcp, tcp_accept_next(&u->s.tcp, rec->conn))->tuple.chan;
-                bool none;
 
                 u->short_of_numbers = false;
                 if (!chan_is_open(&u->s.st->chan[k]) || stack_chan_get(&u->s, k) != NULL)
                         return 0;
-                none = u->short_of_numbers;
-                if (!none && i >= FETCH_TRIES && !wait_a_little(u, &until))
+                if (u->short_of_numbers)
+                        return -EMFILE;
+                if (i >= FETCH_TRIES && !wait_a_little(u, &until))
                         return -ENOBUFS;
                 ustack_unlock(u);
                 ustack_client();
-                if (none)
-                        ustack_lack_numbers();
                 ustack_client_done();
                 ustack_lock(u);
-                if (none)
-                        return -EMFILE;
         }
         return rec->role == SOCK_ROLE_LISTENER ? -EAGAIN : -EINVAL;
 }
