@@ -171,6 +171,14 @@ static void asks_without_keeper(struct side *s)
         end_peers();
 }
 
+/* A check that fails leaves it stopped. */
+static int let_the_keeper_go_on(void **state)
+{
+        pid_t keeper = world_keeper();
+
+        return keeper > 0 ? kill(keeper, SIGCONT) : 0;
+}
+
 static void peers_are_heard_while_the_keeper_is_stopped(void **state)
 {
         assert_int_equal(play_alone(asks_without_keeper, 0), 0);
@@ -219,7 +227,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(peers_are_heard_when_they_answer),
                 cmocka_unit_test(peers_are_heard_when_they_ask),
-                cmocka_unit_test(peers_are_heard_while_the_keeper_is_stopped),
+                cmocka_unit_test_teardown(peers_are_heard_while_the_keeper_is_stopped,
+                                          let_the_keeper_go_on),
         };
 
         return run_sides(tests);
