@@ -240,14 +240,17 @@ static void programs_mask(sigset_t *now)
 }
 
 /* Those that wait are the kernel's once more, which delivers them when the handler that runs first
- * lets them in: they may be in its mask, and calls of its own must not run them. */
+ * lets them in: they may be in its mask, and calls of its own must not run them. What it has no
+ * room for (RLIMIT_SIGPENDING) comes after that handler. */
 static void back_to_kernel(void)
 {
         long pid = sys0(SYS_getpid), tid = sys0(SYS_gettid);
+        unsigned kept = 0;
 
         for (unsigned i = 0; i < queue.n; i++)
-                sys4(SYS_rt_tgsigqueueinfo, pid, tid, queue.v[i].sig, &queue.v[i].info);
-        queue.n = 0;
+                if (sys4(SYS_rt_tgsigqueueinfo, pid, tid, queue.v[i].sig, &queue.v[i].info) != 0)
+                        queue.v[kept++] = queue.v[i];
+        queue.n = kept;
 }
 
 /* Takes the first one, under blocked signals. */
