@@ -99,6 +99,9 @@ bool usock_netns_leaves(bool made_for_it);
 /* The next child cannot find unetd, but its parent can. */
 void usock_fork_elsewhere(void);
 
+/* Private memory for tables that are large and hardly touched: not locked, nor in core dumps. For a
+ * few, one caller at a time, and for good. NULL: there is no room. */
+void *usock_reserve(size_t bytes);
 /* mlockall(), but for what is the library's, which is large and hardly touched. 0 or -errno. */
 int usock_lock_memory(int flags);
 

@@ -90,6 +90,50 @@ void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t byt
         return (void *)p;
 }
 
+/* ---- private memory of the library's ---- */
+
+static struct {
+        uintptr_t from, to;
+} own[8];
+static _Atomic uint32_t nown;
+
+void *usock_reserve(size_t bytes)
+{
+        uint32_t n = atomic_load_explicit(&nown, memory_order_relaxed);
+        long p;
+
+        assert(bytes != 0 && n < ARRAY_LEN(own));
+        p = map_at(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1);
+        if (failed(p))
+                return NULL;
+        own[n].from = (uintptr_t)p;
+        own[n].to = (uintptr_t)p + bytes;
+        atomic_store_explicit(&nown, n + 1, memory_order_release);
+        return (void *)p;
+}
+
+/* The kernel may have made one mapping of such memory and some of the program's beside it: the
+ * next piece of it that is the program's. False: there is none. */
+static bool next_piece(uintptr_t *from, uintptr_t to, uintptr_t *end)
+{
+        uint32_t n = atomic_load_explicit(&nown, memory_order_acquire);
+        bool moved = true;
+
+        while (moved) {
+                moved = false;
+                *end = to;
+                for (uint32_t i = 0; i < n; i++)
+                        if (own[i].from <= *from && *from < own[i].to) {
+                                *from = own[i].to;
+                                moved = true;
+                        } else if (own[i].from > *from) {
+                                *end = MIN(*end, own[i].from);
+                        }
+        }
+        return *from < to;
+}
+
 /* ---- mlockall() ---- */
 
 /* A line of proc_pid_maps(5): whether it is the program's own, and may be filled. */
@@ -108,7 +152,7 @@ static int lock_what_is_there(bool as_touched)
 {
         struct rlimit rl = {RLIM_INFINITY, RLIM_INFINITY};
         FILE *f = fopen("/proc/self/maps", "re");
-        uintptr_t from, to;
+        uintptr_t from, to, end;
         uint64_t bytes = 0;
         char line[512];
         long r = 0, one;
@@ -118,9 +162,11 @@ static int lock_what_is_there(bool as_touched)
         while (fgets(line, sizeof line, f) != NULL) {
                 if (!to_be_locked(line, &from, &to))
                         continue;
-                one = sys3(SYS_mlock2, from, to - from, as_touched ? MLOCK_ONFAULT : 0);
-                bytes += to - from;
-                r = one < 0 ? one : r;
+                for (; next_piece(&from, to, &end); from = end) {
+                        one = sys3(SYS_mlock2, from, end - from, as_touched ? MLOCK_ONFAULT : 0);
+                        bytes += end - from;
+                        r = one < 0 ? one : r;
+                }
         }
         fclose(f);
         sys4(SYS_prlimit64, 0, RLIMIT_MEMLOCK, NULL, &rl);

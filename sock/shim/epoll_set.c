@@ -8,7 +8,6 @@
 
 #include <sys/auxv.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 
 #define FEWEST 4u
 
@@ -27,9 +26,8 @@ static uint64_t numbers; /* whose upper bits are those of tags; 0: not begun */
 static void *reserve(unsigned *n, size_t size)
 {
         for (; *n >= FEWEST; *n /= 4) {
-                void *p = mmap(NULL, *n * size, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-                if (p != MAP_FAILED)
+                void *p = usock_reserve(*n * size);
+                if (p)
                         return p;
         }
         return NULL;

@@ -14,7 +14,6 @@
 
 #include <stdlib.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -33,14 +32,6 @@ static struct file *files_free;
 
 /* ---- start ---- */
 
-static void *reserve(size_t bytes)
-{
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-        return p == MAP_FAILED ? NULL : p;
-}
-
 static unsigned numbers_wanted(void)
 {
         struct rlimit rl;
@@ -52,15 +43,10 @@ static unsigned numbers_wanted(void)
 
 static bool make_table(unsigned n)
 {
-        shim.tab = reserve(n * sizeof(*shim.tab));
-        files = reserve(n * sizeof(*files));
-        if (shim.tab && files)
-                return true;
-        if (shim.tab)
-                munmap((void *)shim.tab, n * sizeof(*shim.tab));
+        files = usock_reserve(n * (sizeof(*files) + sizeof(*shim.tab)));
         if (files)
-                munmap(files, n * sizeof(*files));
-        return false;
+                shim.tab = (struct file * _Atomic *)(files + n);
+        return files != NULL;
 }
 
 static bool start_locked(void)

@@ -263,6 +263,7 @@ static const struct {
         {"async_sockets", scene_async_sockets},
         {"async_told", scene_async_told},
         {"memory_locked", scene_memory_locked},
+        {"memory_locked_with_sets", scene_memory_locked_with_sets},
         {"memory_dumped", scene_memory_dumped},
         {"data_limited", scene_data_limited},
         {"space_limited", scene_space_limited},

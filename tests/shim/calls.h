@@ -322,6 +322,7 @@ void scene_async_connections(void);
 void scene_async_sockets(void);
 void scene_async_told(void);
 void scene_memory_locked(void);
+void scene_memory_locked_with_sets(void);
 void scene_memory_dumped(void);
 void scene_data_limited(void);
 void scene_space_limited(void);

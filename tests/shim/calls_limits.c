@@ -375,6 +375,38 @@ void scene_memory_locked(void)
         }
 }
 
+static void locked_set(int flags, bool late)
+{
+        struct epoll_event ev = {.events = EPOLLIN};
+        int v[2], ep;
+
+        if (!late)
+                SHOW(mlockall(flags));
+        tcp_pair(v);
+        ep = epoll_create1(0);
+        SHOW(epoll_ctl(ep, EPOLL_CTL_ADD, v[1], &ev));
+        if (late)
+                SHOW(mlockall(flags));
+        write(v[0], "some", 4);
+        SHOW(epoll_wait(ep, &ev, 1, LONG));
+        SHOW(locked_kb() < 50000);
+        fflush(stdout);
+        _exit(0);
+}
+
+/* Nor what it has for epoll sets, which is private memory. */
+void scene_memory_locked_with_sets(void)
+{
+        static const int flags[] = {MCL_CURRENT, MCL_FUTURE, MCL_CURRENT | MCL_FUTURE};
+
+        for (size_t i = 0; i < 2 * ARRAY_LEN(flags); i++) {
+                fflush(stdout);
+                if (fork() == 0)
+                        locked_set(flags[i / 2], i % 2);
+                wait(NULL);
+        }
+}
+
 /* Shared memory without a name, which a core dump has, holes filled with zeros, unless it is told
  * not to (VmFlags: dd). */
 static long dumped_kb(void)
