@@ -5,16 +5,17 @@
  * (SOF_TIMESTAMPING_OPT_TSONLY).
  */
 #include "sock/attach/handle.h"
-#include "sock/attach/user.h"
 #include "sock/udp/usock_cmsg.h"
 
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <netinet/in.h>
 
-static int read_asked(const struct cmsghdr *c, uint32_t *flags)
+static int read_asked(const struct cmsghdr *c, void *arg)
 {
-        if (c->cmsg_type != SO_TIMESTAMPING)
+        uint32_t *flags = arg;
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_TIMESTAMPING)
                 return 0;
         if (c->cmsg_len != CMSG_LEN(sizeof *flags))
                 return -EINVAL;
@@ -27,18 +28,8 @@ static int read_asked(const struct cmsghdr *c, uint32_t *flags)
 
 int usock_stamps_asked(struct usock *s, const struct msghdr *m, uint32_t *flags)
 {
-        const uint8_t *end = (const uint8_t *)m->msg_control + m->msg_controllen;
-        int err = 0;
+        int err = usock_cmsg_each(m, read_asked, flags);
 
-        if (!user_read_range(m->msg_control, m->msg_controllen))
-                return -EFAULT;
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL && err == 0;
-             c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)m, c)) {
-                if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > (size_t)(end - (const uint8_t *)c))
-                        return -EINVAL;
-                if (c->cmsg_level == SOL_SOCKET)
-                        err = read_asked(c, flags);
-        }
         if (err == 0 && !usock_can_stamp(READ_ONCE(usock_rec(s)->stamps) | *flags))
                 err = -EOPNOTSUPP;
         return err;

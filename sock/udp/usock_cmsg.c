@@ -336,8 +336,9 @@ static int read_ipv6(int type, const uint8_t *val, size_t n, struct usock_sent *
         return 0;
 }
 
-static int read_one(const struct cmsghdr *c, struct usock_sent *out)
+static int read_one(const struct cmsghdr *c, void *arg)
 {
+        struct usock_sent *out = arg;
         const uint8_t *val = CMSG_DATA((struct cmsghdr *)(uintptr_t)c);
         size_t n = c->cmsg_len - CMSG_LEN(0);
 
@@ -359,19 +360,25 @@ static int read_one(const struct cmsghdr *c, struct usock_sent *out)
         }
 }
 
-int usock_cmsg_read(const struct msghdr *m, struct usock_sent *out)
+int usock_cmsg_each(const struct msghdr *m, int (*fn)(const struct cmsghdr *c, void *arg),
+                    void *arg)
 {
         const uint8_t *end = (const uint8_t *)m->msg_control + m->msg_controllen;
         int err = 0;
 
-        *out = (struct usock_sent){.ttl = 0};
         if (!user_read_range(m->msg_control, m->msg_controllen))
                 return -EFAULT;
         for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL && err == 0;
              c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)m, c)) {
                 if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > (size_t)(end - (const uint8_t *)c))
                         return -EINVAL;
-                err = read_one(c, out);
+                err = fn(c, arg);
         }
         return err;
+}
+
+int usock_cmsg_read(const struct msghdr *m, struct usock_sent *out)
+{
+        *out = (struct usock_sent){.ttl = 0};
+        return usock_cmsg_each(m, read_one, out);
 }

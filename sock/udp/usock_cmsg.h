@@ -69,6 +69,10 @@ struct usock_sent {
 };
 /* CAP_NET_RAW, of the calling thread: IP options of any kind may be sent. */
 bool usock_may_send_any_option(void);
+/* Calls fn for each control message until it returns other than 0, and returns that. -EFAULT;
+ * -EINVAL: a message is malformed. */
+int usock_cmsg_each(const struct msghdr *m, int (*fn)(const struct cmsghdr *c, void *arg),
+                    void *arg);
 /* Reads them. -EINVAL as Linux: malformed, out of range, or of a kind that does not exist. */
 int usock_cmsg_read(const struct msghdr *m, struct usock_sent *out);
 
