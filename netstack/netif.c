@@ -7,6 +7,8 @@
 #include "base/sandbox.h"
 #include "netstack/stack_road.h"
 #include "netstack/stack_trace.h"
+#include "tcp/tcp_hdr.h"
+#include "tcp/tcp_loop.h"
 
 /* ---- out ---- */
 

@@ -4,6 +4,8 @@
  * stack_loop.c.
  */
 #include "netstack/stack_road.h"
+#include "tcp/tcp_lend.h"
+#include "tcp/tcp_loop.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -3,6 +3,8 @@
 #include "netstack/stack_road.h"
 
 #include "netstack/stack_trace.h"
+#include "tcp/tcp_answers.h"
+#include "tcp/tcp_hdr.h"
 #include "unet/ni_answer.h"
 
 #define MISTRUSTED (60 * NS_PER_S)

@@ -11,6 +11,7 @@
 #include "ip/ip_opts.h"
 #include "ip/pmtu.h"
 #include "base/checksum.h"
+#include "tcp/tcp_loop.h"
 
 /* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all
  * ICMP is. */

@@ -12,6 +12,10 @@
 #include <errno.h>
 
 #include "netstack/stack_trace.h"
+#include "tcp/tcp_group.h"
+#include "tcp/tcp_loop.h"
+#include "tcp/tcp_stamp.h"
+#include "tcp/tcp_watch.h"
 
 #define REAP_BATCH  64
 #define REAP_ROUNDS (SHM_RETS / REAP_BATCH) /* what can be on loan in one go */

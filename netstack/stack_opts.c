@@ -12,6 +12,8 @@
 #include "ip/frag.h"
 #include "base/checksum.h"
 #include "netstack/stack_trace.h"
+#include "tcp/tcp_hdr.h"
+#include "tcp/tcp_loop.h"
 
 uint32_t stack_opts_ms(const struct stack *s)
 {

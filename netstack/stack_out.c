@@ -11,6 +11,8 @@
 #include "ip/pmtu.h"
 #include "base/checksum.h"
 #include "netstack/stack_trace.h"
+#include "tcp/tcp_hdr.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_send.h"
 
 static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn *tc)

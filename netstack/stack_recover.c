@@ -1,5 +1,7 @@
 /* Everything that is derived in a stack's state, made anew after a process died inside. */
 #include "netstack/stack_road.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_loop.h"
 
 #include <stdlib.h>
 

@@ -7,6 +7,7 @@
 
 #include "netstack/stack.h"
 #include "netstack/stack_refs.h"
+#include "tcp/tcp_answers.h"
 
 #define STACK_RX_BATCH 16 /* messages taken from a channel at once */
 /* Frames the peer may hold: their returns always find room. */

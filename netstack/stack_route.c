@@ -2,6 +2,7 @@
 #include "netstack/stack_route.h"
 
 #include "netstack/stack.h"
+#include "tcp/tcp_loop.h"
 
 /* ---- following what is published ---- */
 

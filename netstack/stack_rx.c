@@ -9,6 +9,9 @@
 
 #include "base/checksum.h"
 #include "netstack/stack_trace.h"
+#include "tcp/tcp_hdr.h"
+#include "tcp/tcp_loop.h"
+#include "tcp/tcp_saved_syn.h"
 
 /* Most a turn takes from one channel before the others have theirs. */
 #define RX_TURN        256

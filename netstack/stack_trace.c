@@ -1,6 +1,7 @@
 #include "netstack/stack_trace.h"
 
 #include "netstack/stack.h"
+#include "tcp/tcp_hdr.h"
 
 static void trace_drops(struct stack *s, uint32_t k, uint8_t proto, uint32_t len,
                         const struct counters *before)

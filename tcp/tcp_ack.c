@@ -6,6 +6,7 @@
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_rate.h"
 #include "tcp/tcp_send.h"
+#include "tcp/tcp_watch.h"
 
 /* 1,448 bytes as often as SND_SEGS_LOG says; 4 MB is 0.88 of that over 10 ms and what is late. */
 #define SND_LIMIT_MAX  (6u << 20)

@@ -15,6 +15,7 @@
  *     draft leaves it open how.
  */
 #include "tcp/tcp_bbr.h"
+#include "tcp/tcp_info.h"
 #include "tcp/tcp_send.h"
 
 #define STARTUP_LOSSES     6                 /* BBRStartupFullLossCnt (§5.3.1.3) */

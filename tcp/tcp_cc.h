@@ -19,6 +19,8 @@
 
 #include "tcp/tcp_conn.h"
 
+struct tcp_report; /* tcp_info.h */
+
 /* ssthresh, arbitrarily high, until something was lost: RFC 5681 §3.1. */
 #define CWND_UNKNOWN 0x7fffffffu
 
@@ -81,5 +83,9 @@ void cc_begin(struct tcp_conn *tc, nstime now);
 /* RFC 5681 §3.1, RFC 6928: the initial window. Where nothing is lost, ten segments of
  * whatever size. */
 uint32_t cc_initial_window(const struct tcp_conn *tc);
+
+/* The algorithm of that name ("cubic", "reno", "bbr"), or -ENOENT. */
+int tcp_cc_lookup(const char *name);
+const char *tcp_cc_name(int cc);
 
 #endif

@@ -1,6 +1,7 @@
 /* The invariants of a connection, spelled. Speaks about us: no bytes of a peer can make one
  * of these false. */
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_send.h"
 
 static void check_send_queue(const struct tcp *t, const struct tcp_conn *tc)

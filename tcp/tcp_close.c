@@ -4,9 +4,11 @@
 
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
+#include "tcp/tcp_stream.h"
 
 void close_send(struct tcp *t, struct tcp_conn *tc)
 {

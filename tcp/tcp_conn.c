@@ -6,6 +6,8 @@
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
 

@@ -36,10 +36,14 @@
 #ifndef TCP_TCP_CONN_H
 #define TCP_TCP_CONN_H
 
+#include "base/frame.h"
 #include "base/pool.h"
 #include "base/wheel.h"
 #include "tcp/tcp.h"
+#include "tcp/tcp_group.h"
+#include "tcp/tcp_hdr.h"
 #include "tcp/tcp_seq.h"
+#include "tcp/tcp_watch.h"
 
 /* Marks of a txseg; the counterpart of Linux's TCPCB_*. */
 enum {

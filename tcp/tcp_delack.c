@@ -33,6 +33,7 @@
  * trains.
  */
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_recv.h"
 
 #define DELACK (40 * NS_PER_MS) /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */

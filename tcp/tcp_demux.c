@@ -11,6 +11,7 @@
  * with few connections touches few pages, and nobody waits while a table of a million is made anew.
  */
 #include "base/siphash.h"
+#include "tcp/tcp_answers.h"
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
 

@@ -13,6 +13,7 @@
 #include <poll.h>
 
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_stream.h"
 
 #define UNUSUAL (TCF_RSV | TCF_FIN_QUEUED | TCF_SND_FULL | TCF_WAITS | TCF_MORE)
 

@@ -34,10 +34,14 @@
  */
 #include <errno.h>
 
+#include "tcp/tcp_answers.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_group.h"
 #include "tcp/tcp_life.h"
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
+#include "tcp/tcp_watch.h"
+#include "tcp/tcp_window.h"
 
 #define PERIOD       NS_PER_S
 #define CATCH_UP     (10 * NS_PER_MS)

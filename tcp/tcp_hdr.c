@@ -5,8 +5,9 @@
  * (MUST-6). At a length that cannot be they end (MUST-7): what was read until there counts, and so
  * does the segment, as with Linux and lwIP.
  */
+#include "base/counters.h"
 #include "base/planted.h"
-#include "tcp/tcp.h"
+#include "tcp/tcp_hdr.h"
 
 enum {
         OPT_END,

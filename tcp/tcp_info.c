@@ -1,6 +1,7 @@
 /* What a connection looks like from outside. Reads only; a reader without the lock gets a torn
  * snapshot at worst. */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_info.h"
 #include "tcp/tcp_send.h"
 
 static void report_limits(const struct tcp_conn *tc, struct tcp_report *r, nstime now)

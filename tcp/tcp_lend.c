@@ -15,8 +15,10 @@
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_lend.h"
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
+#include "tcp/tcp_stream.h"
 
 static struct tcp_loan *loan_at(const struct tcp *t, uint32_t i)
 {

@@ -8,8 +8,12 @@
  */
 #include <errno.h>
 
+#include "tcp/tcp_answers.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_group.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
 

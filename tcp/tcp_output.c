@@ -10,9 +10,11 @@
 #include <errno.h>
 
 #include "ip/ip.h"
+#include "tcp/tcp_answers.h"
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_ecn.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_rate.h"
 #include "tcp/tcp_recv.h"

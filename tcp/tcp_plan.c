@@ -25,7 +25,9 @@
 #include <errno.h>
 
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_info.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_plan.h"
 #include "tcp/tcp_rate.h"
 #include "tcp/tcp_send.h"
 

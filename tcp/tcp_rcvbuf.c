@@ -11,8 +11,11 @@
 
 #include "base/checksum.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
+#include "tcp/tcp_stream.h"
+#include "tcp/tcp_window.h"
 
 /* A lent frame with this little in it is copied out and given back. */
 #define TINY          512u

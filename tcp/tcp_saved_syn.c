@@ -6,6 +6,7 @@
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_saved_syn.h"
 
 #define MAC_LEN 14u
 

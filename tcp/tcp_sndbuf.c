@@ -9,9 +9,13 @@
  */
 #include <errno.h>
 
+#include "tcp/tcp_group.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_rate.h"
 #include "tcp/tcp_send.h"
+#include "tcp/tcp_stream.h"
+#include "tcp/tcp_watch.h"
 
 /* A write up to this does not ask for a large frame by itself. */
 #define SMALL_WRITE    FRAME_SMALL_BYTES

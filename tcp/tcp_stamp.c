@@ -9,6 +9,7 @@
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_stamp.h"
 
 #define MANY 64u
 

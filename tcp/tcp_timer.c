@@ -11,6 +11,7 @@
 
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
+#include "tcp/tcp_loop.h"
 #include "tcp/tcp_loss.h"
 #include "tcp/tcp_send.h"
 

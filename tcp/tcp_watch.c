@@ -19,6 +19,8 @@
  */
 #include "tcp/tcp_life.h"
 #include "tcp/tcp_loss.h"
+#include "tcp/tcp_stream.h"
+#include "tcp/tcp_watch.h"
 
 static void count_one(struct tcp_conn *tc, uint32_t *count)
 {

@@ -13,6 +13,7 @@
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
 #include "tcp/tcp_recv.h"
+#include "tcp/tcp_window.h"
 
 /* What is set, or else what there was or would have been at first; a clamp that is raised again or
  * taken away gives that back. */

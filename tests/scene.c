@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_window.h"
 #include "tests/scene.h"
 
 #define START (1000 * NS_PER_S)

@@ -1,6 +1,9 @@
 /* See sockets.h. */
 #include "tools/sockets.h"
 
+#include "tcp/tcp_cc.h"
+#include "tcp/tcp_group.h"
+#include "tcp/tcp_info.h"
 #include "tools/address.h"
 
 static const char *limit_name(enum tcp_limit l)

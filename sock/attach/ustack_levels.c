@@ -1,5 +1,7 @@
 /* The level checker: what poll() says against what waiters were told. */
 #include "sock/attach/ustack_levels.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_stream.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -16,6 +16,8 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_directory.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_stream.h"
 
 /* For a channel that connect() cannot have at once, a millisecond apart. */
 #define CHAN_TRIES 500

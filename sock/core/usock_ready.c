@@ -5,6 +5,8 @@
 
 #include "sock/udp/usock_udp.h"
 #include "sock/usock_ready.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_stream.h"
 
 static_assert(((USOCK_POLL_SOME | USOCK_POLL_MADE | USOCK_POLL_KEPT) &
                (POLLIN | POLLPRI | POLLOUT | POLLERR | POLLHUP | POLLNVAL | POLLRDNORM |

@@ -4,6 +4,9 @@
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_wake.h"
+#include "tcp/tcp_lend.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_stream.h"
 
 #include "sock/wait/usock_crowd.h"
 #include "sock/udp/usock_udp.h"

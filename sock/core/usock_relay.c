@@ -12,6 +12,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/usock_process.h"
+#include "tcp/tcp_listen.h"
 
 #include <signal.h>
 

@@ -4,6 +4,7 @@
 #include "sock/native/native.h"
 #include "sock/usock_ready.h"
 #include "sock/usock_process.h"
+#include "tcp/tcp_watch.h"
 
 #include <netinet/in.h>
 #include <pthread.h>

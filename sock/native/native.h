@@ -21,6 +21,7 @@
 #include <time.h>
 
 #include "sock/attach/ustack.h"
+#include "tcp/tcp_watch.h"
 #include "unet/sock.h"
 
 struct native_member;

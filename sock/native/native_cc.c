@@ -1,6 +1,8 @@
 /* The native API, <unet/flow.h>: congestion control of the application's own. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
+#include "tcp/tcp_plan.h"
+#include "tcp/tcp_watch.h"
 #include "unet/flow.h"
 
 #define GOOD_FOR_LEAST NS_PER_MS

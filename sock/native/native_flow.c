@@ -2,6 +2,8 @@
  * wants them. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_window.h"
 #include "unet/flow.h"
 
 #define WINDOW_UNSCALED UINT16_MAX

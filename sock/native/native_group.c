@@ -1,6 +1,8 @@
 /* The native API, <unet/flow.h>: limits that many sockets have in common. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
+#include "tcp/tcp_group.h"
+#include "tcp/tcp_window.h"
 #include "unet/flow.h"
 
 #define LEAST_LEAST 1024u /* less may be no unit of a scaled window */

@@ -2,6 +2,9 @@
  * of an exact size. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
+#include "tcp/tcp_cc.h"
+#include "tcp/tcp_info.h"
+#include "tcp/tcp_listen.h"
 #include "unetd/client/timens.h"
 
 static_assert(UNET_LIMIT_APP == (int)TCP_LIM_APP && UNET_LIMIT_RWND == (int)TCP_LIM_RWND &&

@@ -13,6 +13,8 @@
 #include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
 #include "sock/usock_ready.h"
+#include "tcp/tcp_lend.h"
+#include "tcp/tcp_stream.h"
 #include "unet/flow.h"
 
 #define LEND_MOST   64 /* pieces a turn of the lock; */

@@ -25,6 +25,7 @@
 #include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
 #include "sock/usock_ready.h"
+#include "tcp/tcp_watch.h"
 #include "unet/flow.h"
 
 #include <fcntl.h>

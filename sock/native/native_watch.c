@@ -2,6 +2,7 @@
  * poll sets. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
+#include "tcp/tcp_watch.h"
 #include "unet/flow.h"
 
 #define OF_WATCH(ev) ((uint32_t)(ev) << 16) /* TCP_WATCH_* as UNET_EV_* */

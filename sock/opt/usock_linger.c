@@ -8,6 +8,7 @@
 
 #include "sock/attach/ustack.h"
 #include "sock/usock_ready.h"
+#include "tcp/tcp_stream.h"
 
 #define LOOK NS_PER_MS /* nothing wakes a close that waits for acknowledgements */
 

@@ -7,6 +7,8 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/opt/usock_opt.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_stream.h"
 
 #include <errno.h>
 #include <linux/sockios.h>

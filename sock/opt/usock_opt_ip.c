@@ -1,6 +1,7 @@
 /* Options of IPPROTO_IP and IPPROTO_IPV6: ip(7), ipv6(7). Those that name groups are
  * in usock_group.c. */
 #include "sock/opt/usock_opt.h"
+#include "tcp/tcp_info.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,6 +1,9 @@
 /* Options of IPPROTO_TCP: tcp(7). */
 #include "sock/attach/user.h"
 #include "sock/opt/usock_opt.h"
+#include "tcp/tcp_cc.h"
+#include "tcp/tcp_info.h"
+#include "tcp/tcp_saved_syn.h"
 
 #include <assert.h>
 #include <errno.h>

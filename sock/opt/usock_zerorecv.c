@@ -6,6 +6,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/opt/usock_opt.h"
+#include "tcp/tcp_stream.h"
 
 #include <errno.h>
 #include <linux/tcp.h>

@@ -14,6 +14,7 @@
 #include "base/sys.h"
 #include "sock/attach/user.h"
 #include "base/clock.h"
+#include "tcp/tcp_stream.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103

@@ -36,6 +36,7 @@
 #include "sock/wait/usock_wake.h"
 #include "sock/usock_ready.h"
 #include "sock/usock_process.h"
+#include "tcp/tcp_loop.h"
 
 #define STACK_ITEMS 64
 /* At a lock that is taken, and at what its holder brings, before it is waited for. */

@@ -23,6 +23,7 @@
 
 #include "sock/attach/ustack.h"
 #include "sock/usock_ready.h"
+#include "tcp/tcp_hdr.h"
 
 #define FRIENDS  4  /* connections of the friend */
 #define LISTENED 64 /* connections of the victim */

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "sock/attach/ustack.h"
+#include "tcp/tcp_cc.h"
+#include "tcp/tcp_info.h"
 
 #define REPORTS (1000000u / SLOWER)
 #define LASTING 6 /* connections; others come and go */

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "netstack/stack.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_loop.h"
 
 static void no_event(struct stack *s, uint32_t sock, uint32_t events)
 {

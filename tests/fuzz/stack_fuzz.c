@@ -17,6 +17,9 @@
 #include <stdlib.h>
 
 #include "base/checksum.h"
+#include "tcp/tcp_lend.h"
+#include "tcp/tcp_plan.h"
+#include "tcp/tcp_saved_syn.h"
 #include "tests/sim/pair.h"
 
 #define STEPS    120

@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-#include "tcp/tcp.h"
+#include "base/counters.h"
+#include "tcp/tcp_hdr.h"
 
 static bool well_formed(const uint8_t *p, size_t n)
 {

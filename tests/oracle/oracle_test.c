@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/checksum.h"
+#include "tcp/tcp_info.h"
 #include "tests/oracle/meet.h"
 
 #define PORT 80u

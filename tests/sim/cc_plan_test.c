@@ -15,6 +15,8 @@
 
 #include "base/prng.h"
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_plan.h"
+#include "tcp/tcp_watch.h"
 #include "tests/sim/pair.h"
 
 #define MBPS       1000000ull

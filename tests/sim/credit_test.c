@@ -21,6 +21,7 @@
 
 #include "base/prng.h"
 #include "ip/ip.h"
+#include "tcp/tcp_window.h"
 #include "tests/sim/pair.h"
 
 #define WRITER   0

@@ -1,4 +1,9 @@
 #include "tests/sim/death.h"
+#include "tcp/tcp_group.h"
+#include "tcp/tcp_lend.h"
+#include "tcp/tcp_loop.h"
+#include "tcp/tcp_watch.h"
+#include "tcp/tcp_window.h"
 
 #include <errno.h>
 #include <setjmp.h>

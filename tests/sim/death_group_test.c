@@ -1,4 +1,5 @@
 /* Death at every store of what is done with groups of connections (tests/sim/death.h). */
+#include "tcp/tcp_group.h"
 #include "tests/sim/death.h"
 
 #include <setjmp.h>

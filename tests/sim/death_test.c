@@ -1,4 +1,11 @@
 /* Death at every store of what a process does with its connections (tests/sim/death.h). */
+#include "tcp/tcp_lend.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_loop.h"
+#include "tcp/tcp_plan.h"
+#include "tcp/tcp_stamp.h"
+#include "tcp/tcp_stream.h"
+#include "tcp/tcp_watch.h"
 #include "tests/sim/death.h"
 
 #include <errno.h>

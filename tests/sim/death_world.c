@@ -1,4 +1,6 @@
 #include "tests/sim/death_world.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_stream.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "base/prng.h"
+#include "tcp/tcp_lend.h"
 #include "tests/sim/pair.h"
 
 #define WRITER   0

@@ -7,6 +7,9 @@
 #define TESTS_SIM_PAIR_H
 
 #include "netstack/stack.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_loop.h"
+#include "tcp/tcp_stream.h"
 #include "unet/sim/ni_sim.h"
 
 struct pair_side {

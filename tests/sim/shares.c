@@ -1,4 +1,6 @@
 #include "tests/sim/shares.h"
+#include "tcp/tcp_group.h"
+#include "tcp/tcp_lend.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* The rate of a group: exact, fair, and kept by whoever runs the stack late. */
+#include "tcp/tcp_group.h"
 #include "tests/sim/shares.h"
 
 #include <setjmp.h>

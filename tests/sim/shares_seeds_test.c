@@ -22,6 +22,9 @@
 #include <cmocka.h>
 
 #include "ip/ip.h"
+#include "tcp/tcp_group.h"
+#include "tcp/tcp_lend.h"
+#include "tcp/tcp_window.h"
 
 #define TURNS    300u
 #define PATIENCE 100000u

@@ -1,4 +1,5 @@
 /* What a group may receive and write goes to whoever uses it, in equal parts. */
+#include "tcp/tcp_group.h"
 #include "tests/sim/shares.h"
 
 #include <errno.h>

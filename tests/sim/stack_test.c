@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "tcp/tcp_saved_syn.h"
 #include "tests/sim/pair.h"
 
 /* Byte i of a direction's stream: cheap, and different at every distance that a bug is likely to

@@ -1,5 +1,6 @@
 /* SYN cookies (RFC 4987 §3.6): a listener under a flood of SYNs still takes those who mean it, and
  * remembers nothing of the others. */
+#include "tcp/tcp_group.h"
 #include "tests/tcp/scenarios.h"
 
 #define HALF_OPEN 128u  /* what the listener of the scene remembers: tcp_listen.c */

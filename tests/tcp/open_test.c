@@ -1,4 +1,5 @@
 /* Opening: RFC 9293 §3.5, §3.10.7.3. */
+#include "tcp/tcp_answers.h"
 #include "tests/tcp/scenarios.h"
 #include "tcp/tcp_life.h"
 

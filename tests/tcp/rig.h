@@ -7,6 +7,10 @@
 #define TESTS_TCP_RIG_H
 
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_info.h"
+#include "tcp/tcp_listen.h"
+#include "tcp/tcp_loop.h"
+#include "tcp/tcp_stream.h"
 
 #define RIG_CONNS   192
 #define RIG_REPLIES 64

@@ -1,5 +1,6 @@
 /* SYNs that somebody answered before they came here (struct tcp_answers): what TCP makes of them,
  * and what it says to who answers. */
+#include "tcp/tcp_answers.h"
 #include "tests/tcp/scenarios.h"
 
 #define BACKLOG   4 /* of the scene's listener */

@@ -10,7 +10,7 @@
 
 #include "arp/ether.h"
 #include "base/checksum.h"
-#include "tcp/tcp.h"
+#include "tcp/tcp_hdr.h"
 #include "unetd/bridge/gate_answer.h"
 #include "unetd/bridge/gate_rules.h"
 #include "unetd/bridge/gate_run.h"

@@ -3,7 +3,7 @@
 
 #include "ip/ip_opts.h"
 #include "base/checksum.h"
-#include "tcp/tcp.h"
+#include "tcp/tcp_hdr.h"
 
 void gate_answerer_init(struct gate_answerer *a, struct ip_ifaddr addr, bool pseudo, uint8_t ttl,
                         const uint8_t seed[32], struct counters *cnt)

@@ -1,0 +1,41 @@
+/*
+ * SYNs that the interface answers before they come here.
+ */
+#ifndef TCP_TCP_ANSWERS_H
+#define TCP_TCP_ANSWERS_H
+
+#include "tcp/tcp.h"
+
+struct tcp_seg;
+
+/* How a SYN was answered before it came here: with our SYN-ACK, of that sequence number, window and
+ * scale, timestamps and SACK. */
+struct tcp_answer {
+        nstime at;
+        uint32_t iss;
+        uint16_t wnd; /* as on the wire */
+        uint8_t wscale;
+};
+
+/* Who answers SYNs before they come here (netstack/stack_answer.c). `arg` is that of struct tcp. */
+struct tcp_answers {
+        /* Whether this one was answered, and how. */
+        bool (*took)(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a);
+        /* One connection more (1) or less (-1) has these ends. */
+        void (*count)(void *arg, const struct tcp_tuple *tuple, int by);
+        /* A connection came about; the next SYN of its peer to its port may be answered as its was:
+         * tcp_answer_of(). There is room for so many, at least one. */
+        void (*learn)(void *arg, const struct tcp_conn *tc, uint32_t room);
+        /* Its SYN was answered, and the SYN-ACK has to be repeated: the answer did not arrive. */
+        void (*lost)(void *arg, const struct tcp_conn *tc);
+        /* What a SYN is answered with may be another thing now, or nothing. */
+        void (*forget)(void *arg);
+};
+
+/* The SYN-ACK that a connection was opened with, from outside; numbers and timestamps are
+ * its own. */
+void tcp_answer_of(const struct tcp_conn *tc, struct tcp_seg *seg);
+/* count() of struct tcp_answers, for each connection of a channel. */
+void tcp_count_all(struct tcp *t, uint16_t chan);
+
+#endif
