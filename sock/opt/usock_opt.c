@@ -85,8 +85,12 @@ static int set_int(struct opt_call *c, const struct opt_int *o, int v)
 {
         bool is_bool = o->lo == 0 && o->hi == 1;
 
+        if (o->set != NULL)
+                return o->set(c, v);
+        if (o->told != 0)
+                return opt_set_told(c, o->told, v);
         if (o->size == 0)
-                return o->set != NULL ? o->set(c, v) : -ENOPROTOOPT;
+                return -ENOPROTOOPT;
         if (!is_bool && (v < o->lo || v > o->hi))
                 return -EINVAL;
         put_field(&c->tcp, o, is_bool ? v != 0 : v);
@@ -111,9 +115,14 @@ static int get_int(const struct opt_call *c, int level, const struct opt_int *o,
 {
         int v;
 
-        if (o->size == 0 && o->get == NULL)
+        if (o->get != NULL)
+                v = o->get(c);
+        else if (o->told != 0)
+                v = (c->rec->told & o->told) != 0;
+        else if (o->size != 0)
+                v = get_field(&c->tcp, o);
+        else
                 return -ENOPROTOOPT;
-        v = o->size == 0 ? o->get(c) : get_field(&c->tcp, o);
         if (v == 0 && level == IPPROTO_IP && o->name == IP_MTU)
                 return -ENOTCONN;
         memcpy(to->bytes, &v, sizeof v); /* the first byte is the value of ip(7)'s one-byte form */

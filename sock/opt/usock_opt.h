@@ -28,7 +28,8 @@ struct opt_int {
         uint8_t kinds; /* USOCK_TCP | USOCK_UDP: sockets that have it */
         uint8_t size;  /* of a field of struct tcp_opts; 0: none, see set and get */
         uint16_t off;
-        int lo, hi; /* -EINVAL outside; a BOOL is any int */
+        uint16_t told; /* 0, or what it asks for: a bit of rec->told (usock_cmsg.h) */
+        int lo, hi;    /* -EINVAL outside; a BOOL is any int */
         int (*set)(struct opt_call *c, int v);
         int (*get)(const struct opt_call *c);
 };
@@ -64,6 +65,8 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 #define OPT_RANGE(n, f, min_, max_) \
         {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = min_, .hi = max_}
 #define OPT_CALLS(n, k, s, g)   {.name = n, .kinds = k, .set = s, .get = g}
+#define OPT_TOLD(n, k, bit)     {.name = n, .kinds = k, .told = bit}
+#define OPT_TOLD_IF(n, k, bit, s) {.name = n, .kinds = k, .told = bit, .set = s}
 /* Struct opt_blob. */
 #define OPT_FORM(n, k, m, s, g) {.name = n, .kinds = k, .min = m, .set = s, .get = g}
 // clang-format on
@@ -73,7 +76,7 @@ int usock_saved_syn(struct usock *s, void *val, socklen_t *len);
 /* ... and of TCP_ZEROCOPY_RECEIVE, which reads what is asked for, and may read from the stream. */
 int usock_zerocopy_receive(struct usock *s, void *val, socklen_t *len);
 
-/* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
+/* Sets whether recvmsg() tells something besides: bits of rec->told. */
 static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)
 {
         WRITE_ONCE(c->rec->told, (uint16_t)((c->rec->told & ~tell) | (v != 0 ? tell : 0)));

@@ -138,77 +138,7 @@ static int get_group_all(const struct opt_call *c)
         return !c->rec->members_only;
 }
 
-/* ---- what is told of datagrams ---- */
-
-static int set_pktinfo(struct opt_call *c, int v)
-{
-        return opt_set_told(c, USOCK_TELL_PKTINFO, v);
-}
-
-static int get_pktinfo(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_PKTINFO);
-}
-
-static int set_recvttl(struct opt_call *c, int v)
-{
-        return opt_set_told(c, USOCK_TELL_TTL, v);
-}
-
-static int get_recvttl(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_TTL);
-}
-
-static int set_recvtos(struct opt_call *c, int v)
-{
-        return opt_set_told(c, USOCK_TELL_TOS, v);
-}
-
-static int get_recvtos(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_TOS);
-}
-
-static int set_origdst(struct opt_call *c, int v)
-{
-        return opt_set_told(c, USOCK_TELL_ORIGDST, v);
-}
-
-static int get_origdst(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_ORIGDST);
-}
-
-static int set_recvopts(struct opt_call *c, int v)
-{
-        return opt_set_told(c, USOCK_TELL_OPTS, v);
-}
-
-static int get_recvopts(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_OPTS);
-}
-
-static int set_retopts(struct opt_call *c, int v)
-{
-        return opt_set_told(c, USOCK_TELL_RETOPTS, v);
-}
-
-static int get_retopts(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_RETOPTS);
-}
-
-static int set_pktinfo6(struct opt_call *c, int v)
-{
-        return opt_set_told(c, USOCK_TELL_PKTINFO6, v);
-}
-
-static int get_pktinfo6(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_PKTINFO6);
-}
+/* ---- errors ---- */
 
 static int set_recverr(struct opt_call *c, int v)
 {
@@ -264,12 +194,12 @@ static const struct opt_int ints[] = {
         OPT_CALLS(IP_MULTICAST_TTL, USOCK_UDP, set_group_ttl, get_group_ttl),
         OPT_CALLS(IP_MULTICAST_LOOP, USOCK_UDP, set_group_loop, get_group_loop),
         OPT_CALLS(IP_MULTICAST_ALL, USOCK_UDP, set_group_all, get_group_all),
-        OPT_CALLS(IP_PKTINFO, USOCK_UDP, set_pktinfo, get_pktinfo),
-        OPT_CALLS(IP_RECVTTL, USOCK_UDP, set_recvttl, get_recvttl),
-        OPT_CALLS(IP_RECVTOS, USOCK_UDP, set_recvtos, get_recvtos),
-        OPT_CALLS(IP_RECVOPTS, USOCK_UDP, set_recvopts, get_recvopts),
-        OPT_CALLS(IP_RETOPTS, USOCK_UDP, set_retopts, get_retopts),
-        OPT_CALLS(IP_RECVORIGDSTADDR, USOCK_UDP, set_origdst, get_origdst),
+        OPT_TOLD(IP_PKTINFO, USOCK_UDP, USOCK_TELL_PKTINFO),
+        OPT_TOLD(IP_RECVTTL, USOCK_UDP, USOCK_TELL_TTL),
+        OPT_TOLD(IP_RECVTOS, USOCK_UDP, USOCK_TELL_TOS),
+        OPT_TOLD(IP_RECVOPTS, USOCK_UDP, USOCK_TELL_OPTS),
+        OPT_TOLD(IP_RETOPTS, USOCK_UDP, USOCK_TELL_RETOPTS),
+        OPT_TOLD(IP_RECVORIGDSTADDR, USOCK_UDP, USOCK_TELL_ORIGDST),
         OPT_CALLS(IP_RECVERR, USOCK_UDP, set_recverr, get_recverr),
         OPT_CALLS(IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
         OPT_CALLS(IP_MTU, OPT_ANY, NULL, get_mtu),
@@ -285,7 +215,7 @@ const struct opt_level opt_ip = OPT_LEVEL(ints, blobs);
 static const struct opt_int ints6[] = {
         OPT_CALLS(IPV6_V6ONLY, OPT_ANY, set_v6only, get_v6only),
         OPT_CALLS(IPV6_TCLASS, OPT_ANY, set_tclass, get_tos),
-        OPT_CALLS(IPV6_RECVPKTINFO, USOCK_UDP, set_pktinfo6, get_pktinfo6),
+        OPT_TOLD(IPV6_RECVPKTINFO, USOCK_UDP, USOCK_TELL_PKTINFO6),
         OPT_CALLS(IPV6_MTU, OPT_TCP, NULL, get_mtu),
         OPT_CALLS(IPV6_UNICAST_HOPS, OPT_ANY, set_hops, get_ttl),
 };

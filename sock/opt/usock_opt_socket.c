@@ -244,20 +244,10 @@ static int set_timestamp(struct opt_call *c, int v)
         return opt_set_told(c, USOCK_TELL_TIMESTAMP, v);
 }
 
-static int get_timestamp(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_TIMESTAMP);
-}
-
 static int set_timestampns(struct opt_call *c, int v)
 {
         opt_set_told(c, TELL_TIMES, 0);
         return opt_set_told(c, USOCK_TELL_TIMESTAMPNS, v);
-}
-
-static int get_timestampns(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_TIMESTAMPNS);
 }
 
 /* As Linux: of a stream bytes are numbered, and it has to be one by then. */
@@ -308,16 +298,6 @@ static socklen_t get_stamps(const struct opt_call *c, void *val, socklen_t room)
 
         memcpy(val, &t, sizeof t);
         return sizeof t;
-}
-
-static int set_overflow(struct opt_call *c, int v)
-{
-        return opt_set_told(c, USOCK_TELL_OVERFLOW, v);
-}
-
-static int get_overflow(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_OVERFLOW);
 }
 
 /* ---- memory (SO_MEMINFO) ---- */
@@ -531,9 +511,9 @@ static const struct opt_int ints[] = {
         OPT_CALLS(SO_PEEK_OFF, OPT_ANY, set_peek_off, get_peek_off),
         OPT_CALLS(SO_BINDTOIFINDEX, OPT_ANY, set_device_number, get_device_number),
         OPT_CALLS(SO_INCOMING_CPU, OPT_ANY, NULL, get_incoming_cpu),
-        OPT_CALLS(SO_TIMESTAMP, OPT_ANY, set_timestamp, get_timestamp),
-        OPT_CALLS(SO_TIMESTAMPNS, OPT_ANY, set_timestampns, get_timestampns),
-        OPT_CALLS(SO_RXQ_OVFL, USOCK_UDP, set_overflow, get_overflow),
+        OPT_TOLD_IF(SO_TIMESTAMP, OPT_ANY, USOCK_TELL_TIMESTAMP, set_timestamp),
+        OPT_TOLD_IF(SO_TIMESTAMPNS, OPT_ANY, USOCK_TELL_TIMESTAMPNS, set_timestampns),
+        OPT_TOLD(SO_RXQ_OVFL, USOCK_UDP, USOCK_TELL_OVERFLOW),
         OPT_CALLS(SO_NO_CHECK, USOCK_UDP, set_no_check, get_no_check),
         OPT_CALLS(SO_ZEROCOPY, USOCK_TCP, set_zerocopy, get_zerocopy),
         OPT_BOOL(SO_KEEPALIVE, keepalive),

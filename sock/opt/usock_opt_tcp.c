@@ -338,11 +338,6 @@ static int set_inq(struct opt_call *c, int v)
         return v == 0 || v == 1 ? opt_set_told(c, USOCK_TELL_INQ, v) : -EINVAL;
 }
 
-static int get_inq(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_INQ);
-}
-
 /* What Linux says before it has seen how a connection is used: that who connected acknowledges at
  * once, and who accepted does not. */
 static int set_quickack(struct opt_call *c, int v)
@@ -462,7 +457,7 @@ static const struct opt_int ints[] = {
         OPT_CALLS(TCP_LINGER2, OPT_TCP, set_linger2, get_linger2),
         OPT_CALLS(TCP_DEFER_ACCEPT, OPT_TCP, set_defer_accept, get_defer_accept),
         OPT_RANGE(TCP_SAVE_SYN, save_syn, 0, 2),
-        OPT_CALLS(TCP_INQ, OPT_TCP, set_inq, get_inq),
+        OPT_TOLD_IF(TCP_INQ, OPT_TCP, USOCK_TELL_INQ, set_inq),
         OPT_CALLS(TCP_FASTOPEN, OPT_TCP, set_fastopen, get_fastopen),
         OPT_CALLS(TCP_FASTOPEN_CONNECT, OPT_TCP, set_fastopen_connect, get_fastopen_connect),
         OPT_CALLS(TCP_FASTOPEN_NO_COOKIE, OPT_TCP, set_fastopen_no_cookie, get_fastopen_no_cookie),

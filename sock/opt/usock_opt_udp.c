@@ -37,25 +37,11 @@ static int get_cork(const struct opt_call *c)
         return !!(c->rec->cork & SOCK_CORK_ON);
 }
 
-/* Whether datagrams of one sender are joined when they are read: usock_udp_recv.c. */
-static int set_gro(struct opt_call *c, int v)
-{
-        uint16_t told = c->rec->told;
-
-        WRITE_ONCE(c->rec->told,
-                   (uint16_t)(v != 0 ? told | USOCK_TELL_GRO : told & ~USOCK_TELL_GRO));
-        return 0;
-}
-
-static int get_gro(const struct opt_call *c)
-{
-        return !!(c->rec->told & USOCK_TELL_GRO);
-}
-
 static const struct opt_int ints[] = {
         OPT_CALLS(UDP_SEGMENT, USOCK_UDP, set_segment, get_segment),
         OPT_CALLS(UDP_CORK, USOCK_UDP, set_cork, get_cork),
-        OPT_CALLS(UDP_GRO, USOCK_UDP, set_gro, get_gro),
+        /* Datagrams of one sender are joined when they are read: usock_udp_recv.c. */
+        OPT_TOLD(UDP_GRO, USOCK_UDP, USOCK_TELL_GRO),
 };
 
 const struct opt_level opt_udp = OPT_LEVEL_INTS(ints);
