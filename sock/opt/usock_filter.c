@@ -82,6 +82,7 @@ static int read_new(const union filter_value *v, struct filter *f)
 
 static int read_sources(int name, const union filter_value *v, struct filter *f)
 {
+        assert(filter_is_opt(name) && f->n <= IGMP_SOURCES);
         for (uint32_t i = 0; i < f->n; i++) {
                 if (name == IP_MSFILTER) {
                         memcpy(&f->src[i], v->bytes + OLD_HEAD + i * sizeof f->src[i],
@@ -164,6 +165,7 @@ static void put_source(int name, union filter_value *v, uint32_t i, uint32_t src
 {
         const struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(src)};
 
+        assert(i < IGMP_SOURCES);
         if (name == IP_MSFILTER) {
                 memcpy(v->bytes + OLD_HEAD + i * sizeof in.sin_addr, &in.sin_addr,
                        sizeof in.sin_addr);

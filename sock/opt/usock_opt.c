@@ -25,6 +25,7 @@ union value { /* the application's copy, on our side */
         uint8_t bytes[OPT_TCP_INFO_BYTES];
         uint64_t align;
 };
+static_assert(SET_ROOM <= OPT_TCP_INFO_BYTES, "what is set has room");
 
 /* ---- loading and storing ---- */
 
@@ -75,6 +76,7 @@ static int get_field(const struct tcp_opts *t, const struct opt_int *o)
         uint32_t wide;
 
         assert(o->size == 1 || o->size == sizeof wide);
+        assert(o->off + o->size <= sizeof *t);
         if (o->size == 1)
                 return *((const uint8_t *)t + o->off);
         memcpy(&wide, (const char *)t + o->off, sizeof wide);
@@ -181,7 +183,7 @@ static int set_one(struct opt_call *c, int level, int name, const void *val, soc
         const struct opt_blob *b = find_blob(c->s, level, name);
         int v, err;
 
-        assert(len <= SET_ROOM);
+        assert(len <= SET_ROOM && c->rec == usock_rec(c->s));
         if (o != NULL) {
                 err = int_arg(level, o, val, len, &v);
                 return err != 0 ? err : set_int(c, o, v);
@@ -222,13 +224,16 @@ static int get_one(const struct opt_call *c, int level, int name, union value *v
 {
         const struct opt_int *o = find_int(c->s, level, name);
         const struct opt_blob *b = find_blob(c->s, level, name);
+        socklen_t n;
 
         assert(o != NULL || (b != NULL && b->get != NULL));
         if (o != NULL)
                 return get_int(c, level, o, v, len);
         if (b->may_get != NULL && b->may_get(c, *len) != 0)
                 return b->may_get(c, *len);
-        *len = MIN(*len, b->get(c, v->bytes, *len));
+        n = b->get(c, v->bytes, *len);
+        assert(n <= sizeof *v);
+        *len = MIN(*len, n);
         return 0;
 }
 

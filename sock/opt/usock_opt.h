@@ -91,10 +91,12 @@ uint32_t opt_device(int level, int name, const void *val, socklen_t len);
 
 static inline struct tcp_conn *opt_conn(const struct opt_call *c)
 {
+        assert(ustack_locked(c->s->u));
         return c->rec->role == SOCK_ROLE_CONN ? usock_conn(c->s) : NULL;
 }
 static inline struct tcp_listener *opt_listener(const struct opt_call *c)
 {
+        assert(ustack_locked(c->s->u));
         return c->rec->role == SOCK_ROLE_LISTENER ? tcp_listener_at(&c->s->u->s.tcp, c->rec->conn)
                                                   : NULL;
 }

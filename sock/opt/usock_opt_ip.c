@@ -95,6 +95,7 @@ static int set_ip_options(struct opt_call *c, const void *val, socklen_t len)
 
 static socklen_t get_ip_options(const struct opt_call *c, void *val, socklen_t room)
 {
+        assert(c->tcp.ip_opts.len <= sizeof c->tcp.ip_opts.raw);
         memcpy(val, c->tcp.ip_opts.raw, c->tcp.ip_opts.len);
         return c->tcp.ip_opts.len;
 }

@@ -147,6 +147,7 @@ static int get_rcvlowat(const struct opt_call *c)
 
 static int set_peek_off(struct opt_call *c, int v)
 {
+        assert(ustack_locked(c->s->u));
         c->rec->not_peek_off = ~v;
         WRITE_ONCE(c->rec->peeks_on, v >= 0);
         return 0;

@@ -183,6 +183,7 @@ static uint8_t linux_state(enum tcp_state s)
                 [TCPS_CLOSING] = 11,
         };
 
+        assert((size_t)s < ARRAY_LEN(of));
         return of[s];
 }
 
@@ -410,6 +411,7 @@ static int set_fastopen_key(struct opt_call *c, const void *val, socklen_t len)
 
 static socklen_t get_fastopen_key(const struct opt_call *c, void *val, socklen_t room)
 {
+        assert(c->tcp.fastopen_keys <= TCP_FASTOPEN_KEYS);
         memcpy(val, c->tcp.fastopen_key, sizeof c->tcp.fastopen_key);
         return (socklen_t)(c->tcp.fastopen_keys * sizeof c->tcp.fastopen_key[0]);
 }
@@ -430,6 +432,7 @@ int usock_saved_syn(struct usock *s, void *val, socklen_t *len)
         if (usock_rec(s)->role == SOCK_ROLE_CONN) {
                 tc = usock_conn(s);
                 n = tcp_saved_syn(&s->u->s.tcp, tc, syn);
+                assert(n <= sizeof syn);
                 stack_begin(s->u->s.st, usock_rec(s)->conn);
                 if (n <= room)
                         tcp_saved_syn_forget(&s->u->s.tcp, tc);

@@ -121,6 +121,7 @@ int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev,
 
 int gate_reopen(struct gate *g, struct pkt_dev *dev)
 {
+        assert(dev->sock >= 0);
         loop_del(g->loop, &g->wire);
         pkt_dev_close(&g->dev);
         g->dev = *dev;
@@ -132,6 +133,8 @@ void gate_close(struct gate *g)
 {
         int rings = g->rings.fd;
 
+        for (uint32_t i = 0; i < g->nports; i++)
+                assert(g->port[i] == NULL);
         loop_del(g->loop, &g->wire);
         loop_del(g->loop, &g->rings);
         pkt_dev_close(&g->dev);
@@ -197,6 +200,7 @@ int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **o
         uint32_t num = 0;
         int r;
 
+        assert(peer->stack != 0);
         if (!p)
                 return -ENOMEM;
         *p = (struct gate_port){.gate = g,

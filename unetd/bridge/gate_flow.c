@@ -62,6 +62,7 @@ void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t sta
 {
         struct gate_flow *bucket = bucket_of(t, k), *f = find(bucket, k);
 
+        assert(stack != 0);
         if (f != NULL && f->stack == stack) {
                 f->used = sec;
                 if (stage == GATE_ENDED || stage > f->stage)
@@ -79,6 +80,7 @@ void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t sta
 
 void gate_flows_forget(struct gate_flows *t, uint32_t stack)
 {
+        assert(stack != 0);
         for (uint32_t i = 0; i < GATE_FLOWS; i++)
                 if (t->slot[i].stack == stack)
                         t->slot[i].stack = 0;

@@ -28,6 +28,7 @@ static void note(struct gate_groups *t, uint32_t stack, uint32_t group)
 {
         uint32_t has = 0, room = GATE_GROUPS;
 
+        assert(stack != 0 && t->n <= GATE_GROUPS);
         for (uint32_t i = t->n; i-- > 0;) {
                 if (t->at[i].stack == 0)
                         room = i;

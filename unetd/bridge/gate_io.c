@@ -95,6 +95,7 @@ static void to_port(struct gate_port *p, const uint8_t *frame, uint32_t len)
         uint32_t ip_len = len - ETHER_HDR, id = 0;
 
         assert(len >= ETHER_HDR && len <= ETHER_HDR + UINT16_MAX);
+        assert(p->gate->port[p->num] == p);
         if (ch->ops->room(ch) == 0) {
                 count_drop(&p->cnt, DROP_NI_QUEUE_FULL);
                 return;

@@ -45,6 +45,7 @@ static int conn_take(struct unetd_conn *conn, int fd, int32_t pid)
         struct statx st;
         int r;
 
+        assert(fd >= 0);
         fd = fd_high(fd);
         if (fd < 0)
                 return fd;
@@ -112,6 +113,7 @@ int client_exchange_until(struct unetd_client *c, struct unetd_conn *conn, struc
         int r;
 
         assert(n <= UNETD_FDS_MAX && conn->fd >= 0);
+        assert(msg->type > UNETD_ERROR && msg->type < UNETD_TYPES && p.look <= p.end);
         if (conn->silent && sys_poll1(conn->fd, 0, 0) == 0 && process_is_stopped(conn->pid))
                 return -ETIMEDOUT;
         msg->seq = ++c->seq;
@@ -168,6 +170,7 @@ static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t un
         int fd = sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int r;
 
+        assert(i <= UNETD_NAMES);
         if (fd < 0 || (fd = fd_high(fd)) < 0)
                 return fd;
         len = i < UNETD_NAMES ? unetd_name(&sun, uid, domain, i)
@@ -413,6 +416,7 @@ int unetd_open(struct unetd_client *c, unsigned flags)
         const char *domain = unetd_domain();
         int r;
 
+        assert(c->dir == NULL && !c->renewing);
         c->daemon.fd = c->keeper.fd = -1;
         if (!domain)
                 return -EINVAL;
@@ -446,6 +450,7 @@ int unetd_look(struct unetd_client *c, bool start)
 
 void unetd_close(struct unetd_client *c)
 {
+        assert(!c->renewing);
         client_drop(&c->daemon);
         client_drop(&c->keeper);
         if (c->dir)

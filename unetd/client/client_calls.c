@@ -138,6 +138,7 @@ int unetd_flight(struct unetd_client *c, uint32_t stack_id, uint64_t cookie, int
 /* Moves what came to high numbers. */
 static int raise_fds(struct wire_in *in)
 {
+        assert(in->n <= UNETD_FDS_MAX);
         for (unsigned i = 0; i < in->n; i++) {
                 int high = fd_high(in->fds[i]);
                 in->fds[i] = high;
@@ -151,6 +152,7 @@ static int check_stack_fds(const struct wire_in *in)
 {
         int r;
 
+        assert(in->n == UNETD_STACK_FDS);
         if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
             (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) <
                     0 ||
@@ -224,6 +226,7 @@ int unetd_net_change(struct unetd_client *c, enum unetd_type type, const struct 
 {
         struct unetd_msg msg = {.type = (uint16_t)type, .net = *net};
 
+        assert(type >= UNETD_ROUTE_ADD && type <= UNETD_IFACE_DEL && type != UNETD_IFACE_ADD);
         return client_ask_plain(c, &msg, NULL, 0);
 }
 
@@ -362,6 +365,7 @@ int unetd_link_back(struct unetd_client *c, uint32_t stack_id, uint32_t iface, i
                                 .link = {.stack = stack_id, .iface = iface}};
         const int fds[UNETD_LINK_FDS] = {[UNETD_FD_LINK_MEM] = mem, [UNETD_FD_LINK_BOOK] = book};
 
+        assert(mem >= 0 && book >= 0);
         return client_ask_plain(c, &msg, fds, UNETD_LINK_FDS);
 }
 
@@ -380,6 +384,7 @@ int unetd_chan_back(struct unetd_client *c, uint32_t stack_id, uint32_t slot,
                                            [UNETD_FD_RM_MEM] = ch->mem,
                                            [UNETD_FD_RM_BOOK] = ch->book};
 
+        assert(unetd_chan_is_remote(ch) && slot < UNETD_CHANS_MAX);
         return client_ask_plain(c, &msg, fds, UNETD_REMOTE_FDS);
 }
 
@@ -496,6 +501,7 @@ static int give_up_connection(struct unetd_client *c)
 {
         int fd = c->daemon.fd;
 
+        assert(fd >= 0);
         c->daemon = (struct unetd_conn){.fd = -1};
         return fd;
 }

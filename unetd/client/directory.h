@@ -38,6 +38,8 @@
 /* Client TCP ports are leased in runs of so many; the whole range of ports in these. */
 #define DIR_BLOCK_PORTS 4u
 #define DIR_BLOCKS      (65536u / DIR_BLOCK_PORTS)
+static_assert(65536u % DIR_BLOCK_PORTS == 0, "each port is of a run");
+static_assert(DIR_RUN < DIR_SLOTS && DIR_MAX < DIR_SLOTS, "probing ends");
 /* With the protocol: the port is the stack's, which takes nothing at it. */
 #define DIR_HELD 0x80u
 

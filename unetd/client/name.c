@@ -34,6 +34,16 @@ const char *unetd_domain(void)
         return unetd_domain_valid(domain) ? domain : NULL;
 }
 
+#define DIGITS 20 /* of a uint64_t */
+static_assert(sizeof(UNETD_RUN_DIR "/"
+                                   "."
+                                   ".") +
+                                      UNETD_DOMAIN_MAX + 2 * DIGITS <=
+                              sizeof(((struct sockaddr_un *)0)->sun_path) &&
+                      sizeof("#unet////") + UNETD_DOMAIN_MAX + 3 * DIGITS <=
+                              sizeof(((struct sockaddr_un *)0)->sun_path),
+              "names have room");
+
 static char *put(char *at, const char *s)
 {
         while (*s)
@@ -43,7 +53,7 @@ static char *put(char *at, const char *s)
 
 static char *put_number(char *at, uint64_t v)
 {
-        char digits[20];
+        char digits[DIGITS];
         int n = 0;
 
         do
@@ -60,6 +70,7 @@ socklen_t unetd_system_name(struct sockaddr_un *sun, const char *domain, int soc
         socklen_t len = sizeof cookie;
         char *at = sun->sun_path;
 
+        assert(unetd_domain_valid(domain));
         memset(sun, 0, sizeof *sun);
         sun->sun_family = AF_UNIX;
         if (sys_getsockopt(sock, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0)
@@ -74,6 +85,7 @@ socklen_t unetd_name(struct sockaddr_un *sun, uint32_t uid, const char *domain, 
 {
         char *at = sun->sun_path;
 
+        assert(unetd_domain_valid(domain) && i < UNETD_NAMES);
         memset(sun, 0, sizeof *sun);
         sun->sun_family = AF_UNIX;
         *at++ = 0;

@@ -180,6 +180,9 @@ enum unetd_remote_fd {
         UNETD_REMOTE_FDS
 };
 static_assert((int)UNETD_REMOTE_FDS <= (int)UNETD_CHAN_FDS_MAX, "room for each kind");
+static_assert((int)UNETD_CHAN_FDS_MAX <= (int)UNETD_FDS_MAX &&
+                      (int)UNETD_STACK_FDS <= (int)UNETD_FDS_MAX,
+              "a message carries them");
 
 /* Order of descriptors in EMUL_ATTACH and its reply. */
 enum unetd_emul_fd {
@@ -230,6 +233,9 @@ struct unetd_stack {
 /* A stack's number says whose it is, in its upper 14 bits: when unetd is another one, nobody comes
  * with what was another user's before. */
 #define UNETD_STACKS_OF_USER 0x10000u
+static_assert((uint64_t)UNETD_STACKS_OF_USER << 14 == (uint64_t)UNETD_STACK_ID_MAX + 1 &&
+                      (UNETD_STACK_ID_MAX & (UNETD_IFACE | UNETD_REMOTE)) == 0,
+              "a number stands for one thing");
 static inline uint32_t unetd_stacks_of(uint32_t uid)
 {
         return (uid * 2654435761u) >> 18 << 16;
@@ -408,5 +414,6 @@ struct unetd_msg {
         };
 };
 static_assert(sizeof(struct unetd_msg) == 128, "the same in every build of one ABI");
+static_assert(UNETD_CHANS_MAX % 64 == 0, "sets of them are whole words");
 
 #endif

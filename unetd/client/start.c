@@ -71,6 +71,7 @@ static bool make_absolute(char path[PATH_MAX_])
         size_t n = strlen(path) + 1;
         long cwd;
 
+        assert(n <= PATH_MAX_);
         if (path[0] == '/')
                 return true;
         memcpy(rest, path, n);
@@ -199,6 +200,7 @@ static void fill_env(struct start *s)
         if (n == 0) /* it was cleared */
                 for (unsigned i = 0; n < ENV_MAX - 1 && (was = unetd_variable_at_start(i)); i++)
                         s->env[n++] = (char *)was;
+        assert(n < ENV_MAX);
         s->env[n] = NULL;
 }
 
@@ -269,6 +271,8 @@ int unetd_start(const char *domain)
         struct start *s;
         int r;
 
+        static_assert(ARRAY_LEN(argv) <= ARRAY_LEN(s->argv), "they fit");
+        static_assert(READY_FD == 3, "as --ready-fd says");
         if (sys_is_err(mem))
                 return (int)(intptr_t)mem;
         s = (struct start *)(mem + 2 * STACK_BYTES);

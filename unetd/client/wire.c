@@ -97,6 +97,7 @@ int wire_recv(int fd, struct wire_in *in, int flags)
 
 void wire_in_close(struct wire_in *in)
 {
+        assert(in->n <= WIRE_FDS_MAX);
         for (unsigned i = 0; i < in->n; i++)
                 if (in->fds[i] >= 0)
                         sys_close(in->fds[i]);
@@ -208,6 +209,7 @@ static void fd_path(char path[32], int fd)
         int n = 0;
         size_t at = sizeof base - 1;
 
+        assert(fd >= 0);
         memcpy(path, base, at);
         do
                 digits[n++] = (char)('0' + fd % 10);
@@ -222,6 +224,7 @@ int fd_link(int fd, char *text, int size)
         char path[32];
         int n;
 
+        assert(size > 0);
         fd_path(path, fd);
         n = sys_readlink(path, text, (size_t)size - 1);
         text[n < 0 ? 0 : n] = 0;

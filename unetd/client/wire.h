@@ -45,6 +45,7 @@ static inline int wire_in_take(struct wire_in *in, unsigned i)
 {
         int fd = in->fds[i];
 
+        assert(i < in->n);
         in->fds[i] = -1;
         return fd;
 }

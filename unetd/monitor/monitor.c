@@ -197,7 +197,10 @@ static void remember_sender(struct sender *s, struct root_rings *made)
 static int rings_open(const struct mon_request *q, struct mon_reply *a)
 {
         bool checked = q->checked != 0 || mon.scope->cfg->iface[q->iface].check == IFACE_CHECK_YES;
-        int r = root_rings_open(q->iface, checked, q->at_once != 0, &a->rings, a->line);
+        int r;
+
+        assert(q->iface < UNETD_IFACES);
+        r = root_rings_open(q->iface, checked, q->at_once != 0, &a->rings, a->line);
 
         if (r == 0)
                 remember_sender(mon.sender[q->iface], &a->rings);
@@ -237,6 +240,7 @@ static int sender_mac(uint32_t i)
 {
         int r = 0;
 
+        assert(i < UNETD_IFACES);
         for (struct sender *s = mon.sender[i]; s < mon.sender[i] + SENDERS; s++)
                 if (s->is && s->check.prog >= 0)
                         r = root_sender_mac(i, &s->check);
@@ -336,8 +340,10 @@ int monitor_answer(int sock)
         int fds[MON_FDS], out[MON_FDS], *at[MON_FDS], r;
         unsigned n, nout = 0;
 
+        assert(mon.scope != NULL);
         memset(&a, 0, sizeof a);
         r = mon_recv(sock, &q, sizeof q, fds, &n);
+        assert(n <= MON_FDS);
         if (r == 0)
                 a.err = q.type < MON_TYPES && n == brings(q.type) ? serve(&q, fds[0], &a)
                                                                   : -EBADMSG;
@@ -353,6 +359,7 @@ int monitor_answer(int sock)
                 /* Before the answer: while the broker has them, too, none of these is a
                  * last close. */
                 close(fds[--n]);
+        assert(nout <= MON_FDS);
         r = mon_send(sock, &a, sizeof a, out, nout);
         while (nout > 0)
                 close(out[--nout]);
@@ -361,6 +368,7 @@ int monitor_answer(int sock)
 
 void monitor_scope_set(const struct monitor_scope *scope)
 {
+        assert(scope->cfg->nifaces <= UNETD_IFACES);
         mon.scope = scope;
 }
 

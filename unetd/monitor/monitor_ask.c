@@ -18,7 +18,10 @@ static int ask(const struct mon_request *q, int fd, struct mon_reply *a,
 {
         int fds[MON_FDS], *at[MON_FDS];
         unsigned n, all, used = 0;
-        int r = mon_send(monitor, q, sizeof *q, &fd, fd >= 0 ? 1 : 0);
+        int r;
+
+        assert(monitor >= 0 && q->type < MON_TYPES);
+        r = mon_send(monitor, q, sizeof *q, &fd, fd >= 0 ? 1 : 0);
 
         memset(a, 0, sizeof *a);
         if (r < 0 && r != -ETOOMANYREFS)
@@ -69,6 +72,7 @@ static int reopen(int fd, int flags)
 
 void monitor_connect(int sock)
 {
+        assert(sock >= 0 && monitor < 0);
         monitor = sock;
         fd_reopen_denied = reopen;
 }
@@ -176,7 +180,8 @@ int monitor_bind(int fd, const struct sockaddr *sa, socklen_t len)
         struct mon_request q = {.type = MON_BIND};
         struct mon_reply a;
 
-        memcpy(&q.name, sa, MIN(len, sizeof q.name));
+        assert(len <= sizeof q.name);
+        memcpy(&q.name, sa, len);
         return monitor < 0 ? root_bind(fd, sa, len) : ask(&q, fd, &a, NULL);
 }
 

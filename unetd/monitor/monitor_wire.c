@@ -37,7 +37,7 @@ int mon_send(int sock, const void *msg, size_t len, const int *fds, unsigned n)
         union control ctl;
         ssize_t r;
 
-        assert(n <= MON_FDS);
+        assert(n <= MON_FDS && len != 0);
         if (n > 0) {
                 memset(&ctl, 0, CMSG_SPACE(sizeof(int) * n));
                 mh.msg_control = &ctl;

@@ -34,6 +34,7 @@ static struct rlimit starter[RLIM_NLIMITS];
 
 void root_init(struct unetd_config *config)
 {
+        assert(config->nifaces <= UNETD_IFACES);
         cfg = config;
         for (int what = 0; what < RLIM_NLIMITS; what++)
                 getrlimit(what, &starter[what]);
@@ -128,8 +129,10 @@ __attribute__((noreturn)) static void keeper_child(uint32_t uid, uint32_t gid, i
 
 int root_keeper(uint32_t uid, uint32_t gid, int fd)
 {
-        int pid = fork();
+        int pid;
 
+        assert(fd >= 0 && cfg != NULL);
+        pid = fork();
         if (pid == 0)
                 keeper_child(uid, gid, fd);
         return pid < 0 ? -errno : pid;
@@ -143,6 +146,7 @@ static const char *name_of(uint32_t i, char now[IF_NAMESIZE])
         const char *meant = cfg->iface[i].name;
         unsigned index = if_nametoindex(meant);
 
+        assert(i < cfg->nifaces);
         if (index == 0 && device[i] != 0 && if_indextoname(device[i], now))
                 return now;
         device[i] = index;
@@ -304,6 +308,7 @@ int root_sender_mac(uint32_t i, struct send_check *c)
 
 void root_iface_set(uint32_t i, const struct unetd_iface_config *c)
 {
+        assert(i < UNETD_IFACES);
         cfg->iface[i] = *c;
         cfg->nifaces = MAX(cfg->nifaces, i + 1);
         device[i] = 0;
