@@ -101,10 +101,6 @@ static inline be16 csum_update16(be16 sum, be16 from, be16 to)
 {
         return csum_finish((uint32_t)(uint16_t)~sum.raw + (uint16_t)~from.raw + to.raw);
 }
-static inline be16 csum_update32(be16 sum, be32 from, be32 to)
-{
-        return csum_finish(csum_add(csum_add((uint16_t)~sum.raw, ~from.raw), to.raw));
-}
 
 /* The implementations, for tests and benchmarks: index 0 is portable; NULL past the last this
  * processor can run. */

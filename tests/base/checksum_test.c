@@ -160,21 +160,15 @@ static void a_whole_message_sums_to_zero(void **state)
 static void an_update_equals_a_new_sum(void **state)
 {
         uint8_t p[40];
-        be16 sum, from16, to16;
-        be32 from32, to32;
+        be16 sum, from, to;
 
         for (uint64_t seed = 0; seed < 2000; seed++) {
                 fill(p, sizeof p, seed);
                 sum = csum_finish(csum_partial(p, sizeof p, 0));
-                memcpy(&from16, p + 8, 2);
-                to16 = be16_of((uint16_t)(seed * 0x1357));
-                memcpy(p + 8, &to16, 2);
-                sum = csum_update16(sum, from16, to16);
-                assert_same(sum, naive(p, sizeof p));
-                memcpy(&from32, p + 12, 4);
-                to32 = be32_of((uint32_t)(seed * 0x01234567));
-                memcpy(p + 12, &to32, 4);
-                sum = csum_update32(sum, from32, to32);
+                memcpy(&from, p + 8, 2);
+                to = be16_of((uint16_t)(seed * 0x1357));
+                memcpy(p + 8, &to, 2);
+                sum = csum_update16(sum, from, to);
                 assert_same(sum, naive(p, sizeof p));
         }
 }

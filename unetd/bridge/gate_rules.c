@@ -2,6 +2,7 @@
 #include "unetd/bridge/gate_rules.h"
 
 #include "arp/ether.h"
+#include "base/checksum.h"
 #include "base/planted.h"
 #include "ip/icmp.h"
 #include "ip/igmp.h"
@@ -218,22 +219,16 @@ static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *fr
 
 /* ---- fragments ---- */
 
-static void put16(uint8_t *p, uint32_t v)
-{
-        p[0] = (uint8_t)(v >> 8);
-        p[1] = (uint8_t)v;
-}
-
-/* RFC 1624: the header's sum changes with it. A wrong one stays wrong. */
+/* The header's sum changes with it. A wrong one stays wrong. */
 static void set_id(uint8_t *ip, uint16_t id)
 {
-        uint32_t sum =
-                (uint16_t)~get16(ip + IP_SUM_AT) + (uint32_t)(uint16_t)~get16(ip + IP_ID_AT) + id;
+        be16 sum, from, to = be16_of(id);
 
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum = (sum & 0xffff) + (sum >> 16);
-        put16(ip + IP_SUM_AT, ~sum);
-        put16(ip + IP_ID_AT, id);
+        memcpy(&sum, ip + IP_SUM_AT, sizeof sum);
+        memcpy(&from, ip + IP_ID_AT, sizeof from);
+        sum = csum_update16(sum, from, to);
+        memcpy(ip + IP_SUM_AT, &sum, sizeof sum);
+        memcpy(ip + IP_ID_AT, &to, sizeof to);
 }
 
 static uint16_t note_first(const struct gate_rules *g, struct gate_sender *from,
