@@ -174,18 +174,6 @@ static enum drop read_redirect(const struct frames *f, const struct ip_pkt *pkt,
         return DROP_NONE;
 }
 
-/* RFC 1122 §3.2.2.6 and .8: a request to many may be left unanswered, and else a flood is made
- * of it. */
-static enum drop read_request(const struct ip_pkt *pkt, enum icmp_what what, struct icmp_msg *msg)
-{
-        msg->what = what;
-        if (pkt->to != IP_TO_HOST)
-                return DROP_ICMP_IGNORED;
-        return what == ICMP_IS_TIMESTAMP && ip_payload_len(pkt) < ICMP_TIMESTAMP_LEN
-                       ? DROP_ICMP_SHORT
-                       : DROP_NONE;
-}
-
 enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, struct icmp_msg *msg)
 {
         struct icmp_hdr h;
@@ -205,10 +193,9 @@ enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, s
         case ICMP_ECHO_REPLY:
                 msg->what = ICMP_IS_REPLY;
                 return DROP_NONE;
-        case ICMP_ECHO_REQUEST:
-                return read_request(pkt, ICMP_IS_ECHO, msg);
-        case ICMP_TIMESTAMP:
-                return read_request(pkt, ICMP_IS_TIMESTAMP, msg);
+        case ICMP_ECHO_REQUEST: /* RFC 1122 §3.2.2.6: one to many would make a flood */
+                msg->what = ICMP_IS_ECHO;
+                return pkt->to == IP_TO_HOST ? DROP_NONE : DROP_ICMP_IGNORED;
         case ICMP_REDIRECT:
                 msg->what = ICMP_IS_REDIRECT;
                 return read_redirect(f, pkt, &msg->redirect);
@@ -239,21 +226,6 @@ void icmp_echo_reply(const struct frames *f, const struct ip_pkt *pkt, uint8_t *
 
         gather(f, pkt, 0, out, len);
         finish_reply(out, len, ICMP_ECHO_REPLY);
-}
-
-void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint32_t ms,
-                          uint8_t *out)
-{
-        enum { RECEIVE = 12, TRANSMIT = 16 };
-        uint32_t len = ip_payload_len(pkt);
-        be32 word = be32_of(ms);
-
-        assert(len >= ICMP_TIMESTAMP_LEN);
-        gather(f, pkt, 0, out, len);
-        out[1] = 0;
-        memcpy(out + RECEIVE, &word, sizeof word);
-        memcpy(out + TRANSMIT, &word, sizeof word);
-        finish_reply(out, len, ICMP_TIMESTAMP_REPLY);
 }
 
 static bool on_network(const struct ip_host *h, uint32_t a)
@@ -307,11 +279,6 @@ static bool take(struct icmp_bucket *b, uint32_t n, int burst, nstime interval, 
                 return false;
         b->full_at = full_at + n * interval;
         return true;
-}
-
-bool icmp_bucket_take(struct icmp_bucket *b, nstime now)
-{
-        return take(b, 1, ICMP_BURST, ICMP_INTERVAL, now);
 }
 
 void icmp_rate_init(struct icmp_rate *r, struct prng *rnd)

@@ -7,7 +7,7 @@
  *     ICMP_IS_ERROR  msg.err names the connection concerned: tcp_icmp() or udp_icmp(), by err.proto
  *     ICMP_IS_REPLY  an answer to an echo of ours: for whoever asked
  *
- * The road out for errors: icmp_may_answer(), icmp_bucket_take(), icmp_error_write().
+ * The road out for errors: icmp_may_answer(), icmp_rate_take(), icmp_error_write().
  *
  * Read first: RFC 792; RFC 1122 §3.2.2 and §4.2.3.9, RFC 1812 §4.3.2 (sizes, rates), RFC 1191 §4,
  * RFC 5927.
@@ -30,8 +30,6 @@ enum {
         ICMP_ECHO_REQUEST = 8,
         ICMP_TIME_EXCEEDED = 11,
         ICMP_PARAMETER_PROBLEM = 12,
-        ICMP_TIMESTAMP = 13,
-        ICMP_TIMESTAMP_REPLY = 14,
 };
 enum { ICMP_REASSEMBLY_TIME = 1 }; /* code of ICMP_TIME_EXCEEDED */
 /* Codes of ICMP_UNREACHABLE. */
@@ -73,7 +71,7 @@ struct icmp_redirect {
         ip_addr laddr, dst, gateway, from;
 };
 
-enum icmp_what { ICMP_IS_ECHO, ICMP_IS_REPLY, ICMP_IS_ERROR, ICMP_IS_REDIRECT, ICMP_IS_TIMESTAMP };
+enum icmp_what { ICMP_IS_ECHO, ICMP_IS_REPLY, ICMP_IS_ERROR, ICMP_IS_REDIRECT };
 
 struct icmp_msg {
         enum icmp_what what;
@@ -101,13 +99,6 @@ unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const str
  * data, wherever that lies (RFC 1122 §3.2.2.6). It leaves from pkt->dst to pkt->src. */
 void icmp_echo_reply(const struct frames *f, const struct ip_pkt *pkt, uint8_t *out);
 
-/* RFC 792, RFC 1122 §3.2.2.8, for who switched it on: the reply to timestamp request `pkt`, of
- * ip_payload_len(pkt) bytes, at least ICMP_TIMESTAMP_LEN; `ms` is since midnight UT, or any time
- * with the high bit set. */
-#define ICMP_TIMESTAMP_LEN 20u
-void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint32_t ms,
-                          uint8_t *out);
-
 /* RFC 1122 §3.2.2.2, for who switched it on: whether a redirect may be believed. `first_hop` is
  * where packets for r->dst go now; the new gateway must be on a network of the host's, and not
  * the host. */
@@ -123,8 +114,6 @@ struct icmp_bucket {
 };
 #define ICMP_BURST    50        /* as Linux's icmp_msgs_burst ... */
 #define ICMP_INTERVAL NS_PER_MS /* ... and icmp_msgs_per_sec, 1000 */
-/* False: not now. DROP_ICMP_RATE is the caller's to count. */
-bool icmp_bucket_take(struct icmp_bucket *b, nstime now);
 
 /*
  * The limits of what we send unasked (RFC 1122 §3.2.2, RFC 1812 §4.3.2.8): a bucket for all, taken

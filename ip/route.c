@@ -229,7 +229,7 @@ static int add_connected(struct route_table *t, const struct route_addr *a)
 int route_addr_add(struct route_table *t, uint32_t ifindex, uint32_t addr, uint8_t prefix)
 {
         int err = check_addr(t, ifindex, addr, prefix);
-        struct route_addr *a = NULL, new = {addr, prefix, (uint8_t)ifindex, 0};
+        struct route_addr *a = NULL, new = {addr, prefix, (uint8_t)ifindex};
 
         if (err != 0)
                 return err;
@@ -244,7 +244,6 @@ int route_addr_add(struct route_table *t, uint32_t ifindex, uint32_t addr, uint8
         t->addrs = MAX(t->addrs, (uint32_t)(a - t->addr) + 1);
         a->addr = addr;
         a->prefix = prefix;
-        a->deprecated = 0;
         fence();
         a->ifindex = (uint8_t)ifindex;
         changed(t);
@@ -258,17 +257,6 @@ int route_addr_del(struct route_table *t, uint32_t ifindex, uint32_t addr)
         if (a == NULL || a->ifindex != ifindex)
                 return -ENOENT;
         remove_addr(t, a);
-        return 0;
-}
-
-int route_addr_deprecate(struct route_table *t, uint32_t addr, bool deprecated)
-{
-        struct route_addr *a = find_addr(t, addr);
-
-        if (a == NULL)
-                return -ENOENT;
-        a->deprecated = deprecated;
-        changed(t);
         return 0;
 }
 
@@ -394,8 +382,8 @@ static unsigned source_rank(const struct route_addr *a, uint32_t ifindex, uint32
                 return 0;
         return 1u << 11 | (unsigned)(a->addr == dst) << 10 |
                (unsigned)(is_link_local(a->addr) == is_link_local(dst)) << 9 |
-               (unsigned)!a->deprecated << 8 | (unsigned)(a->ifindex == ifindex) << 7 |
-               (unsigned)same_network(a, next_hop) << 6 | common_bits(a->addr, dst);
+               (unsigned)(a->ifindex == ifindex) << 7 | (unsigned)same_network(a, next_hop) << 6 |
+               common_bits(a->addr, dst);
 }
 
 uint32_t route_source(const struct route_table *t, uint32_t ifindex, uint32_t dst,

@@ -112,8 +112,7 @@ struct route_if {
 struct route_addr {
         uint32_t addr;
         uint8_t prefix;
-        uint8_t ifindex;    /* 0: free; written last, cleared first */
-        uint8_t deprecated; /* not to be chosen as source while there is another */
+        uint8_t ifindex; /* 0: free; written last, cleared first */
 };
 
 struct route_memo {
@@ -152,8 +151,6 @@ int route_if_set(struct route_table *t, uint32_t ifindex, uint8_t flags, uint32_
 int route_addr_add(struct route_table *t, uint32_t ifindex, uint32_t addr, uint8_t prefix);
 /* Takes it away, with its route and those that prefer it as source. -ENOENT. */
 int route_addr_del(struct route_table *t, uint32_t ifindex, uint32_t addr);
-/* -ENOENT. */
-int route_addr_deprecate(struct route_table *t, uint32_t addr, bool deprecated);
 /* The interface that has the address (127.0.0.0/8: one with ROUTE_IF_LOCAL), 0: none. */
 uint32_t route_owner(const struct route_table *t, uint32_t addr);
 
@@ -195,7 +192,7 @@ static inline bool route_good(const struct route_table *t, const struct route_re
 }
 
 /* The source that a packet to `dst` by next hop `next_hop` of the interface leaves from: the
- * destination itself if it is ours; of its scope (link-local or not); not deprecated; on that
+ * destination itself if it is ours; of its scope (link-local or not); on that
  * interface; on the network of the next hop (RFC 1122 §3.3.4.3); with the longest prefix in common
  * with the destination (RFC 6724 §5). 0: there is none. */
 uint32_t route_source(const struct route_table *t, uint32_t ifindex, uint32_t dst,

@@ -608,8 +608,6 @@ struct stack_payload {
 };
 /* csum_partial() of it, for a channel that needs checksums. */
 uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p);
-/* Most payload bytes a UDP datagram on the channel can carry inline. */
-uint32_t stack_udp_inline(struct stack *s, uint32_t k);
 /* Sends one UDP datagram prepared by udp_output_prepare() on channel k, bell included. 0; -EAGAIN:
  * queue full, nothing was taken; -ENETUNREACH: no such channel; -E2BIG: it is to go in pieces, and
  * does not lie in a frame. */

@@ -298,11 +298,6 @@ uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p)
         return p->summed ? p->sum : csum_partial(at, p->len, 0);
 }
 
-uint32_t stack_udp_inline(struct stack *s, uint32_t k)
-{
-        return s->chan[k].caps.inline_max - IP_MIN_HDR - UDP_HDR;
-}
-
 /* Without IP options. */
 static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k,
                              const struct udp_out *o, const struct stack_payload *p)

@@ -33,7 +33,6 @@
 #include "base/checksum.h"
 #include "base/counters.h"
 #include "base/frame.h"
-#include "base/prng.h"
 #include "base/sockbuf.h"
 
 #define UDP_HDR         8u
@@ -143,10 +142,6 @@ int udp_bind(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
 /* The same for the address of a group or a broadcast: what is sent has another source, which the
  * caller names. */
 int udp_bind_many(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
-/* The same with a free port of lo .. hi, begun at a random one (RFC 6056 §3.3.1). Returns the port;
- * -EADDRINUSE when there is none, -EINVAL when bound already. */
-int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi,
-                      struct prng *rnd);
 /* Returns true if a pcb with the options of `pcb` (0: none) could bind there. */
 bool udp_port_free(const struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
 /* Only datagrams from there, and that is where they go. `laddr` is our address towards it; it
@@ -292,7 +287,7 @@ struct udp_sight {
  * take, whatever others do; their bytes are the datagram's if take succeeds.
  *
  * What was read keeps its memory until someone settles, under the lock: a reader does that now and
- * then, and when it has read the last one (udp_unread() is false).
+ * then, and when it has read the last one.
  */
 bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s);
 /* The same for one whose bytes all lie in the queue, as short ones' do, and of `msg` only len and
@@ -301,7 +296,6 @@ bool udp_recv_look_short(const struct udp *u, const struct udp_pcb *p, struct ud
 /* alone: nobody but this thread can read here. */
 bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s, bool alone);
 bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s);
-bool udp_unread(const struct udp *u, uint32_t pcb);
 void udp_settle(struct udp *u, uint32_t pcb);
 /*
  * Under the lock, and for the only reader: peek shows up to n datagrams in order, leaving out the

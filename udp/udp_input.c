@@ -146,11 +146,6 @@ bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s)
         return udp_queue_take(&pcb_at(u, pcb)->q, s);
 }
 
-bool udp_unread(const struct udp *u, uint32_t pcb)
-{
-        return udp_queue_unread(&pcb_at(u, pcb)->q);
-}
-
 void udp_settle(struct udp *u, uint32_t pcb)
 {
         udp_queue_settle(&pcb_at(u, pcb)->q, u);

@@ -308,21 +308,6 @@ int udp_bind_many(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port)
         return err;
 }
 
-int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi,
-                      struct prng *rnd)
-{
-        uint32_t n = (uint32_t)hi - lo + 1, first = prng_below(rnd, n);
-
-        assert(lo != 0 && lo <= hi);
-        for (uint32_t i = 0; i < n; i++) {
-                uint16_t port = (uint16_t)(lo + (first + i) % n);
-                int err = udp_bind(u, pcb, addr, port);
-                if (err != -EADDRINUSE)
-                        return err != 0 ? err : port;
-        }
-        return -EADDRINUSE;
-}
-
 int udp_connect(struct udp *u, uint32_t pcb, ip_addr laddr, ip_addr raddr, uint16_t rport)
 {
         struct udp_pcb *p = pcb_at(u, pcb);

@@ -465,7 +465,7 @@ static void we_send_dgram(struct meet *m, uint32_t pcb, uint16_t port, const uin
         struct stack_payload p = {.inl = data, .len = n};
         struct udp_out out;
 
-        if (n > stack_udp_inline(m->s, PAIR_CHAN)) {
+        if (n + IP_MIN_HDR + UDP_HDR > m->s->chan[PAIR_CHAN].caps.inline_max) {
                 p.data = (struct buf){
                         frame_alloc(m->s->frames, FRAME_REGION_TX(PAIR_CHAN), FRAME_SMALL, 0), 0,
                         n};

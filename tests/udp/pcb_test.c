@@ -64,28 +64,6 @@ static void a_pcb_binds_once_and_to_a_real_port(void **state)
         assert_int_equal(udp_connect(&s->u, b, ip_addr_v4(US), ip_addr_v4(PEER), 1), -EINVAL);
 }
 
-static void any_port_is_a_free_one_of_the_range(void **state)
-{
-        struct scene *s = *state;
-        struct udp_opts o;
-        struct prng rnd;
-        uint64_t seen = 0;
-
-        udp_opts_default(&o);
-        prng_init(&rnd, (const uint8_t *)"0123456789abcdef");
-        for (int i = 0; i < 10; i++) {
-                int port = udp_bind_any_port(&s->u, udp_open(&s->u, &o), (ip_addr){{0, 0}}, 50000,
-                                             50009, &rnd);
-
-                assert_in_range(port, 50000, 50009);
-                assert_false(seen >> (port - 50000) & 1);
-                seen |= 1ull << (port - 50000);
-        }
-        assert_int_equal(udp_bind_any_port(&s->u, udp_open(&s->u, &o), (ip_addr){{0, 0}}, 50000,
-                                           50009, &rnd),
-                         -EADDRINUSE);
-}
-
 static void a_port_is_free_again_after_close(void **state)
 {
         struct scene *s = *state;
@@ -323,7 +301,6 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(conflicts_are_those_of_linux),
                 TEST(a_pcb_binds_once_and_to_a_real_port),
-                TEST(any_port_is_a_free_one_of_the_range),
                 TEST(a_port_is_free_again_after_close),
                 TEST(what_is_unread_at_close_is_counted_as_dropped),
                 TEST(pcbs_run_out_and_come_back),

@@ -219,7 +219,7 @@ static void look_and_take(struct scene *s, uint32_t pcb, const struct arrival *a
         struct udp_sight first;
         uint32_t at = 0;
 
-        assert_true(udp_unread(&s->u, pcb));
+        assert_true(udp_queue_unread(&udp_pcb_at(&s->u, pcb)->q));
         assert_true(udp_recv_look(&s->u, pcb, &first));
         assert_int_equal(first.msg.len, a->len);
         assert_int_equal(first.msg.sport, a->sport);
@@ -246,7 +246,7 @@ static void what_two_look_at_one_of_them_reads(void **state)
         assert_true(udp_recv_look(&s->u, pcb, &a));
         assert_int_equal(a.msg.len, 20);
         assert_true(udp_recv_take(&s->u, pcb, &a));
-        assert_false(udp_unread(&s->u, pcb));
+        assert_false(udp_queue_unread(&udp_pcb_at(&s->u, pcb)->q));
         assert_false(udp_recv_look(&s->u, pcb, &a));
         udp_settle(&s->u, pcb);
         udp_pcb_check(&s->u, pcb);
@@ -507,7 +507,7 @@ static void random_reading_without_the_lock_matches_too(void **state)
                 if (prng_fast_below(&g, 10) == 0)
                         udp_settle(&s->u, pcb);
                 udp_pcb_check(&s->u, pcb);
-                assert_int_equal(udp_unread(&s->u, pcb), n != 0);
+                assert_int_equal(udp_queue_unread(&udp_pcb_at(&s->u, pcb)->q), n != 0);
         }
 }
 

@@ -129,26 +129,14 @@ int unet_switch_open(const struct unet_switch_opts *opts, struct unet_switch **o
         return 0;
 }
 
-static void detach(struct unet_switch *sw, uint32_t num, bool forget);
-
-static void leave(struct unet_switch *sw, bool forget)
+void unet_switch_close(struct unet_switch *sw)
 {
         for (uint32_t num = 1; num <= sw->nports; num++)
-                detach(sw, num, forget);
+                unet_switch_detach(sw, num);
         for (uint32_t num = 1; num <= sw->nports; num++)
                 free(sw->port[num]);
         station_close(&sw->st);
         free(sw);
-}
-
-void unet_switch_close(struct unet_switch *sw)
-{
-        leave(sw, false);
-}
-
-void unet_switch_forget(struct unet_switch *sw)
-{
-        leave(sw, true);
 }
 
 /* ---- ports ---- */
@@ -279,7 +267,7 @@ static void drop_routes(struct unet_switch *sw, uint32_t port)
 }
 
 /* Loans taken back first, so that those who sent to the port are no longer charged. */
-static void detach(struct unet_switch *sw, uint32_t port, bool forget)
+void unet_switch_detach(struct unet_switch *sw, uint32_t port)
 {
         struct port *p = port_at(sw, port, PORT_OPEN);
 
@@ -288,18 +276,13 @@ static void detach(struct unet_switch *sw, uint32_t port, bool forget)
         drop_routes(sw, port);
         frame_unlend_all(&sw->frames, port);
         forgive(p);
-        if (!forget && !p->gone)
+        if (!p->gone)
                 station_unwatch(&sw->st, p->link.sock);
-        p->link.ops->close(p->link.ch, forget);
+        p->link.ops->close(p->link.ch, false);
         free(p->pool);
         p->pool = NULL;
         sw->frames.region[port] = (struct frame_region){0};
         p->state = PORT_FREE;
-}
-
-void unet_switch_detach(struct unet_switch *sw, uint32_t port)
-{
-        detach(sw, port, false);
 }
 
 const struct counters *unet_switch_counters(const struct unet_switch *sw, uint32_t port)

@@ -64,9 +64,6 @@ struct unet_switch_opts {
 
 int unet_switch_open(const struct unet_switch_opts *opts, struct unet_switch **out);
 void unet_switch_close(struct unet_switch *sw);
-/* After fork(): this process lets go of a switch that the other one runs. The endpoints
- * see nothing. */
-void unet_switch_forget(struct unet_switch *sw);
 
 /*
  * Attaches the endpoint at the other end of a connected Unix socket, in two steps so that one

@@ -68,10 +68,6 @@ static inline long sys_read(int fd, void *buf, size_t n)
 {
         return SYS_CALL(SYS_read, fd, buf, n, 0, 0, 0);
 }
-static inline long sys_write(int fd, const void *buf, size_t n)
-{
-        return SYS_CALL(SYS_write, fd, buf, n, 0, 0, 0);
-}
 static inline int sys_pipe2(int fd[2], int flags)
 {
         return (int)SYS_CALL(SYS_pipe2, fd, flags, 0, 0, 0, 0);
