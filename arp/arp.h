@@ -383,7 +383,6 @@ bool arp_walk(const struct arp *a, uint32_t index, struct arp_report *r);
 /* Address number i, 0 .. ARP_ADDRS - 1. False: none. */
 bool arp_addr_walk(const struct arp *a, uint32_t i, struct arp_addr *r);
 const char *arp_state_name(enum arp_state s); /* "REACHABLE" */
-const char *arp_addr_state_name(enum arp_addr_state s);
 
 /* ---- consistency ---- */
 

@@ -315,13 +315,6 @@ bool arp_addr_walk(const struct arp *a, uint32_t i, struct arp_addr *r)
         return true;
 }
 
-const char *arp_addr_state_name(enum arp_addr_state s)
-{
-        static const char *const names[] = {"NONE", "PROBING",    "WAITING",
-                                            "LOST", "ANNOUNCING", "BOUND"};
-        return (size_t)s < ARRAY_LEN(names) ? names[s] : "?";
-}
-
 /* ---- consistency ---- */
 
 /* Nothing here is derived; but a death between two stores may have left a state that waits

@@ -480,7 +480,6 @@ static void a_walk_shows_what_is_there(void **state)
         assert_false(arp_addr_walk(&s->a, ARP_ADDRS, &ad));
         assert_string_equal(arp_state_name(ARP_REACHABLE), "REACHABLE");
         assert_string_equal(arp_state_name(ARP_STATIC), "STATIC");
-        assert_string_equal(arp_addr_state_name(ARP_ADDR_BOUND), "BOUND");
 }
 
 /* ---- link addresses of another length ---- */
