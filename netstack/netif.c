@@ -70,7 +70,7 @@ static const uint8_t *resolve(struct stack *s, uint32_t k, struct netif_view *v,
         return NULL;
 }
 
-/* What was found by other routes is forgotten. */
+/* Call when routes have changed: neighbours found by the old ones are forgotten. */
 static void forget_near(const struct stack *s, struct netif_view *v)
 {
         memset(v->near, 0, sizeof v->near);
@@ -222,9 +222,9 @@ static bool run_takes(const struct run *r, const struct tcp_seg *seg)
                memcmp(h + AT_OPTIONS, first + AT_OPTIONS, r->tcp_len - AT_OPTIONS) == 0;
 }
 
-/* What comes behind a run comes later, so a peer that puts segments together (GRO) need not wait
- * for it. As Linux, which makes bursts of pairs where a path is not fast: a last one that is alone
- * is not pushed, nor is what goes again. */
+/* The segments of a run come later, so a peer that puts segments together (GRO) need not wait for
+ * the next one. As Linux, which makes bursts of pairs where a path is not fast: a last segment that
+ * is alone is not pushed, nor is a retransmission. */
 static uint8_t run_psh(const struct run *r)
 {
         return r->is_new && r->segs % 2 == 0 ? TCP_PSH : r->flags & TCP_PSH;
@@ -268,7 +268,8 @@ static void run_end(struct stack *s, struct stack_chan *c, struct run *r,
         r->segs = 0;
 }
 
-/* What has just been added is new data, and what comes next may say nothing else. */
+/* Returns true if the segment just added is new data, and the next one may differ in nothing but
+ * its place and PSH. */
 static bool run_goes_on(const struct run *r, const struct tcp_conn *tc)
 {
         return r->first.len == tc->snd_mss && r->len == r->segs * r->first.len &&
@@ -389,7 +390,7 @@ bool netif_waits(const struct stack_state *st)
         return false;
 }
 
-/* False: the channel has no room, later. */
+/* Does what ARP wants done. Returns false if the channel has no room: later. */
 static bool arp_out(struct stack *s, uint32_t k, const struct arp_out *out)
 {
         struct netif_view *v = &s->chan[k].netif;

@@ -35,7 +35,7 @@ struct stack_chan;
 struct stack_state;
 struct tcp_conn;
 
-/* What an interface is to be; addresses are IPv4 in host order. */
+/* The configuration of an interface; addresses are IPv4 in host order. */
 struct netif_config {
         char name[NETIF_NAME];
         uint32_t addr, gateway; /* gateway 0: none */
@@ -44,7 +44,7 @@ struct netif_config {
         uint8_t mac[6];
         uint32_t mtu;     /* largest IP packet, now ... */
         uint32_t mtu_max; /* ... and that the NI has room for; 0: the same */
-        /* Of what it goes by: unetd's number of the socket, or of the way to the gateway. */
+        /* unetd's number of the socket, or of the way to the gateway. */
         uint32_t serial;
 };
 
@@ -56,8 +56,8 @@ struct netif {
         struct arp_cache arp;
 };
 
-/* One process's: the neighbours it sent to last, by destination; good while routes are as
- * they were. */
+/* One process's view: the neighbours that it sent to last, by destination. They are good while
+ * routes are as they were. */
 #define NETIF_NEAR 64u
 struct netif_view {
         struct netif *nif; /* NULL: the channel is none */

@@ -316,7 +316,7 @@ struct netif *stack_netif(const struct stack_state *st, uint32_t i)
         return at_offset(st, st->netif_off + i * ALIGN_UP(sizeof(struct netif), 4096));
 }
 
-/* One that no channel has, or that was never used; NETIF_MAX: there is none. */
+/* The first interface that no channel has, or that was never used; NETIF_MAX: there is none. */
 static uint32_t netif_free(const struct stack_state *st)
 {
         for (uint32_t i = 0; i < st->netifs; i++)
@@ -402,7 +402,7 @@ static void set_view(struct stack_chan *c, const struct stack_chan *to)
         WRITE_ONCE(c->outside, to->outside);
         WRITE_ONCE(c->wire, to->wire);
         WRITE_ONCE(c->copied, to->copied);
-        /* What it points to is ready: stack_chan_peek(). */
+        /* Release: the channel is ready for stack_chan_peek(). */
         __atomic_store_n(&c->ch, to->ch, __ATOMIC_RELEASE);
 }
 
@@ -435,7 +435,7 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                 c.caps.inline_max -= ETHER_HDR;
         }
         set_view(&s->chan[k], &c);
-        /* What was learnt of another peer does not hold for this one. */
+        /* Flows that were learnt of another peer do not hold for this one. */
         memset(s->flow, 0, sizeof s->flow);
         WRITE_ONCE(s->nchan, MAX(s->nchan, k + 1));
 }

@@ -119,7 +119,8 @@ struct crowd_want {
         uint32_t exclusive;  /* of those who say so one is enough */
 };
 
-/* One that yields goes on, and nothing new begins by it: its number is wanted for another peer. */
+/* A channel that yields goes on, and nothing new begins by it: its number is wanted for another
+ * peer. */
 enum chan_state { CHAN_FREE, CHAN_READY, CHAN_DOWN, CHAN_YIELDS };
 
 struct chan_slot {
@@ -136,7 +137,7 @@ struct chan_slot {
         uint32_t swept; /* how much had gone by it when it was last asked whether it is idle */
 };
 
-/* What refers to the channel may send. */
+/* Returns true if connections and sockets that refer to the channel may send. */
 static inline bool chan_is_open(const struct chan_slot *slot)
 {
         uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
@@ -144,12 +145,12 @@ static inline bool chan_is_open(const struct chan_slot *slot)
         return state == CHAN_READY || unlikely(state == CHAN_YIELDS);
 }
 
-/* Of a UDP socket's peer: it is a group, or everybody; it has left the stack that was found when
- * they were connected. */
+/* The peer of a UDP socket is a group, or everybody; the peer has left the stack that was found
+ * when they were connected. */
 enum { SOCK_MANY_PEERS = 1, SOCK_MANY_PLACES = 0x80 };
-/* Of a UDP socket's channel: that which led to its peer has gone. */
+/* Instead of a UDP socket's channel: the channel to its peer has gone. */
 enum { SOCK_CHAN_GONE = STACK_CHANS + 1 };
-/* As if a process slot: descriptors of it are under way in messages. */
+/* A bit as of a process slot: descriptors of the socket are under way in messages. */
 enum { SOCK_REF_FLIGHT = 63 };
 
 struct sock_rec {      /* sock/ owns the meaning; see sock/attach/ustack.h */
@@ -171,7 +172,7 @@ struct sock_rec {      /* sock/ owns the meaning; see sock/attach/ustack.h */
         _Atomic uint32_t said; /* what it has become: usock_say(); 0: nobody has said */
         /* Waiter slots that want to know; WAITERS_CROWD, WAITERS_SIGNAL. */
         _Atomic uint64_t waiters;
-        /* Those of them of which one is enough; the crowd's say so themselves. */
+        /* Those of `waiters` of which one is enough; the crowd's say so themselves. */
         uint64_t exclusive;
         uint64_t refs;           /* process slots that hold it (netstack/stack_refs.h), below 64 */
         uint64_t kept;           /* those that will hold it after an exec as well */
@@ -336,13 +337,13 @@ struct stack_state {
         struct pool sleepers, wants; /* struct crowd_waiter and crowd_want */
 };
 
-/* What lies behind the state, at one of its offsets. */
+/* The table that lies behind the state at one of its offsets. */
 static inline void *at_offset(const struct stack_state *st, uint64_t off)
 {
         return (char *)(uintptr_t)st + off;
 }
 
-/* Of the transmit region of channel k. */
+/* The pool of channel k's transmit region. */
 static inline struct frame_pool *stack_chan_pool(const struct stack_state *st, uint32_t k)
 {
         return at_offset(st,
@@ -415,12 +416,12 @@ struct stack {
         /* The socket of a connection, listener or pcb has events (TCP_EV_*). Socket 0: all that
          * wait for room to send. */
         void (*event)(struct stack *s, uint32_t sock, uint32_t events);
-        /* Whether the peer of channel k, another user's stack, may speak for a port. Asked of each
-         * datagram and each new connection that comes from strangers; what is not vouched for is
-         * dropped as NI_BAD_SOURCE. NULL: nobody is asked. */
+        /* Returns true if the peer of channel k, another user's stack, may speak for a port. Asked
+         * of each datagram and each new connection of strangers; what is not vouched for is dropped
+         * as NI_BAD_SOURCE. NULL: nobody is asked. */
         bool (*vouch)(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
-        /* Whether another stack than that of channel k takes what is sent to a UDP port; may
-         * be NULL. */
+        /* Returns true if another stack than that of channel k takes what is sent to a UDP port;
+         * may be NULL. */
         bool (*elsewhere)(struct stack *s, uint32_t k, ip_addr addr, uint16_t port);
         void *owner;      /* of those who set the ones above */
         nstime now;       /* of the call in progress */
@@ -472,8 +473,8 @@ bool stack_chan_free(struct stack *s, uint32_t k);
 void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_t *tx_frames,
                        const uint8_t *rx_frames);
 void stack_chan_unmapped(struct stack *s, uint32_t k);
-/* What has come by channel k, whose peer is gone or which is to go by something else: no more than
- * the ring holds. No reader is waited for. Between stack_time() and a flush. */
+/* Takes what has come by channel k, whose peer is gone or which is to go by something else: no more
+ * than the ring holds. No reader is waited for. Call between stack_time() and a flush. */
 void stack_last_words(struct stack *s, uint32_t k);
 /* Sets a bit in used[k / 64] for each channel that a connection, a datagram or a frame still refers
  * to; a connection in TIME-WAIT that no socket has does not count. Under the lock. */
@@ -531,15 +532,15 @@ static inline void stack_heat(struct stack_state *st, uint32_t k)
         atomic_fetch_or(&st->hot[k / 64], 1ull << k % 64);
         atomic_fetch_or(&st->hot_words, 1ull << k / 64);
 }
-/* It is not, until somebody heats it. Under the lock. */
+/* Channel k is not looked at until somebody heats it. Under the lock. */
 void stack_cool(struct stack_state *st, uint32_t k);
 /* Looks at the others: what has come by one is seen by the next turn. Who was rung for them calls
  * it (the keeper), without the lock. Returns true if there was something. */
 bool stack_look_quiet(struct stack *s);
-/* What channel k goes by, for who has no lock and asks only whether something is
- * pending; NULL: nothing, or not any more. It may be unmapped meanwhile: then nothing is
- * pending (sock/attach/ustack_chan.c). Acquire, to go with the store of one that was
- * made ready (stack_chan_mapped()). */
+/* The channel that k goes by, for a caller without the lock that asks only whether something is
+ * pending; NULL: none, or not any more. It may be unmapped meanwhile: then nothing is pending
+ * (sock/attach/ustack_chan.c). Acquire, to go with the store of a channel that was made ready
+ * (stack_chan_mapped()). */
 static inline struct unet_chan *stack_chan_peek(const struct stack *s, uint32_t k)
 {
         return __atomic_load_n(&s->chan[k].ch, __ATOMIC_ACQUIRE);
@@ -548,10 +549,10 @@ static inline struct unet_chan *stack_chan_peek(const struct stack *s, uint32_t 
 struct stack_chan *stack_chan_get(struct stack *s, uint32_t k);
 struct tcp_link stack_tcp_link(struct stack *s, uint32_t k);
 
-/* The time of the call that begins, under the lock. Who had to wait for the lock has read his
- * clock before others who were in here since; for connections time does not go back (a segment
- * with yesterday's timestamp is dropped: RFC 7323 §5.3). The calls below that take `now` do
- * this themselves. */
+/* Monotonic stack time: the time of the call that begins, under the lock. A caller that had to
+ * wait for the lock has read its clock before others that were in here since; a segment with an
+ * older timestamp would be dropped (RFC 7323 §5.3). The calls below that take `now` do this
+ * themselves. */
 static inline nstime stack_time(struct stack *s, nstime now)
 {
         s->now = MAX(now, s->st->now);
@@ -559,12 +560,12 @@ static inline nstime stack_time(struct stack *s, nstime now)
         return s->now;
 }
 
-/* Whether stack_run() would find something: a message, returned frames, a deadline. No
- * lock needed. */
+/* Returns true if stack_run() would find something: a message, returned frames, a deadline. No lock
+ * needed. */
 bool stack_pending(struct stack *s, nstime now);
-/* Whether stack_run() and stack_flush_acks() would do anything. No lock needed. */
+/* Returns true if stack_run() or stack_flush_acks() would do anything. No lock needed. */
 bool stack_has_work(struct stack *s, nstime now);
-/* One turn: input, timers, output, bells. Returns whether anything was done. */
+/* One turn: input, timers, output, bells. Returns true if anything was done. */
 bool stack_run(struct stack *s, nstime now);
 /* The first half of one: input and timers. stack_flush() is to follow before the lock is left. */
 bool stack_take(struct stack *s, nstime now);
@@ -573,11 +574,12 @@ bool stack_take(struct stack *s, nstime now);
 void stack_flush(struct stack *s, nstime now);
 /* Only the bells: after sends that touched no connection. */
 void stack_flush_bells(struct stack *s);
-/* Whether acknowledgements that were put off are still to be sent. */
+/* Returns true if acknowledgements that were put off are still to be sent. */
 bool stack_owes_acks(struct stack *s);
-/* The turn ends: those are sent. */
+/* The turn ends: acknowledgements that were put off are sent. */
 void stack_flush_acks(struct stack *s, nstime now);
-/* Those in TIME-WAIT are, which nothing else will carry: by who does not act for an application. */
+/* The same for connections in TIME-WAIT, whose acknowledgements nothing else will carry. For
+ * callers that do not act for an application. */
 void stack_flush_last_acks(struct stack *s, nstime now);
 /* Before the owner sleeps (on): peers that hold frames of ours ring when they give them back;
  * senders may wait for them. */
@@ -623,7 +625,7 @@ void stack_loop_init(struct stack *s);
 void stack_loop_forget(struct stack *s);
 void stack_loop_relink(struct stack *s);
 
-/* Around each change to a connection (decision 2): a successor mends only the one named. */
+/* Around each change to a connection: a successor mends only the one named. */
 static inline void stack_begin(struct stack_state *st, uint32_t conn)
 {
         __atomic_store_n(&st->busy, conn, __ATOMIC_RELAXED);
@@ -642,7 +644,7 @@ void stack_recover(struct stack *s, nstime now);
  * taken apart. */
 void stack_close_nobodys(struct stack *s, nstime now);
 
-/* Of packets for which no socket says another. */
+/* The TTL of packets for which no socket names another. */
 static inline uint8_t stack_ttl(const struct stack_state *st)
 {
         return st->ip_conf.ttl != 0 ? st->ip_conf.ttl : IP_TTL_USUAL;

@@ -18,7 +18,7 @@ static struct unet_chan *answering(struct stack *s, uint32_t k)
         return c != NULL && c->netif.nif != NULL && c->ch->answers != NULL ? c->ch : NULL;
 }
 
-/* Then all that leaves is to be seen leaving. */
+/* Returns true if somebody captures or traces: then all that leaves is to be seen leaving. */
 static bool is_watched(const struct stack *s)
 {
         return capture_on(s->capture) || stack_traced(s);
@@ -111,9 +111,9 @@ static void forget(void *arg)
         }
 }
 
-/* By an accident, or where all are: what the program sends goes past XDP programs behind the peer's
- * driver (generic), one of ours even (skb_is_redirected()), and the peer would wait a second for
- * each of its connections. */
+/* The program's SYN-ACK was lost: by accident, or because all are. What the program sends bypasses
+ * XDP programs behind the peer's driver (generic), one of ours even (skb_is_redirected()), and the
+ * peer would wait a second for each of its connections. */
 static void lost(void *arg, const struct tcp_conn *tc)
 {
         struct stack *s = arg;

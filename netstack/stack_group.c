@@ -11,7 +11,7 @@ uint32_t stack_ifc(const struct stack *s, uint32_t k)
 
 /* ---- in ---- */
 
-/* What the callback of udp_rx_many() is given. */
+/* The argument of the callback of udp_rx_many(). */
 struct asker {
         struct stack *s;
         uint32_t ifc, group, src; /* group 0: everybody */
@@ -50,8 +50,8 @@ void stack_rx_igmp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 
 /* ---- out ---- */
 
-/* As if it had arrived: to the sockets of this stack, when the host is a member (RFC 1112 §6.1), or
- * to everybody. */
+/* Delivers a datagram of ours as if it had arrived: to the sockets of this stack, when the host is
+ * a member (RFC 1112 §6.1), or to everybody. */
 static void loop_back(struct stack *s, uint32_t k, const struct udp_out *o,
                       const struct stack_payload *p)
 {
@@ -78,8 +78,8 @@ static void loop_back(struct stack *s, uint32_t k, const struct udp_out *o,
                 stack_rx_many(s, k, &d);
 }
 
-/* To the other stacks that share the interface. Lost where the queue is full, as datagrams
- * may be. */
+/* Sends a datagram to the other stacks that share the interface. It is lost where the queue is
+ * full, as datagrams may be. */
 static void loop_beside(struct stack *s, uint32_t k, const struct udp_out *o,
                         const struct stack_payload *p)
 {

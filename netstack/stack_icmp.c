@@ -189,9 +189,9 @@ static bool rx_udp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
         return udp_icmp(&s->udp, e);
 }
 
-/* Of several sockets on a port (SO_REUSEPORT) the one that was found has gone: what it was sent is
- * lost, as what it had not read is, and the others go on. From now on whoever has the port is
- * looked for each time. */
+/* Returns true if another socket has the port: of several (SO_REUSEPORT) the one that was found has
+ * gone. What it was sent is lost, as what it had not read is, and the others go on. From now on
+ * whoever has the port is looked for each time. */
 static bool is_elsewhere(struct stack *s, uint32_t k, const struct icmp_err *e)
 {
         struct udp_tuple t = {

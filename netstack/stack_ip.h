@@ -34,7 +34,7 @@ void stack_ip_done(struct stack *s);
 /* The next datagram that was given up and that its sender is to be told of; false: that was all. */
 bool stack_ip_expire(struct stack *s, struct ip_pkt *about, uint32_t *chan);
 
-/* What the path to `dst` on channel k carries as far as is known; 0: what the channel does. */
+/* The path MTU to `dst` as far as is known; 0: the channel's. */
 uint32_t stack_path_mtu(struct stack *s, ip_addr dst);
 /* A transport believes that it carries so much. */
 void stack_path_learnt(struct stack *s, uint32_t k, ip_addr dst, uint32_t mtu);

@@ -99,8 +99,8 @@ static void unstick(struct stack *s, struct tcp_conn *tc)
         s->st->nstuck--;
 }
 
-/* Whether the channel has the room that the least demanding of its waiters needs, and connections
- * wait. No lock needed. */
+/* Returns true if connections wait for the channel, and it has the room that the least demanding of
+ * them needs. No lock needed. */
 static bool stuck_has_room(const struct stack *s, uint32_t k, const struct unet_ni_ops *ops,
                            struct unet_chan *ch)
 {
@@ -111,7 +111,7 @@ static bool stuck_has_room(const struct stack *s, uint32_t k, const struct unet_
 }
 
 /* Moves as many of the channel's stuck connections as it has free slots back to the list of those
- * touched: each needs a slot at least. False: none is stuck. */
+ * touched: each needs a slot at least. Returns false if none is stuck. */
 static bool let_go_on(struct stack *s, uint32_t k)
 {
         const struct chan_slot *slot = &s->st->chan[k];
@@ -126,7 +126,8 @@ static bool let_go_on(struct stack *s, uint32_t k)
         return any;
 }
 
-/* At the beginning of a drain: stuck connections of every channel that has room by now. */
+/* Call at the beginning of a drain: stuck connections go on, of every channel that has room by now.
+ * Returns true if there were any. */
 static bool first_go_on(struct stack *s)
 {
         bool any = false;
@@ -137,8 +138,9 @@ static bool first_go_on(struct stack *s)
         return any;
 }
 
-/* After a round of it: where nobody waits for room any more, those of the last round needed less
- * than there was, and others may go. Each round empties a list or fills a channel. */
+/* Call after a round of a drain: where nobody waits for room any more, the connections of the last
+ * round needed less than there was, and others may go. Each round empties a list or fills a
+ * channel. */
 static bool more_go_on(struct stack *s)
 {
         bool any = false;
@@ -161,7 +163,8 @@ static void gone(void *arg, uint32_t conn)
                 unstick(s, tcp_conn_at(&s->tcp, conn));
 }
 
-/* One that was put off may have gone with data meanwhile. */
+/* Returns true if acknowledgement i, which was put off, is still owed: it may have gone with data
+ * meanwhile. */
 static bool owes_ack(struct stack *s, uint32_t i)
 {
         struct tcp_conn *tc = tcp_conn_at(&s->tcp, s->st->acks[i]);
@@ -169,7 +172,7 @@ static bool owes_ack(struct stack *s, uint32_t i)
         return tc->live && tcp_ack_waits(tc);
 }
 
-/* Without those that have gone. */
+/* Takes acknowledgements that have gone out of the table. */
 static void sift_acks(struct stack *s)
 {
         uint32_t n = 0;
@@ -180,8 +183,8 @@ static void sift_acks(struct stack *s)
         WRITE_ONCE(s->st->nacks, n);
 }
 
-/* An acknowledgement that waits for the end of the turn is remembered; with the table full it
- * goes now. That of a connection which waits for its channel goes when there is room. */
+/* Remembers an acknowledgement that waits for the end of the turn; with the table full it goes now.
+ * If the connection waits for its channel, the acknowledgement goes when there is room. */
 static void note_ack(struct stack *s, struct tcp_conn *tc)
 {
         struct stack_state *st = s->st;
@@ -218,7 +221,7 @@ static void tell(struct stack *s, struct tcp_conn *tc)
         }
 }
 
-/* What somebody wants to know of it. */
+/* Tells what a watch, a time of sending or a group wants to know of the connection. */
 static void look(struct stack *s, struct tcp_conn *tc)
 {
         if (conn_is_watched(tc))
@@ -229,8 +232,8 @@ static void look(struct stack *s, struct tcp_conn *tc)
                 tcp_group_look(&s->tcp, tc);
 }
 
-/* What a touched connection is due. Those whose channel is full wait for room there; what has no
- * channel in this process stays on the list, behind the others. */
+/* Does what each touched connection is due. If its channel is full, it waits for room there; if its
+ * channel is not mapped in this process, it stays on the list, behind the others. */
 static void drain_list(struct stack *s)
 {
         struct stack_state *st = s->st;
@@ -430,7 +433,7 @@ void stack_sync_chans(struct stack *s)
                 uint32_t state = atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire);
                 if (s->chan[k].ops != NULL && s->chan[k].generation != s->st->chan[k].generation)
                         stack_chan_unmapped(s, k); /* it goes by something else now */
-                /* One that is down may have brought what is unread. */
+                /* A channel that is down may have brought what is unread. */
                 if (state != CHAN_FREE && !stack_chan_map(s, k) && state != CHAN_DOWN &&
                     s->map_chan != NULL)
                         seen = gen - 1; /* cannot be mapped now: again next time */
@@ -440,7 +443,7 @@ void stack_sync_chans(struct stack *s)
                 if (s->unmap_chan != NULL)
                         s->unmap_chan(s, k);
         }
-        /* Who has no lock finds them mapped. */
+        /* Release: whoever has no lock finds the channels mapped. */
         __atomic_store_n(&s->chan_gen, seen, __ATOMIC_RELEASE);
         stack_route_arrivals(s);
         stack_route_views(s);
@@ -623,7 +626,7 @@ void stack_loop_init(struct stack *s)
         };
 }
 
-/* The loop's links in every connection record are worthless after a death: nothing is armed,
+/* Call after a death: the loop's links in every connection record are worthless, nothing is armed,
  * nothing is queued. */
 void stack_loop_forget(struct stack *s)
 {

@@ -56,7 +56,7 @@ void stack_opts_answer_syn(struct stack *s, uint32_t k, const struct ip_pkt *pkt
 
 /* ---- out ---- */
 
-/* What the two transports have for IP. */
+/* What a transport hands to IP. */
 struct leaving {
         const struct ip_optbuf *opts;
         ip_addr src, dst;
@@ -157,7 +157,7 @@ int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o,
         return 0;
 }
 
-/* As they stand in a packet that we have sent, for those here who are to hear it. */
+/* The options as they stand in a packet that we have sent, for sockets here that hear it. */
 void stack_opts_loop(const struct stack *s, const struct udp_out *o, struct ip_optbuf *out)
 {
         uint32_t us = ip_addr_get_v4(o->tuple.laddr), ms = stack_opts_ms(s);

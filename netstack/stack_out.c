@@ -224,7 +224,7 @@ void stack_reply_tcp(void *arg, const struct tcp_tuple *to, const struct tcp_seg
         stack_emit_tcp(s, c, &ip, to, seg);
 }
 
-/* As stack_output_conn(), for those who watch. */
+/* As stack_output_conn(), with a line of the trace for each segment. */
 static bool output_traced(struct stack *s, struct stack_chan *c, struct tcp_conn *tc)
 {
         while (chan_has_room(s, c, tc->tuple.chan)) {
@@ -238,7 +238,8 @@ static bool output_traced(struct stack *s, struct stack_chan *c, struct tcp_conn
         return false;
 }
 
-/* What has just left is new data, and what comes next may say nothing else. */
+/* Returns true if the segment that has just left is new data, and the next one may differ in
+ * nothing but its place and PSH. */
 static bool goes_on(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         return seg->len == tc->snd_mss && seg->seq + seg->len == tc->snd_nxt && seg->nsack == 0 &&

@@ -35,7 +35,7 @@ struct stack_ping {
         struct stack_ping_news news[STACK_PING_NEWS];
 };
 
-/* All under the stack's lock. */
+/* Call all of these under the stack's lock. */
 void stack_ping_begin(struct stack *s, ip_addr dst);
 /* Sends the next request, `n` bytes of data, on channel k. 0 and its number; -EAGAIN: the channel
  * has no room; -EMSGSIZE: it must not be cut and is longer than channel or path carry;
@@ -49,7 +49,7 @@ const struct ping *stack_ping_sum(const struct stack *s);
 
 /* stack_icmp.c: a reply came, or an error about something of ours that is neither TCP nor UDP. */
 void stack_ping_reply(struct stack *s, const struct ip_pkt *pkt, const struct icmp_msg *msg);
-/* It is about a request of ours. */
+/* Returns true if the error is about a request of ours. */
 bool stack_ping_error(struct stack *s, const struct icmp_err *e);
 
 #endif

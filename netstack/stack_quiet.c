@@ -16,8 +16,9 @@
  */
 #include "netstack/stack_road.h"
 
-/* Who heats one of the word meanwhile has set its bit before he sets the word's. The word's stays
- * while others of it are hot: who looks without the lock finds those at any moment. */
+/* A thread that heats a channel of the same word meanwhile has set its bit before it sets the
+ * word's. The word's bit stays while other channels of it are hot: a thread without the lock finds
+ * them at any moment. */
 void stack_cool(struct stack_state *st, uint32_t k)
 {
         uint64_t word = 1ull << k / 64;
@@ -30,7 +31,8 @@ void stack_cool(struct stack_state *st, uint32_t k)
                 atomic_fetch_or(&st->hot_words, word);
 }
 
-/* Nobody waits for what comes by it without a message: room, or frames of ours. */
+/* Returns true if nobody waits for what comes by channel k without a message: room, or frames of
+ * ours. */
 static bool may_be_quiet(const struct stack *s, uint32_t k)
 {
         const struct chan_slot *slot = &s->st->chan[k];

@@ -42,7 +42,7 @@ static void rebuild_socks(struct stack *s)
         free(live);
 }
 
-/* Who sleeps keeps his place. The lists end: all that sleep are woken (ustack_look_again()). */
+/* A sleeper keeps its place. The lists end: all sleepers are woken (ustack_look_again()). */
 static void rebuild_crowd(struct stack_state *st)
 {
         static_assert(STACK_CROWD % 64 == 0, "whole words");
@@ -145,7 +145,8 @@ static void close_listeners(struct stack *s)
         }
 }
 
-/* Nobody will close it: it is not closed, waits at no listener, and no socket has it. */
+/* Returns true if nobody will close the connection: it is not closed, waits at no listener, and no
+ * socket has it. */
 static bool is_nobodys(const struct stack *s, const struct tcp_conn *tc)
 {
         return tc->live && !(tc->flags & TCF_CLOSED_BY_APP) && tc->acc_state != ACC_HALF_OPEN &&

@@ -43,10 +43,10 @@ void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt);
  * header's second word. */
 void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type,
                       uint8_t code, uint32_t param);
-/* What does not fit a descriptor lies in a transmit frame, which is ours until the peer has read
- * it: memory for the `len` bytes of an ICMP message. NULL: there is no room now. */
+/* Memory for the `len` bytes of an ICMP message that does not fit a descriptor: in a transmit
+ * frame, which is ours until the peer has read it. NULL: there is no room now. */
 uint8_t *stack_icmp_frame(struct stack *s, uint32_t k, uint32_t len, struct buf *data);
-/* ... which leave behind an IP header of a template, in pieces if need be. */
+/* Sends them behind an IP header of a template, in pieces if need be. */
 void stack_icmp_post(struct stack *s, uint32_t k, const struct ip_tmpl *ip, const struct buf *data,
                      uint16_t id);
 /* A packet of ours, with its transport header at `l4`, did not find its next hop: EHOSTUNREACH,
@@ -66,20 +66,18 @@ void stack_frame_came(struct stack *s, uint32_t k);
 /* True when everything that the connection owes went out; false when its channel has no room, or is
  * not mapped here yet. */
 bool stack_output_conn(struct stack *s, struct tcp_conn *tc);
-/* One segment of a connection, or of none. There is room. */
+/* Sends one segment of a connection, or of none. The caller has seen that there is room. */
 void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip,
                     const struct tcp_tuple *to, const struct tcp_seg *seg);
+extern const struct tcp_answers stack_answers; /* stack_answer.c */
 /* struct tcp's `reply`: a segment that belongs to no connection. Best effort: with the queue full,
  * the peer asks again. */
-/* stack_answer.c */
-extern const struct tcp_answers stack_answers;
-
 void stack_reply_tcp(void *arg, const struct tcp_tuple *to, const struct tcp_seg *seg);
-/* One IP packet: headers, then payload from a frame, in the descriptor when it fits. There
- * is room. */
+/* Sends one IP packet: headers, then payload from a frame, in the descriptor when it fits. The
+ * caller has seen that there is room. */
 void stack_post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint32_t hdr_len,
                 const struct buf *data);
-/* What is whole, link header included. There is room. */
+/* Sends a packet that is whole, link header included. The caller has seen that there is room. */
 void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len,
                     const struct buf *data);
 /* A datagram in pieces: IP header and `l4_len` bytes at hdr, the rest in `data`. False: the queue

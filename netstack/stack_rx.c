@@ -64,8 +64,8 @@ static struct tcp_tuple tcp_tuple_of(const struct ip_pkt *pkt, const struct tcp_
                                   .chan = (uint16_t)k};
 }
 
-/* What is longer than its header and in one piece is summed where it is copied. False: it is
- * as ever. */
+/* Puts off the sum of a segment that is longer than its header and in one piece: it is summed where
+ * it is copied. Returns false if it is to be summed now. */
 static bool sum_later(const struct ip_pkt *pkt, uint32_t thl, enum csum_check how,
                       struct tcp_seg *seg)
 {
@@ -164,7 +164,8 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 
 /* ---- UDP ---- */
 
-/* By the ports of a datagram without IP options; of anything else, any. */
+/* The place of a flow, by the ports of a datagram without IP options; of anything else, any
+ * place. */
 static struct udp_flow *flow_of(struct stack *s, const uint8_t *hdr)
 {
         uint32_t ports;
@@ -173,8 +174,8 @@ static struct udp_flow *flow_of(struct stack *s, const uint8_t *hdr)
         return &s->flow[(ports ^ ports >> 8) % STACK_FLOWS];
 }
 
-/* A whole datagram as it came. What every datagram of a stranger's must be asked, and what may be
- * for several sockets, is not learnt. */
+/* Learns the flow of a whole datagram as it came. Not learnt are flows of strangers, whose every
+ * datagram must be asked for, and datagrams that may be for several sockets. */
 static void learn_flow(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
                        const struct udp_dgram *d)
 {
@@ -285,7 +286,8 @@ void stack_udp_touched(void *arg, uint32_t pcb)
 
 /* ---- any packet ---- */
 
-/* Nobody on this host speaks for another one. */
+/* Returns true if the source is not what the channel's peer may use: nobody on this host speaks for
+ * another host. */
 static bool foreign_source(const struct stack *s, uint32_t k, const struct ip_host *host,
                            const struct ip_pkt *pkt)
 {
@@ -394,7 +396,7 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
         return rx_parse(s, k, rx);
 }
 
-/* As rx_packet(), for those who watch. */
+/* As rx_packet(), with a line of the trace. */
 static bool rx_traced(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         struct counters before = s->st->cnt;
