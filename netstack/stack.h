@@ -11,8 +11,7 @@
  *
  * The loop is stack_run(): take messages from the channels, give them to ip/, tcp/ and udp/, fire
  * timers, build what is owed, ring bells. Time is handed in; nothing here reads a clock, takes a
- * lock or sleeps: sock/ does (usock_lock.c, usock_wait.c), the keeper does, and tests do it in
- * virtual time.
+ * lock or sleeps: sock/ does, the keeper does, and tests do it in virtual time.
  */
 #ifndef NETSTACK_STACK_H
 #define NETSTACK_STACK_H

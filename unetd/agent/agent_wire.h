@@ -46,9 +46,9 @@ struct agent_msg {
         struct vlink_range range[AGENT_RANGES];
 };
 
-/* As many ranges as fit in (AGENT_MORE: not all do). Returns how many bytes. */
+/* Writes as many ranges as fit (AGENT_MORE: not all do). Returns the length in bytes. */
 size_t agent_write(const struct agent_msg *m, bool answer, uint8_t *p, size_t room);
-/* False: it is no such message. */
+/* Returns false if it is no such message. */
 bool agent_read(struct agent_msg *m, bool answer, const uint8_t *p, size_t len);
 
 #endif

@@ -48,7 +48,7 @@ struct cm_question {
         uint8_t data[CM_ASK_MAX];
 };
 
-/* One command, with its header in front. 0 or a negative errno. */
+/* Writes one command, with its header in front. 0 or a negative errno. */
 static int command(const struct cm *cm, uint32_t cmd, const void *in, size_t in_len, size_t out_len)
 {
         struct {
@@ -113,7 +113,7 @@ static int bind_privileged(const struct cm *cm, uint32_t id)
         return err;
 }
 
-/* Who is at the other end of an id; 0 and -EPERM: not an agent. */
+/* Finds out who is at the other end of an id: 0, or -EPERM if it is not an agent. */
 static int peer_of(const struct cm *cm, uint32_t id, uint32_t *from)
 {
         struct rdma_ucm_query_addr_resp resp = {.dst_size = 0};

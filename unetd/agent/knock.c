@@ -15,7 +15,8 @@ static struct sockaddr_in name_of(uint32_t addr, uint16_t port)
                 .sin_family = AF_INET, .sin_addr.s_addr = htonl(addr), .sin_port = htons(port)};
 }
 
-/* What a control message says of the datagram that came back. */
+/* Returns true if a control message says that the datagram came back because nobody has the
+ * port. */
 static bool says_nobody(const struct cmsghdr *c)
 {
         struct sock_extended_err e;

@@ -18,7 +18,8 @@ struct knock {
         void (*nobody)(struct knock *k, uint32_t addr); /* the host at addr has nobody there */
 };
 
-/* From one of this host's addresses (IPv4, host order), to a port. 0 or a negative errno. */
+/* Opens it, to knock from one of this host's addresses (IPv4, host order), at a port. 0 or a
+ * negative errno. */
 int knock_open(struct knock *k, struct loop *loop, uint32_t from, uint16_t port,
                void (*nobody)(struct knock *k, uint32_t addr));
 /* Lost and unanswered knocks are the same. */

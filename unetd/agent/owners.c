@@ -146,7 +146,7 @@ bool owner_gid_is(const char *gid, uint32_t addr)
         return mapped && (w[6] << 16 | w[7]) == addr;
 }
 
-/* What a file of a line says; false: it cannot be read. */
+/* Reads a file of one line. Returns false if it cannot be read. */
 static bool read_line(const char *path, char line[OWNER_NAME])
 {
         FILE *f = fopen(path, "re");
@@ -224,7 +224,8 @@ struct found {
         uint32_t qpn, tid;
 };
 
-/* Without the number of a thread that lives: 0. */
+/* Returns true if the answer is about the queue pair; f->tid is then 0 if it names no thread that
+ * lives. */
 static bool is_queue_pair(void *arg, const void *msg, size_t len)
 {
         struct found *f = arg;

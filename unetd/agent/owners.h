@@ -21,8 +21,8 @@ int owner_of(uint32_t addr, uint32_t qpn, int32_t *tid);
 
 /* ---- what it is made of, for tests ---- */
 
-/* One attribute of a netlink answer of `len` bytes, message header and all: a number, or a text.
- * False: it is not there, or not in form. */
+/* Reads one attribute of a netlink answer of `len` bytes, message header and all: a number, or a
+ * text. Returns false if it is not there, or not in form. */
 bool owner_attr_u32(const void *msg, size_t len, uint16_t attr, uint32_t *out);
 bool owner_attr_text(const void *msg, size_t len, uint16_t attr, char text[OWNER_NAME]);
 /* "0000:0000:0000:0000:0000:ffff:0a4d:0001": whether this GID is the IPv4 address. */

@@ -283,7 +283,8 @@ void gate_follow(struct gate *g, const struct netconf_if *link, nstime now)
         arp_link_up(&arp, now);
 }
 
-/* False: something came just now. What comes by the wire wakes the loop. */
+/* Arms the bell. Returns false if something came just now. What comes by the wire wakes the
+ * loop. */
 static bool rest(struct gate *g)
 {
         bell_arm(g->bell, BELL_ASLEEP);

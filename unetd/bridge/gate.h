@@ -76,13 +76,13 @@ struct gate {
         uint8_t *rx; /* GATE_BATCH frames of GATE_ROOM */
         struct gate_out out;
         struct unet_rx in[GATE_BATCH];
-        /* What strangers put into rings (unet/bell_fd.h). */
+        /* Closes descriptors that strangers put into rings (unet/bell_fd.h). */
         void (*closes)(const int *fds, unsigned n);
         bool awake;
         nstime last_work;
 };
 
-/* What a stack has to offer: descriptors are borrowed, for the call. */
+/* The offer of a stack that joins; descriptors are borrowed, for the call. */
 struct gate_peer {
         uint32_t stack;
         uint32_t serial; /* of its way here: where positions begin */
@@ -106,21 +106,21 @@ void gate_close(struct gate *g);
 /* A stack joins; it leaves, and what it has sent goes out first. */
 int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **out);
 void gate_leave(struct gate_port *p);
-/* What the stack's side of the channel is, and its descriptors but the first (UNETD_FD_TX), new
- * ones, the caller's. 0 or a negative errno. */
+/* Fills in the stack's side of the channel, and its descriptors but the first (UNETD_FD_TX): new
+ * ones, which are the caller's. 0 or a negative errno. */
 int gate_describe(const struct gate_port *p, struct unetd_chan_info *info,
                   int fds[UNETD_CHAN_FDS_MAX]);
 
 /* A bounded piece of work. Returns when there is more. */
 nstime gate_turn(struct gate *g, nstime now);
 
-/* What its link has become: MTU and link address, where they are known. */
+/* Follows the link's MTU and link address, where they are known. */
 void gate_follow(struct gate *g, const struct netconf_if *link, nstime now);
 
 /* gate_io.c, for gate.c. False: there was nothing to do. */
 bool gate_move(struct gate *g, nstime now);
 bool gate_pending(const struct gate *g);
-/* What waits in its ring goes to the wire; what it writes meanwhile may not. */
+/* Sends what waits in its ring to the wire; what the stack writes meanwhile may stay behind. */
 void gate_drain(struct gate_port *p, nstime now);
 
 #endif

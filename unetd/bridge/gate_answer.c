@@ -19,7 +19,8 @@ static struct ip_host host_of(const struct gate_answerer *a)
         return (struct ip_host){.addr = &a->addr, .naddr = 1, .csum = true};
 }
 
-/* In front of `len` bytes: from us, to whoever sent `pkt`. The whole. */
+/* Writes an IP header in front of `len` bytes: from us, to the sender of `pkt`. Returns the length
+ * of the whole. */
 static uint32_t put_header(struct gate_answerer *a, const struct ip_pkt *pkt, uint8_t proto,
                            uint8_t tos, uint32_t len, nstime now, uint8_t *out)
 {

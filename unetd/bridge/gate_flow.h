@@ -44,7 +44,7 @@ struct gate_flows {
 void gate_flows_init(struct gate_flows *t, const uint8_t seed[16]);
 /* The connection, which is used now, at `sec`; NULL: not known. */
 struct gate_flow *gate_flow_find(struct gate_flows *t, const struct gate_key *k, uint32_t sec);
-/* The same, and it is not used. */
+/* Finds it without marking it as used. */
 const struct gate_flow *gate_flow_peek(struct gate_flows *t, const struct gate_key *k);
 /* `stack` has sent on the connection, and may. Its stage does not go down from STANDS to ASKED, but
  * to ENDED. */

@@ -83,7 +83,7 @@ static bool record_passes(struct gate_groups *t, uint32_t stack, uint8_t type, u
         return joins(t, stack, group);
 }
 
-/* All of its records, or none. */
+/* Returns true if all records of the report pass. */
 static bool report_passes(struct gate_groups *t, uint32_t stack, const uint8_t *p, uint32_t len)
 {
         uint32_t at = RECORDS_AT;

@@ -137,14 +137,14 @@ static void complete(struct unet_rx *rx, const uint8_t **rest)
         *rest += n;
 }
 
-/* Where frame i of a batch is put: its IP header at the beginning of a cache line. */
+/* The place of frame i of a batch: its IP header is at the beginning of a cache line. */
 static uint8_t *rx_room(const struct gate *g, uint32_t i)
 {
         assert(i < GATE_BATCH);
         return g->rx + (size_t)i * GATE_ROOM + CACHE_LINE - ETHER_HDR;
 }
 
-/* What a stack sends to our own link address is for those that share the interface
+/* A frame to our own link address is for the other stacks that share the interface
  * (stack_send_many()). */
 static void to_others(struct gate_port *p, const struct unet_rx *rx, const uint8_t *rest)
 {
@@ -295,7 +295,8 @@ static bool is_datagrams(const struct virtio_net_hdr *how)
         return (how->gso_type & ~VIRTIO_NET_HDR_GSO_ECN) == VIRTIO_NET_HDR_GSO_UDP_L4;
 }
 
-/* What the kernel says of a frame besides; of tags the outermost, which it has taken off. */
+/* The kernel's auxiliary data of a frame; of VLAN tags it has the outermost, which the kernel has
+ * taken off. */
 union aux {
         struct cmsghdr head;
         char bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];

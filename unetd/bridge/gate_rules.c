@@ -188,8 +188,8 @@ static bool icmp_is_senders(const struct gate_rules *g, uint32_t stack, const st
                                              : error_is_senders(g, stack, v, sec);
 }
 
-/* To a group a port may be several stacks' (SO_REUSEADDR), of which the directory names one; not so
- * the privileged ones. */
+/* Returns true if several stacks may have the port that a datagram to a group leaves from
+ * (SO_REUSEADDR): the directory names one of them. Privileged ports have one owner. */
 static bool shared_port(const struct view *v, const struct gate_key *k)
 {
         return ip_v4_multicast(v->dst) && k->local >= 1024;

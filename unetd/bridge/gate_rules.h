@@ -49,7 +49,7 @@ struct gate_rules {
         void *arg;
 };
 
-/* What is remembered of a stack that sends. */
+/* A sending stack, and the first fragments that it sent last. */
 struct gate_sender {
         uint32_t stack;
         uint32_t next;

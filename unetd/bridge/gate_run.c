@@ -6,7 +6,7 @@
 #include "base/checksum.h"
 #include "base/sys.h"
 
-/* Of payload: the IP length field, with TCP's options. */
+/* The longest payload of a run: the IP length field bounds it, with TCP's options. */
 #define RUN_BYTES (65535u - IP_MIN_HDR - 60u)
 
 /* RFC 791 §3.1, RFC 9293 §3.1: offsets in the frame, and in the TCP header. */
@@ -60,7 +60,7 @@ static uint32_t joinable(const uint8_t *p, uint32_t head_len, uint32_t len)
         return hdr >= AT_TCP + 20 && hdr <= head_len && hdr < len ? hdr : 0;
 }
 
-/* All but length, ID, sums, sequence number and PSH. */
+/* Returns true if the headers are the same in all but length, ID, sums, sequence number and PSH. */
 static bool same_headers(const uint8_t *a, const uint8_t *b, uint32_t hdr_len)
 {
         const uint8_t *x = a + AT_TCP, *y = b + AT_TCP;

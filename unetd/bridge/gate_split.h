@@ -23,7 +23,7 @@ struct gate_split {
         uint16_t id;
 };
 
-/* False: the frame is no IPv4 datagram of UDP that is whole, or `size` is 0. */
+/* Returns false if the frame is no IPv4 datagram of UDP that is whole, or `size` is 0. */
 bool gate_split_begin(struct gate_split *s, const uint8_t *frame, uint32_t len, uint16_t size);
 /* Writes the next frame, at most as long as the one that is split. Its length; 0: that was all. */
 uint32_t gate_split_next(struct gate_split *s, uint8_t *out);

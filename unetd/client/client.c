@@ -89,7 +89,7 @@ static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const
         return r == -EPIPE || r == -ENOTCONN ? -ECONNRESET : r;
 }
 
-/* Those to questions that were given up are passed over. */
+/* Receives the reply of number `seq`. Replies to questions that were given up are passed over. */
 static int recv_reply(const struct unetd_conn *conn, uint32_t seq, struct wire_in *in,
                       struct client_patience *p)
 {

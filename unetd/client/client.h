@@ -38,12 +38,12 @@
 #include "unetd/client/directory.h"
 #include "unetd/client/proto.h"
 
-/* How long an answer is waited for: from who is stopped (unetd/client/stopped.h), and
- * from who is slow, on a machine that is busy. Both are more than unetd waits for a
- * keeper (config/settings.h). */
+/* Timeouts of an answer: from a daemon that is stopped (unetd/client/stopped.h), and from one that
+ * is slow, on a machine that is busy. Both are more than unetd waits for a keeper
+ * (config/settings.h). */
 #define UNETD_TIMEOUT_MS  5000
 #define UNETD_PATIENCE_MS 60000
-/* That long a unetd that did not answer one who looked for it is not looked for again. */
+/* A unetd that did not answer when it was looked for is not looked for again for so long. */
 #define UNETD_SILENT_MS 30000
 
 enum {
@@ -55,7 +55,7 @@ enum {
 struct unetd_conn {
         int fd;      /* -1 or 0: none */
         int32_t pid; /* who answers; 0: not known */
-        /* It did not, to the last question: while it is stopped it is not asked another one. */
+        /* It did not answer the last question: while it is stopped it is not asked another one. */
         bool silent;
         uint64_t ino;
 };
@@ -107,12 +107,12 @@ static inline bool unetd_chan_is_iface(const struct unetd_chan *ch)
 {
         return unetd_is_iface(ch->peer_stack);
 }
-/* By rings of its own, and not by regions. */
+/* Returns true if the channel goes by rings of the interface's own, and not by regions. */
 static inline bool unetd_chan_is_xdp(const struct unetd_chan *ch)
 {
         return unetd_is_iface(ch->peer_stack) && ch->iface.link != UNETD_LINK_GATE;
 }
-/* From what travels; the descriptors become the struct's. */
+/* Makes the struct from what travels; the descriptors become its own. */
 static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info,
                                               const int fds[UNETD_CHAN_FDS_MAX])
 {
@@ -264,7 +264,7 @@ int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, i
 int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr,
                      uint16_t port, uint64_t sock);
 
-/* For who finds the port taken: returns when nothing of processes that are dead by now stands
+/* For a caller that finds the port taken: returns when no process that is dead by now has anything
  * there. 0: it may be free; -ENOENT: nobody has it here. */
 int unetd_port_settle(struct unetd_client *c, uint8_t proto, ip_addr addr, uint16_t port);
 

@@ -1,5 +1,4 @@
-/* How the client asks, for client_calls.c: by a connection that is made, and made anew, when it
- * is needed. */
+/* How client_calls.c asks: over a connection that is made, and made anew, when it is needed. */
 #ifndef UNETD_CLIENT_ASK_H
 #define UNETD_CLIENT_ASK_H
 

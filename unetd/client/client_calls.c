@@ -1,5 +1,4 @@
-/* What is asked of unetd and of the keeper, call by call; what their replies carry is
- * checked here. */
+/* The requests to unetd and to the keeper, call by call. Replies are checked here. */
 #include "unetd/client/client_ask.h"
 
 #include "unet/bell.h"
@@ -56,8 +55,9 @@ void unetd_stack_fds_close(struct unetd_stack_fds *f)
         }
 }
 
-/* Of a new stack, unetd chooses the number. -EEXIST: it is of a stack of the user's that had it
- * with an earlier unetd, or may be, since his keeper has not come back yet. */
+/* Registers a stack; unetd chooses the number of a new one. -EEXIST: the number is of another stack
+ * of the user's that had it with an earlier unetd, or may be, since the user's keeper has not come
+ * back yet. */
 static int ask_stack_new(struct unetd_client *c, struct unetd_msg *msg, const int *fds)
 {
         int64_t end = sys_now_ms() + UNETD_TIMEOUT_MS;
@@ -262,8 +262,8 @@ static int check_remote(const struct unetd_chan_info *info, const int fds[UNETD_
         return r < 0 ? r : check_link(fds[UNETD_FD_RM_MEM], fds[UNETD_FD_RM_BOOK]);
 }
 
-/* What the keeper says is believed for our own stack; what is to be mapped is checked all
- * the same. */
+/* The keeper is believed about our own stack; descriptors that are to be mapped are checked all the
+ * same. */
 int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS_MAX])
 {
         int r;
@@ -555,7 +555,7 @@ int unetd_emul_listen(struct unetd_client *c, const char *name, bool anybody, in
         return r;
 }
 
-/* Not answered in time, the connection goes, and the call or the channel with it. */
+/* If there is no answer in time, the connection is closed, and with it the call or the channel. */
 int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, const char *name,
                        int64_t timeout_ms, uint32_t *tag)
 {

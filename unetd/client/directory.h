@@ -40,7 +40,7 @@
 #define DIR_BLOCKS      (65536u / DIR_BLOCK_PORTS)
 static_assert(65536u % DIR_BLOCK_PORTS == 0, "each port is of a run");
 static_assert(DIR_RUN < DIR_SLOTS && DIR_MAX < DIR_SLOTS, "probing ends");
-/* With the protocol: the port is the stack's, which takes nothing at it. */
+/* A bit of the protocol: the stack sends from the port, and takes nothing at it. */
 #define DIR_HELD 0x80u
 
 struct dir_entry {
@@ -83,7 +83,7 @@ struct directory {
         ip_addr addrs[DIR_ADDRS];
         uint32_t nifaces; /* places used, once at the least */
         struct dir_iface iface[DIR_IFACES];
-        /* Those over RDMA: to the stacks of hosts that run unetd, for every stack here. */
+        /* Interfaces over RDMA: to the stacks of hosts that run unetd, for every stack here. */
         uint32_t nverbs;
         struct dir_iface verbs[DIR_IFACES];
         struct netconf net; /* interface n of it is the one whose peer is UNETD_IFACE | n - 1 */
@@ -99,7 +99,7 @@ struct dir_hit {
         uint32_t same_key; /* how many stacks share the key, at most DIR_PER_KEY */
 };
 
-/* Where probing for a key starts. */
+/* The slot where probing for a key starts. */
 static inline uint32_t dir_hash(const struct directory *d, uint8_t proto, ip_addr addr,
                                 uint16_t port)
 {
@@ -108,7 +108,7 @@ static inline uint32_t dir_hash(const struct directory *d, uint8_t proto, ip_add
         return (uint32_t)siphash13(&d->hash_key, words, sizeof words) % DIR_SLOTS;
 }
 
-/* One key, inside one attempt; the caller checks `seq`. */
+/* Looks up one key, in one attempt; the caller checks `seq`. */
 static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
                              uint32_t hint, struct dir_hit *hit)
 {
@@ -160,7 +160,7 @@ static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_
         return -EAGAIN;
 }
 
-/* One key and stack, inside one attempt. */
+/* Returns true if the key has the stack, in one attempt. */
 static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
                            uint32_t stack)
 {
@@ -182,7 +182,7 @@ static inline uint32_t directory_lessee_of(const struct directory *d, uint16_t p
         return atomic_load_explicit(&d->lease[port / DIR_BLOCK_PORTS], memory_order_relaxed);
 }
 
-/* One attempt at whether a stack takes what is sent to the port, or holds it. */
+/* Returns true if the stack takes what is sent to the port, or holds it, in one attempt. */
 static inline bool dir_is_at(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
                              uint32_t stack)
 {
@@ -193,7 +193,7 @@ static inline bool dir_is_at(const struct directory *d, uint8_t proto, ip_addr a
                dir_has(d, proto | DIR_HELD, any, port, stack);
 }
 
-/* One attempt at whether any stack does. */
+/* Returns true if any stack does, in one attempt. */
 static inline bool dir_is_anybodys(const struct directory *d, uint8_t proto, ip_addr addr,
                                    uint16_t port)
 {
@@ -206,8 +206,8 @@ static inline bool dir_is_anybodys(const struct directory *d, uint8_t proto, ip_
                dir_probe(d, proto | DIR_HELD, any, port, 0, &hit);
 }
 
-/* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has
- * leased it (TCP). 1, 0 or -EAGAIN. */
+/* Source validation: returns 1 if the stack may send from there, since it takes what is sent to the
+ * port, or holds it, or has leased it (TCP); else 0, or -EAGAIN. */
 static inline int directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr,
                                     uint16_t port, uint32_t stack)
 {
@@ -227,8 +227,8 @@ static inline int directory_vouches(const struct directory *d, uint8_t proto, ip
         return -EAGAIN;
 }
 
-/* Whether a leased port is not to be used, since a stack, the lessee perhaps, takes what is sent
- * there, or holds it. 1, 0 or -EAGAIN. */
+/* Returns 1 if a leased port is not to be used, since a stack, the lessee perhaps, takes what is
+ * sent there, or holds it; else 0, or -EAGAIN. */
 static inline int directory_is_taken(const struct directory *d, uint8_t proto, ip_addr addr,
                                      uint16_t port)
 {
@@ -246,8 +246,8 @@ static inline int directory_is_taken(const struct directory *d, uint8_t proto, i
         return -EAGAIN;
 }
 
-/* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces.
- * 1, 0 or -EAGAIN. */
+/* Returns 1 if an address is local to this network namespace (127/8, ::1, and those of its
+ * interfaces); else 0, or -EAGAIN. */
 static inline int directory_is_local(const struct directory *d, ip_addr addr)
 {
         if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >> 24 == 127)
@@ -312,7 +312,7 @@ static inline bool directory_iface(const struct directory *d, uint32_t peer, str
         return false;
 }
 
-/* One attempt; the caller checks `seq`. */
+/* Finds the interface, in one attempt; the caller checks `seq`. */
 static inline bool dir_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
 {
         for (uint32_t i = 0; ip_addr_is_v4(addr) && i < MIN(d->nverbs, DIR_IFACES); i++) {
@@ -343,7 +343,7 @@ static inline int directory_verbs(const struct directory *d, ip_addr addr, struc
         return -EAGAIN;
 }
 
-/* One more with each change. */
+/* The generation: one more with each change. */
 static inline uint64_t directory_generation(const struct directory *d)
 {
         return atomic_load_explicit(&d->generation, memory_order_acquire);
@@ -359,12 +359,11 @@ struct directory_owner {
 /* Makes an empty directory; `key`: 16 random bytes. 0, or a negative errno. */
 int directory_create(struct directory_owner *o, uint64_t instance, const uint8_t key[16]);
 void directory_destroy(struct directory_owner *o);
-/* One more socket of the stack there. -ENOSPC: full, or too many hash alike, or too many of
- * this user's lie there. A wildcard of either family becomes the wildcard
- * key. */
+/* Adds a socket of the stack at the key. -ENOSPC: full, or too many hash alike, or too many of this
+ * user's lie there. A wildcard of either family becomes the wildcard key. */
 int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port,
                   uint32_t stack, uint32_t uid);
-/* One less. False when there was none. */
+/* Takes one away. Returns false if there was none. */
 bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port,
                    uint32_t stack);
 /* Whole blocks of client ports are leased to a stack; 0: to nobody. */
@@ -381,7 +380,8 @@ void directory_verbs_state(struct directory_owner *o, uint32_t peer, const char 
 void directory_set_rules(struct directory_owner *o, const struct rule *rules, uint32_t n);
 /* Publishes what the network is to be, as the next generation of it. */
 void directory_set_net(struct directory_owner *o, const struct netconf *net);
-/* How many stacks use interface i, which has it to itself (0: none), and what it goes by. */
+/* Publishes how many stacks use interface i, which stack has it to itself (0: none), and what it
+ * goes by. */
 void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users,
                            const char *how);
 

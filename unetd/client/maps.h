@@ -1,4 +1,4 @@
-/* Who has a memory file mapped, by /proc. */
+/* Which processes have a memory file mapped, by /proc. */
 #ifndef UNETD_MAPS_H
 #define UNETD_MAPS_H
 

@@ -74,7 +74,7 @@ enum unetd_type {
         UNETD_LINK_OPEN,
         UNETD_LINK_DRIVE,  /* the asking process has the link's queue pair now */
         UNETD_REMOTE_OPEN, /* channel to who has a port on another host */
-        /* What an earlier unetd gave: as K_RLINK; for when the keeper has died, too. */
+        /* As K_RLINK: what an earlier unetd gave; for when the keeper has died, too. */
         UNETD_LINK_BACK,
         UNETD_CHAN_BACK, /* ... as K_CHAN, a channel to a stack of another host */
         /* unetd -> client, unasked */
@@ -344,7 +344,7 @@ struct unetd_net {
 };
 #define UNETD_NET_METRIC 1u /* only the route with this metric */
 
-/* What an emulated endpoint's messages came to. */
+/* Counts of an emulated endpoint's messages. */
 struct unetd_emul_counts {
         uint64_t sent, received; /* messages taken from it, and put before it */
         uint32_t waiting_kb;     /* of its messages at receivers */

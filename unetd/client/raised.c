@@ -6,7 +6,8 @@
 
 #include "unetd/client/sys.h"
 
-/* One that put its rights aside can take them back by its saved ID. */
+/* Returns true if the IDs differ: a process that put its rights aside can take them back by its
+ * saved ID. */
 static bool ids_differ(long nr)
 {
         uint32_t real = 0, effective = 0, saved = 0;

@@ -50,7 +50,7 @@ static bool join(char path[PATH_MAX_], const char *dir, size_t dir_len, const ch
         return SYS_CALL(SYS_faccessat, AT_FDCWD, path, X_OK, 0, 0, 0) == 0;
 }
 
-/* Where this library is: a directory, without the slash. */
+/* The directory of this library, without the slash; returns its length. */
 static size_t own_dir(const char **dir)
 {
         Dl_info info;

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether a process is stopped (SIGSTOP, a debugger) or dead, by /proc/PID/stat (proc_pid_stat(5)).
- * What cannot be read, and pid 0, is not. */
+/* Returns true if a process is stopped (SIGSTOP, a debugger) or dead, by /proc/PID/stat
+ * (proc_pid_stat(5)); false if that cannot be read, and for pid 0. */
 bool process_is_stopped(int32_t pid);
 /* Returns true if a process that has something to do sleeps, and has not run since the last call,
  * which left in *ran how long it had; 0 at first. So is one whose container is paused (cgroups(7),

@@ -33,8 +33,8 @@ int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int fla
  */
 int wire_recv(int fd, struct wire_in *in, int flags);
 
-/* The same where the program may have used up its numbers: what the soft RLIMIT_NOFILE forbids is
- * taken all the same, if the hard one does not forbid it. `fd` does not block. */
+/* The same for a program that may have used up its numbers: descriptors are taken beyond the soft
+ * RLIMIT_NOFILE, as far as the hard one goes. `fd` does not block. */
 int wire_recv_above(int fd, struct wire_in *in, int flags);
 
 /* Closes the descriptors that were not taken. */
@@ -55,14 +55,15 @@ static inline int wire_in_take(struct wire_in *in, unsigned i)
 int fd_high(int fd);
 /* A second descriptor for the same file description, as high. */
 int fd_high_dup(int fd);
-/* Whether the soft RLIMIT_NOFILE leaves numbers above it, which are then ours. */
+/* Returns true if the soft RLIMIT_NOFILE leaves numbers above it, which are then ours. */
 bool fd_above(void);
 bool fd_leaves_above(const struct rlimit *rl);
-/* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length,
- * or negative. */
+/* Copies the name that /proc has for the descriptor ("pipe:[...]", "/memfd:...", a path), cut to
+ * size. Returns its length, or negative. */
 int fd_link(int fd, char *text, int size);
-/* The same file, opened anew with `flags`: a file description of its own. High, close-on-exec. Who
- * may not open what another user has made can have somebody who may. */
+/* Opens the same file anew with `flags`: a file description of its own. High, close-on-exec. A
+ * process that may not open what another user has made can set fd_reopen_denied, to ask one that
+ * may. */
 int fd_reopen(int fd, int flags);
 extern int (*fd_reopen_denied)(int fd, int flags);
 

@@ -171,7 +171,7 @@ bool kchans_pending(const struct kstack *st);
 
 /* Attaches the stack of a message, whose six descriptors it takes. 0 or a negative errno. */
 int kstack_new(struct wire_in *in, struct kstack **out);
-/* All that is due for one stack; it may be gone afterwards. */
+/* Does all that is due for one stack; the stack may be gone afterwards. */
 void kstack_work(struct kstack *st);
 
 /* ---- keeper_flights.c ---- */

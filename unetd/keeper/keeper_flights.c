@@ -63,7 +63,7 @@ void kflights_due(void)
         keeper.flights_at = keeper.loop.now;
 }
 
-/* Whether the epoll instance has it, in what /proc says of it. */
+/* Returns true if the epoll instance has the socket, by what /proc says of the instance. */
 static bool still_there(const char *text, uint64_t cookie)
 {
         while ((text = strstr(text, " data:")) != NULL) {
@@ -74,7 +74,7 @@ static bool still_there(const char *text, uint64_t cookie)
         return false;
 }
 
-/* What /proc says, to be freed; NULL: it cannot be had. */
+/* The text of /proc, to be freed; NULL: it cannot be had. */
 static char *flights_text(void)
 {
         char path[64], *text = NULL;

@@ -35,7 +35,7 @@ struct keeper_stack_ops {
          * at the latest, NSTIME_NEVER for none; *active: call again within a millisecond. Also
          * called when the keeper was rung. */
         nstime (*tick)(void *view, nstime now, bool *active);
-        /* It was rung, and a tick will follow. */
+        /* The keeper was rung, and a tick will follow. */
         void (*rang)(void *view);
         /* Writes channel `slot` into the state: from then on the stack's processes may use it. A
          * keeper that replaces a dead one attaches what is there already: the same peer again is no
@@ -69,10 +69,10 @@ struct keeper_stack_ops {
         /* Nothing is left to finish, TIME-WAIT aside, or nothing of it can be. Asked when no
          * process is left, every second. */
         bool (*empty)(void *view);
-        /* Whether a socket with this SO_COOKIE is one of this stack's. */
+        /* Returns true if a socket with this SO_COOKIE is one of this stack's. */
         bool (*cookie_owner)(void *view, uint64_t cookie);
-        /* Whether there is a channel of that number in the state; numbers from chans() on were
-         * never used. */
+        /* Returns true if there is a channel of that number in the state; numbers from chans() on
+         * were never used. */
         bool (*has_chan)(void *view, uint32_t slot);
         uint32_t (*chans)(void *view);
         /* The next listener that lost its last holder since last asked; false when there is none

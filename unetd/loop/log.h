@@ -1,5 +1,4 @@
-/* What the daemons have to say: to stderr in the foreground, to a file when one was named,
- * else nowhere. */
+/* The daemons' log: to stderr in the foreground, to a file when one was named, else nowhere. */
 #ifndef UNETD_LOG_H
 #define UNETD_LOG_H
 

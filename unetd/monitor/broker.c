@@ -21,7 +21,7 @@
 /* A child for each user whose descriptors are being closed (daemon/discard.c). */
 #define PROCESSES 4096
 
-/* By system call, as libc has none: no library for one capability. */
+/* Sets capabilities by the system call, which libc does not have: no library for one capability. */
 static int set_capabilities(uint32_t low)
 {
         struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -50,7 +50,7 @@ static const int calls[] = {
         /* which process it is, and whether it lives */
         SCMP_SYS(pidfd_open)};
 
-/* Those that only some arguments are for. */
+/* System calls that are allowed with some arguments only. */
 static const struct {
         int call;
         struct scmp_arg_cmp only;

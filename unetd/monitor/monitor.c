@@ -28,7 +28,7 @@
 #define SIOCUNIXFILE 0x89e0 /* SIOCPROTOPRIVATE: linux/un.h, which sys/un.h does not go with */
 #endif
 
-/* Of an interface: the one in use, and one that says its last words (daemon/ifaces.c). */
+/* Senders of an interface: the one in use, and one that says its last words (daemon/ifaces.c). */
 #define SENDERS 2u
 
 struct known {
@@ -180,7 +180,7 @@ static void forget_sender(struct sender *s)
         s->is = false;
 }
 
-/* What checks it stays here. */
+/* The program that checks a sender stays here. */
 static void remember_sender(struct sender *s, struct root_rings *made)
 {
         if (s[SENDERS - 1].is)
@@ -268,7 +268,7 @@ static int bind_port(const struct mon_request *q, int fd)
         return root_bind(fd, &q->name.sa, v4 ? sizeof q->name.in : sizeof q->name.in6);
 }
 
-/* How many descriptors a request brings. */
+/* The number of descriptors that a request brings. */
 static unsigned brings(uint32_t type)
 {
         return type == MON_USER || type == MON_KEEPER || type == MON_SENDER_MTU ||

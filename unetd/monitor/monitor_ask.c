@@ -12,7 +12,8 @@
 
 static int monitor = -1; /* the connection to it; -1: we are one process */
 
-/* Without a monitor there is no broker. Its descriptors go into the answer. */
+/* Asks the monitor. The answer's descriptors go into their places in it. Without a monitor there is
+ * no broker: it exits. */
 static int ask(const struct mon_request *q, int fd, struct mon_reply *a,
                unsigned (*places)(struct mon_reply *a, int *at[MON_FDS]))
 {
@@ -61,7 +62,7 @@ static unsigned err_place(struct mon_reply *a, int *at[MON_FDS])
         return 1;
 }
 
-/* What another user has made we may not open by its name in /proc. */
+/* Has the monitor open a file of another user, which we may not open by its name in /proc. */
 static int reopen(int fd, int flags)
 {
         struct mon_request q = {.type = MON_REOPEN, .flags = flags};

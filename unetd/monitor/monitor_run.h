@@ -5,7 +5,7 @@
 #include "config/settings.h"
 #include "unet/packet/line.h"
 
-/* What the monitor knows by itself. */
+/* The state that the monitor has of its own, not of the broker. */
 struct monitor_scope {
         const struct unetd_config *cfg;
         /* Reads the rules of the configuration file anew: how many there are, or a negative errno
@@ -19,7 +19,7 @@ struct monitor_scope {
  * exit status; 128 and its signal. */
 int monitor_run(const struct monitor_scope *scope, int sock, int broker);
 
-/* The same in pieces. One request: 0, or a negative errno when there will be no more. */
+/* The same in pieces, a request each: 0, or a negative errno when there will be no more. */
 void monitor_scope_set(const struct monitor_scope *scope);
 int monitor_answer(int sock);
 

@@ -63,8 +63,9 @@ static void exec_keeper(char *const argv[], char *const env[])
         execve(UNET_LIBEXECDIR "/unet-keeper", argv, env);
 }
 
-/* What root lifted for a unetd of all users is not a user's: he might trace his keeper before it
- * forbids that. It may have as many descriptors as who started unetd. */
+/* Sets a keeper's limits: those that root lifted for a unetd of all users are not the user's, who
+ * might trace his keeper before it forbids that. It may have as many descriptors as the process
+ * that started unetd. */
 static void limit_keeper(void)
 {
         struct rlimit rl;
@@ -168,7 +169,7 @@ static enum xdp_want wanted(uint32_t i)
         return XDP_WANT_BEST;
 }
 
-/* Whether the kernel has what it takes; a queue that somebody has is not asked for. */
+/* Returns 0 if the kernel has what it takes; a queue that somebody has is not asked for. */
 static int try_socket(const struct xdp_dev *d, uint32_t queue, char line[XDP_LINE_MAX])
 {
         struct xdp_sizes small = {.rx_chunks = 64, .tx_chunks = 64, .at_once = true};
@@ -213,7 +214,7 @@ static int open_device(uint32_t i, bool checked, struct xdp_dev *d, char line[XD
         return xdp_dev_open(d, name_of(i, name), checked ? XDP_WANT_TCX : want, line);
 }
 
-/* Nobody has the socket yet. */
+/* Opens the check of what is sent, before anybody has the socket. */
 static int open_check(uint32_t i, struct root_rings *r, char line[XDP_LINE_MAX])
 {
         int err = send_check_open(&r->check, r->dev.ifindex, cfg->iface[i].addr, r->dev.mac, line);

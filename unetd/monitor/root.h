@@ -24,7 +24,7 @@ struct root_rings {
         struct send_check check; /* SEND_CHECK_NONE: none was asked for */
 };
 
-/* What the kernel says of a process, also where /proc hides those of others (hidepid, proc(5)). */
+/* A process as the kernel shows it, also where /proc hides those of others (hidepid, proc(5)). */
 struct root_process {
         uint32_t uid; /* of the process, or of the thread that was asked for besides */
         bool is_there;
@@ -50,7 +50,7 @@ int root_packet_open(uint32_t i, struct pkt_dev *d, char line[XDP_LINE_MAX]);
 int root_arp_open(uint32_t i);
 /* The MTU of what the rings' packet socket sends by. */
 int root_sender_mtu(const struct pkt_sealed *s, uint32_t mtu);
-/* Nobody sends by it any more, and nothing is checked. */
+/* Ends a sender, and the check of what it sends. */
 int root_sender_end(struct pkt_sealed *s, struct send_check *c);
 /* The interface's link address may be another now: what is checked is this one. */
 int root_sender_mac(uint32_t i, struct send_check *c);
