@@ -8,14 +8,6 @@
 
 #include "base/planted.h"
 
-static uint32_t get32(const uint8_t *p)
-{
-        be32 v;
-
-        memcpy(&v, p, sizeof v);
-        return be32_get(v);
-}
-
 /* Reads the packet; what follows it is padding of the link. */
 static enum drop parse(const struct arp_config *cfg, const uint8_t *p, size_t n,
                        struct arp_pkt *pkt)
@@ -35,9 +27,9 @@ static enum drop parse(const struct arp_config *cfg, const uint8_t *p, size_t n,
         if (pkt->op != ARP_REQUEST && pkt->op != ARP_REPLY)
                 return DROP_ARP_FORMAT;
         pkt->sha = p + sizeof h;
-        pkt->spa = get32(pkt->sha + ll);
+        pkt->spa = be32_at(pkt->sha + ll);
         pkt->tha = pkt->sha + ll + 4;
-        pkt->tpa = get32(pkt->tha + ll);
+        pkt->tpa = be32_at(pkt->tha + ll);
         return DROP_NONE;
 }
 

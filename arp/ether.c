@@ -6,12 +6,10 @@
 enum drop ether_parse(const uint8_t *p, size_t n, struct ether_hdr *h)
 {
         uint16_t type;
-        be16 t;
 
         if (CHECKED(n < ETHER_HDR))
                 return DROP_ETHER_SHORT;
-        memcpy(&t, p + 2 * ETHER_MAC, sizeof t);
-        type = be16_get(t);
+        type = be16_at(p + 2 * ETHER_MAC);
         if (unlikely(type < ETHER_TYPE_MIN))
                 return DROP_ETHER_LENGTH;
         if (unlikely(type == ETHER_VLAN || type == ETHER_QINQ))
@@ -27,15 +25,13 @@ enum drop ether_parse(const uint8_t *p, size_t n, struct ether_hdr *h)
 enum drop ether_parse_tagged(const uint8_t *p, size_t n, struct ether_hdr *h, uint32_t *len)
 {
         uint8_t bare[ETHER_HDR];
-        be16 tag;
 
         if (CHECKED(n < ETHER_HDR + ETHER_TAG))
                 return DROP_ETHER_SHORT;
-        memcpy(&tag, p + ETHER_HDR, sizeof tag);
-        if ((be16_get(tag) & ETHER_VID) != 0)
+        if ((be16_at(p + ETHER_HDR) & ETHER_VID) != 0)
                 return DROP_ETHER_VLAN;
         memcpy(bare, p, 2 * ETHER_MAC);
-        memcpy(bare + 2 * ETHER_MAC, p + 2 * ETHER_MAC + ETHER_TAG, sizeof tag);
+        memcpy(bare + 2 * ETHER_MAC, p + 2 * ETHER_MAC + ETHER_TAG, 2);
         *len = ETHER_HDR + ETHER_TAG;
         return ether_parse(bare, sizeof bare, h);
 }

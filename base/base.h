@@ -49,6 +49,33 @@ static inline be32 be32_of(uint32_t v)
 {
         return (be32){__builtin_bswap32(v)};
 }
+/* Numbers in bytes of the wire, at any address; be16_put() takes the low 16 bits. */
+static inline uint16_t be16_at(const uint8_t *p)
+{
+        be16 v;
+
+        memcpy(&v, p, sizeof v);
+        return be16_get(v);
+}
+static inline uint32_t be32_at(const uint8_t *p)
+{
+        be32 v;
+
+        memcpy(&v, p, sizeof v);
+        return be32_get(v);
+}
+static inline void be16_put(uint8_t *p, uint32_t v)
+{
+        be16 raw = be16_of((uint16_t)v);
+
+        memcpy(p, &raw, sizeof raw);
+}
+static inline void be32_put(uint8_t *p, uint32_t v)
+{
+        be32 raw = be32_of(v);
+
+        memcpy(p, &raw, sizeof raw);
+}
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "be16/be32 swap unconditionally");
 
 /*

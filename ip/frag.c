@@ -9,13 +9,6 @@ enum { FRAG_DF = 0x4000, FRAG_MF = 0x2000 };
 
 /* ---- pieces ---- */
 
-static void put16(uint8_t *p, uint32_t v)
-{
-        be16 raw = be16_of((uint16_t)v);
-
-        memcpy(p, &raw, sizeof raw);
-}
-
 void frag_begin(struct frag *g, const uint8_t *hdr, unsigned hdr_len, uint32_t payload_len,
                 uint32_t mtu, uint16_t id)
 {
@@ -23,7 +16,7 @@ void frag_begin(struct frag *g, const uint8_t *hdr, unsigned hdr_len, uint32_t p
         assert(hdr_len + payload_len <= UINT16_MAX);
         *g = (struct frag){.hdr_len = (uint8_t)hdr_len, .len = payload_len, .mtu = mtu};
         memcpy(g->hdr, hdr, hdr_len);
-        put16(g->hdr + 4, id);
+        be16_put(g->hdr + 4, id);
 }
 
 /* RFC 791 §3.1: what follows the first fragment has only the options that are to be copied. */
@@ -57,9 +50,9 @@ bool frag_next(struct frag *g, uint8_t hdr[IP_MAX_HDR], struct frag_piece *piece
                 return false;
         *piece =
                 (struct frag_piece){.hdr_len = g->hdr_len, .off = g->off, .len = last ? left : fit};
-        put16(g->hdr + 2, g->hdr_len + piece->len);
-        put16(g->hdr + 6, g->off / 8 | (last ? 0 : FRAG_MF));
-        put16(g->hdr + 10, 0);
+        be16_put(g->hdr + 2, g->hdr_len + piece->len);
+        be16_put(g->hdr + 6, g->off / 8 | (last ? 0 : FRAG_MF));
+        be16_put(g->hdr + 10, 0);
         sum = csum_finish(csum_partial(g->hdr, g->hdr_len, 0));
         memcpy(g->hdr + 10, &sum, sizeof sum);
         memcpy(hdr, g->hdr, g->hdr_len);

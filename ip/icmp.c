@@ -111,16 +111,14 @@ static enum drop read_error(const struct frames *f, const struct ip_pkt *pkt,
         uint32_t n = MIN(ip_payload_len(pkt) - ICMP_HDR, (uint32_t)sizeof quote);
         struct meaning m = meaning_of(h->type, h->code);
         struct ip_pkt inner;
-        be16 port[2];
-        be32 seq;
+        const uint8_t *l4;
 
         gather(f, pkt, ICMP_HDR, quote, n);
         if (ip_hdr_parse(quote, n, false, &inner) != 0 || CHECKED(n < inner.hdr_len + 8u))
                 return DROP_ICMP_SHORT;
         if (inner.frag_off != 0)
                 return DROP_ICMP_IGNORED; /* there are no ports in it */
-        memcpy(port, quote + inner.hdr_len, sizeof port);
-        memcpy(&seq, quote + inner.hdr_len + 4, sizeof seq);
+        l4 = quote + inner.hdr_len;
         *e = (struct icmp_err){
                 .type = h->type,
                 .code = h->code,
@@ -129,9 +127,9 @@ static enum drop read_error(const struct frames *f, const struct ip_pkt *pkt,
                 .hard = m.hard,
                 .laddr = inner.src,
                 .raddr = inner.dst,
-                .lport = be16_get(port[0]),
-                .rport = be16_get(port[1]),
-                .seq = be32_get(seq),
+                .lport = be16_at(l4),
+                .rport = be16_at(l4 + 2),
+                .seq = be32_at(l4 + 4),
                 .from = pkt->src,
         };
         e->ttl = pkt->ttl;
@@ -161,15 +159,13 @@ static enum drop read_redirect(const struct frames *f, const struct ip_pkt *pkt,
         uint8_t quote[4 + IP_MAX_HDR];
         uint32_t n = MIN(ip_payload_len(pkt) - 4, (uint32_t)sizeof quote);
         struct ip_pkt inner;
-        be32 gateway;
 
         gather(f, pkt, 4, quote, n);
         if (n < 4 || ip_hdr_parse(quote + 4, n - 4, false, &inner) != 0)
                 return DROP_ICMP_SHORT;
-        memcpy(&gateway, quote, sizeof gateway);
         *r = (struct icmp_redirect){.laddr = inner.src,
                                     .dst = inner.dst,
-                                    .gateway = ip_addr_v4(be32_get(gateway)),
+                                    .gateway = ip_addr_v4(be32_at(quote)),
                                     .from = pkt->src};
         return DROP_NONE;
 }

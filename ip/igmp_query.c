@@ -29,18 +29,10 @@ static nstime response_time(uint8_t code)
         return tenths * (NS_PER_S / 10);
 }
 
-static uint32_t get32(const uint8_t *p)
-{
-        be32 raw;
-
-        memcpy(&raw, p, sizeof raw);
-        return be32_get(raw);
-}
-
 /* RFC 3376 §7.1: versions by length and code. False: of none. */
 static bool read_query(const uint8_t *p, uint32_t len, struct query *q)
 {
-        *q = (struct query){.group = get32(p + 4)};
+        *q = (struct query){.group = be32_at(p + 4)};
         if (len == IGMP_V2_LEN) {
                 q->version = p[1] == 0 ? 1 : 2;
                 q->max = p[1] == 0 ? V1_RESPONSE : p[1] * (NS_PER_S / 10);
@@ -55,7 +47,7 @@ static bool read_query(const uint8_t *p, uint32_t len, struct query *q)
                 return false;
         q->too_many = p[10] * 256u + p[11] > IGMP_SOURCES;
         for (uint32_t i = 0; !q->too_many && i < p[11]; i++)
-                igmp_add_source(q->src, &q->nsrc, get32(p + V3_QUERY_LEN + 4 * i));
+                igmp_add_source(q->src, &q->nsrc, be32_at(p + V3_QUERY_LEN + 4 * i));
         return true;
 }
 
@@ -188,7 +180,7 @@ enum drop igmp_rx(struct igmp *g, const struct frames *f, uint32_t ifc, const st
                 return rx_query(g, ifc, pkt, msg, len, rnd, now);
         case IGMP_V1_REPORT:
         case IGMP_V2_REPORT:
-                return rx_report(g, ifc, get32(msg + 4), now);
+                return rx_report(g, ifc, be32_at(msg + 4), now);
         default:
                 return DROP_IGMP_IGNORED;
         }

@@ -14,20 +14,6 @@ enum { IS_IN = 1, IS_EX = 2, TO_IN = 3, TO_EX = 4, ALLOW = 5, BLOCK = 6 }; /* RF
 #define UNSOLICITED_V3 NS_PER_S        /* RFC 3376 §8.11 */
 #define UNSOLICITED_V2 (10 * NS_PER_S) /* RFC 2236 §8.10 */
 
-static void put16(uint8_t *p, uint32_t v)
-{
-        be16 raw = be16_of((uint16_t)v);
-
-        memcpy(p, &raw, sizeof raw);
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-        be32 raw = be32_of(v);
-
-        memcpy(p, &raw, sizeof raw);
-}
-
 static void put_sum(uint8_t *field, const uint8_t *p, uint32_t n)
 {
         be16 sum = {0};
@@ -47,12 +33,12 @@ static void wrap(const struct igmp *g, uint8_t *out, uint32_t ifc, uint32_t dst,
         memset(out, 0, HDR);
         out[0] = 0x46;
         out[1] = 0xc0;
-        put16(out + 2, HDR + len);
+        be16_put(out + 2, HDR + len);
         out[6] = 0x40; /* DF: needs no ID */
         out[8] = 1;
         out[9] = IP_PROTO_IGMP;
-        put32(out + 12, g->ifs[ifc].addr);
-        put32(out + 16, dst);
+        be32_put(out + 12, g->ifs[ifc].addr);
+        be32_put(out + 16, dst);
         memcpy(out + 20, alert, sizeof alert);
         put_sum(out + 10, out, HDR);
         put_sum(out + HDR + 2, out + HDR, len);
@@ -64,7 +50,7 @@ static void write_v2(const struct igmp *g, const struct igmp_group *gr, uint8_t 
 {
         memset(out + HDR, 0, IGMP_V2_LEN);
         out[HDR] = type;
-        put32(out + HDR + 4, gr->group);
+        be32_put(out + HDR + 4, gr->group);
         wrap(g, out, gr->ifc, type == IGMP_V2_LEAVE ? IGMP_ALL_ROUTERS : gr->group, IGMP_V2_LEN,
              msg);
 }
@@ -88,8 +74,8 @@ static uint8_t *put_record(struct report *r, uint8_t type, uint32_t group)
 
         p[0] = type;
         p[1] = 0;
-        put16(p + 2, 0);
-        put32(p + 4, group);
+        be16_put(p + 2, 0);
+        be32_put(p + 4, group);
         r->len += RECORD;
         r->records++;
         return p;
@@ -97,9 +83,9 @@ static uint8_t *put_record(struct report *r, uint8_t type, uint32_t group)
 
 static void put_source(struct report *r, uint8_t *record, uint32_t src)
 {
-        put32(r->out + HDR + r->len, src);
+        be32_put(r->out + HDR + r->len, src);
         r->len += 4;
-        put16(record + 2, record[2] * 256u + record[3] + 1);
+        be16_put(record + 2, record[2] * 256u + record[3] + 1);
 }
 
 static void put_filter(struct report *r, const struct igmp_group *gr, uint8_t include,
@@ -113,7 +99,7 @@ static void put_filter(struct report *r, const struct igmp_group *gr, uint8_t in
 
 static void report_end(const struct igmp *g, struct report *r, uint32_t ifc, struct igmp_msg *msg)
 {
-        put16(r->out + HDR + 6, r->records);
+        be16_put(r->out + HDR + 6, r->records);
         wrap(g, r->out, ifc, IGMP_ALL_V3, r->len, msg);
 }
 

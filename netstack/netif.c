@@ -97,11 +97,8 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
         struct netif_view *v = &c->netif;
         const uint8_t *ll = ether_broadcast;
         uint8_t group[ETHER_MAC];
-        be32 word;
-        uint32_t dst;
+        uint32_t dst = be32_at(ip + 16);
 
-        memcpy(&word, ip + 16, sizeof word);
-        dst = be32_get(word);
         if (unlikely(ip_v4_multicast(dst))) {
                 ether_multicast_v4(dst, group);
                 ll = group;
@@ -375,10 +372,7 @@ void netif_send_many(struct stack *s, uint32_t k, uint32_t dst, const uint8_t *i
 static void tell_unreachable(struct stack *s, uint32_t k, uint32_t hop, const uint8_t *p,
                              uint32_t len)
 {
-        be32 dst;
-
-        memcpy(&dst, p + 16, sizeof dst);
-        if (!stack_route_dead(s, s->chan[k].netif.nif, hop, be32_get(dst)))
+        if (!stack_route_dead(s, s->chan[k].netif.nif, hop, be32_at(p + 16)))
                 tell_undelivered(s, k, p, len, EHOSTUNREACH);
 }
 

@@ -242,15 +242,11 @@ void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, co
                              .laddr = pkt->src,
                              .raddr = pkt->dst,
                              .from = pkt->src,
-                             .ttl = 64};
-        be16 port[2];
-        be32 seq;
+                             .ttl = 64,
+                             .lport = be16_at(l4),
+                             .rport = be16_at(l4 + 2),
+                             .seq = be32_at(l4 + 4)};
 
-        memcpy(port, l4, sizeof port);
-        memcpy(&seq, l4 + 4, sizeof seq);
-        e.lport = be16_get(port[0]);
-        e.rport = be16_get(port[1]);
-        e.seq = be32_get(seq);
         rx_icmp_error(s, k, NULL, &e);
 }
 

@@ -47,8 +47,7 @@ static void trace_packet(struct stack *s, const uint8_t *p, uint32_t n, uint8_t 
                 trace(s->trace, s->now, TRACE_TCP_IN, s->st->busy, seg.seq, seg.ack,
                       len - (uint32_t)thl, seg.flags);
         else if (proto == IP_PROTO_UDP && n >= UDP_HDR)
-                trace(s->trace, s->now, TRACE_UDP_IN, 0, (uint64_t)(p[0] << 8 | p[1]),
-                      (uint64_t)(p[2] << 8 | p[3]), len - UDP_HDR);
+                trace(s->trace, s->now, TRACE_UDP_IN, 0, be16_at(p), be16_at(p + 2), len - UDP_HDR);
         else if (proto == IP_PROTO_ICMP && n >= 2)
                 trace(s->trace, s->now, TRACE_ICMP_IN, 0, p[0], p[1], len);
 }

@@ -24,19 +24,6 @@ enum { MSS_LEN = 4, WSCALE_LEN = 3, SACK_OK_LEN = 2, TS_LEN = 10, SACK_BLOCK_LEN
 /* RFC 7413 §4.1.1: what it was before it had a number; servers are asked so by old clients. */
 #define EXPERIMENT_FASTOPEN 0xf989u
 
-static uint16_t get16(const uint8_t *p)
-{
-        return (uint16_t)(p[0] << 8 | p[1]);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-        be32 v;
-
-        memcpy(&v, p, sizeof v);
-        return be32_get(v);
-}
-
 static uint8_t *put16(uint8_t *p, uint16_t v)
 {
         be16 w = be16_of(v);
@@ -58,7 +45,8 @@ static void parse_sack(const uint8_t *p, unsigned len, struct tcp_seg *seg)
         if ((len - 2) % SACK_BLOCK_LEN != 0)
                 return;
         for (unsigned at = 2; at < len && seg->nsack < TCP_MAX_SACK; at += SACK_BLOCK_LEN)
-                seg->sack[seg->nsack++] = (struct tcp_sack_block){get32(p + at), get32(p + at + 4)};
+                seg->sack[seg->nsack++] =
+                        (struct tcp_sack_block){be32_at(p + at), be32_at(p + at + 4)};
 }
 
 /* A length that cannot be is no option (§4.1.1: 4 to 16 bytes, even). */
@@ -81,7 +69,7 @@ static void parse_option(const uint8_t *p, unsigned len, struct tcp_seg *seg)
         switch (p[0]) {
         case OPT_MSS:
                 if (syn && len == MSS_LEN)
-                        seg->mss = get16(p + 2);
+                        seg->mss = be16_at(p + 2);
                 break;
         case OPT_WSCALE:
                 if (syn && len == WSCALE_LEN)
@@ -98,15 +86,15 @@ static void parse_option(const uint8_t *p, unsigned len, struct tcp_seg *seg)
         case OPT_TS:
                 if (len == TS_LEN) {
                         seg->has_ts = true;
-                        seg->tsval = get32(p + 2);
-                        seg->tsecr = get32(p + 6);
+                        seg->tsval = be32_at(p + 2);
+                        seg->tsecr = be32_at(p + 6);
                 }
                 break;
         case OPT_FASTOPEN:
                 parse_fastopen(p + 2, len - 2, false, seg);
                 break;
         case OPT_EXPERIMENT:
-                if (len >= 4 && get16(p + 2) == EXPERIMENT_FASTOPEN)
+                if (len >= 4 && be16_at(p + 2) == EXPERIMENT_FASTOPEN)
                         parse_fastopen(p + 4, len - 4, true, seg);
                 break;
         }
@@ -129,11 +117,11 @@ static void parse_options(const uint8_t *p, const uint8_t *end, struct tcp_seg *
 /* RFC 7323 appendix A: NOP NOP TS, what nearly every segment carries; read without the loop. */
 static bool parse_aligned_ts(const uint8_t *p, size_t n, struct tcp_seg *seg)
 {
-        if (n != 12 || get32(p) != (OPT_NOP << 24 | OPT_NOP << 16 | OPT_TS << 8 | TS_LEN))
+        if (n != 12 || be32_at(p) != (OPT_NOP << 24 | OPT_NOP << 16 | OPT_TS << 8 | TS_LEN))
                 return false;
         seg->has_ts = true;
-        seg->tsval = get32(p + 4);
-        seg->tsecr = get32(p + 8);
+        seg->tsval = be32_at(p + 4);
+        seg->tsecr = be32_at(p + 8);
         return true;
 }
 
@@ -146,13 +134,13 @@ int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg)
         hlen = (p[12] >> 4) * 4u;
         if (CHECKED(hlen < TCP_MIN_HDR || hlen > n))
                 return -DROP_TCP_SHORT;
-        seg->sport = get16(p);
-        seg->dport = get16(p + 2);
-        seg->seq = get32(p + 4);
-        seg->ack = get32(p + 8);
+        seg->sport = be16_at(p);
+        seg->dport = be16_at(p + 2);
+        seg->seq = be32_at(p + 4);
+        seg->ack = be32_at(p + 8);
         seg->flags = p[13];
-        seg->wnd = get16(p + 14);
-        seg->urg = get16(p + 18);
+        seg->wnd = be16_at(p + 14);
+        seg->urg = be16_at(p + 18);
         seg->wscale = TCP_NO_WSCALE;
         seg->mss = 0;
         seg->sack_ok = false;

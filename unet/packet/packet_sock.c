@@ -11,16 +11,6 @@
 
 #define RCVBUF (4 << 20) /* bytes received that nobody has read yet; the kernel doubles it */
 
-static uint32_t be32_at(const uint8_t *p)
-{
-        return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-static uint32_t be16_at(const uint8_t *p)
-{
-        return (uint32_t)p[0] << 8 | p[1];
-}
-
 /* Only frames from the peer to us; and nobody who is passed the socket can change that. */
 static int hear_peer_only(int fd, const uint8_t mac[6], const uint8_t peer[6])
 {

@@ -6,16 +6,6 @@
 enum { V1_REPORT = 0x12, V2_REPORT = 0x16, V2_LEAVE = 0x17, V3_REPORT = 0x22, V2_LEN = 8 };
 enum { TO_IN = 3, BLOCK = 6, RECORDS_AT = 8, RECORD = 8 };
 
-static uint32_t get16(const uint8_t *p)
-{
-        return (uint32_t)(p[0] << 8 | p[1]);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-        return get16(p) << 16 | get16(p + 2);
-}
-
 static bool others_have(const struct gate_groups *t, uint32_t stack, uint32_t group)
 {
         for (uint32_t i = 0; i < t->n; i++)
@@ -88,10 +78,10 @@ static bool report_passes(struct gate_groups *t, uint32_t stack, const uint8_t *
 {
         uint32_t at = RECORDS_AT;
 
-        for (uint32_t n = get16(p + 6); n > 0; n--) {
-                if (len - at < RECORD || !record_passes(t, stack, p[at], get32(p + at + 4)))
+        for (uint32_t n = be16_at(p + 6); n > 0; n--) {
+                if (len - at < RECORD || !record_passes(t, stack, p[at], be32_at(p + at + 4)))
                         return false;
-                at += RECORD + 4 * (get16(p + at + 2) + p[at + 1]);
+                at += RECORD + 4 * (be16_at(p + at + 2) + p[at + 1]);
                 if (at > len)
                         return false;
         }
@@ -105,7 +95,7 @@ bool gate_igmp_passes(struct gate_groups *t, uint32_t stack, uint32_t dst, const
 
         if (len < V2_LEN)
                 return false;
-        group = get32(p + 4);
+        group = be32_at(p + 4);
         switch (p[0]) {
         case V1_REPORT:
         case V2_REPORT:

@@ -63,7 +63,7 @@ static void answer(struct gate *g, const uint8_t *frame, uint32_t len, nstime no
         uint32_t n = gate_answer(&g->answerer, frame + ETHER_HDR, len - ETHER_HDR, now, out);
 
         if (n != 0)
-                send_answer(g, frame + ETHER_MAC, out, n, (uint16_t)(out[4] << 8 | out[5]));
+                send_answer(g, frame + ETHER_MAC, out, n, be16_at(out + 4));
 }
 
 /* ARP's turn. False: nothing is due. */

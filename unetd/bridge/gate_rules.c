@@ -21,16 +21,6 @@ enum { ARP_LEN = 28, ARP_REPLY_OP = 2 };
 
 static_assert(ETHER_HDR + IGMP_MIN_ROOM <= GATE_HEAD, "reports of ours are there whole");
 
-static uint16_t get16(const uint8_t *p)
-{
-        return (uint16_t)(p[0] << 8 | p[1]);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-        return (uint32_t)get16(p) << 16 | get16(p + 2);
-}
-
 static uint32_t seconds(nstime now)
 {
         return (uint32_t)(now / NS_PER_S);
@@ -53,16 +43,16 @@ static bool look(const uint8_t *p, uint32_t have, uint32_t most, struct view *v)
 
         if (hdr < IP_MIN_HDR || p[0] >> 4 != 4 || have < hdr)
                 return false;
-        total = get16(p + 2);
+        total = be16_at(p + 2);
         if (total < hdr || total > most)
                 return false;
         *v = (struct view){.ip = p,
                            .l4 = p + hdr,
                            .left = MIN(have, total) - hdr,
-                           .src = get32(p + 12),
-                           .dst = get32(p + 16),
-                           .id = get16(p + 4),
-                           .frag = get16(p + 6) & 0x3fff,
+                           .src = be32_at(p + 12),
+                           .dst = be32_at(p + 16),
+                           .id = be16_at(p + 4),
+                           .frag = be16_at(p + 6) & 0x3fff,
                            .proto = p[9]};
         return true;
 }
@@ -76,8 +66,8 @@ static bool key_of(const struct view *v, bool in, struct gate_key *k)
         if (v->left < 8 || (!ports && v->proto != IP_PROTO_ICMP))
                 return false;
         *k = (struct gate_key){.raddr = in ? v->src : v->dst, .proto = v->proto};
-        k->local = get16(v->l4 + (ports ? (in ? 2 : 0) : 4));
-        k->remote = ports ? get16(v->l4 + (in ? 0 : 2)) : 0;
+        k->local = be16_at(v->l4 + (ports ? (in ? 2 : 0) : 4));
+        k->remote = ports ? be16_at(v->l4 + (in ? 0 : 2)) : 0;
         return true;
 }
 
@@ -114,8 +104,8 @@ static bool arp_is_ours(const struct gate_rules *g, const uint8_t *p, uint32_t h
         if (have < ETHER_HDR + ARP_LEN)
                 return false;
         p += ETHER_HDR;
-        spa = get32(p + 14);
-        return get32(p) == (1u << 16 | ETHER_IPV4) && get16(p + 4) == 0x0604 &&
+        spa = be32_at(p + 14);
+        return be32_at(p) == (1u << 16 | ETHER_IPV4) && be16_at(p + 4) == 0x0604 &&
                ether_eq(p + 8, g->mac) && (spa == g->addr || spa == 0);
 }
 
@@ -210,7 +200,7 @@ static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *fr
                 return icmp_is_senders(g, from->stack, v, sec);
         case IP_PROTO_IGMP:
                 return v->frag == 0 && v->ip[IP_TTL_AT] == 1 &&
-                       v->left == get16(v->ip + 2) - (uint32_t)(v->l4 - v->ip) &&
+                       v->left == be16_at(v->ip + 2) - (uint32_t)(v->l4 - v->ip) &&
                        gate_igmp_passes(g->groups, from->stack, v->dst, v->l4, v->left);
         default:
                 return false;
@@ -367,7 +357,7 @@ struct gate_way gate_route(const struct gate_rules *g, const uint8_t *p, uint32_
         if (h.type == ETHER_ARP)
                 return (struct gate_way){.to = GATE_ARP,
                                          .stack = len >= ETHER_HDR + 8 &&
-                                                  get16(p + ETHER_HDR + 6) == ARP_REPLY_OP};
+                                                  be16_at(p + ETHER_HDR + 6) == ARP_REPLY_OP};
         if (h.type != ETHER_IPV4)
                 return nobody(DROP_ETHER_TYPE);
         if (!look(p + ETHER_HDR, len - ETHER_HDR, len - ETHER_HDR, &v))

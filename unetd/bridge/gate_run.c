@@ -29,31 +29,15 @@ enum {
 };
 enum { FLAG_PSH = 8, FLAG_ACK = 16 };
 
-static uint16_t get16(const uint8_t *p)
-{
-        return (uint16_t)(p[0] << 8 | p[1]);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-        return (uint32_t)get16(p) << 16 | get16(p + 2);
-}
-
-static void put16(uint8_t *p, uint32_t v)
-{
-        p[0] = (uint8_t)(v >> 8);
-        p[1] = (uint8_t)v;
-}
-
 /* Headers in bytes, when it is a segment that others may be joined to: data, no more than ACK and
  * PSH, no IP options, not to be fragmented, nothing behind the packet. 0: it is not. */
 static uint32_t joinable(const uint8_t *p, uint32_t head_len, uint32_t len)
 {
         uint32_t hdr;
 
-        if (head_len < AT_TCP + 20 || get16(p + 12) != ETHER_IPV4 || p[AT_IP] != 0x45 ||
-            p[AT_IP + 9] != IP_PROTO_TCP || get16(p + AT_FRAG) != 0x4000 ||
-            get16(p + AT_TOTAL) + ETHER_HDR != len ||
+        if (head_len < AT_TCP + 20 || be16_at(p + 12) != ETHER_IPV4 || p[AT_IP] != 0x45 ||
+            p[AT_IP + 9] != IP_PROTO_TCP || be16_at(p + AT_FRAG) != 0x4000 ||
+            be16_at(p + AT_TOTAL) + ETHER_HDR != len ||
             (p[AT_TCP + TCP_FLAGS] & ~FLAG_PSH) != FLAG_ACK)
                 return 0;
         hdr = AT_TCP + (p[AT_TCP + TCP_OFFSET] >> 4) * 4u;
@@ -81,7 +65,7 @@ static bool takes(const struct gate_out_frame *f, const uint8_t *head, uint32_t 
 
         return f->hdr_len == hdr_len && !f->last_shorter && f->niov + 2 <= ARRAY_LEN(f->iov) &&
                payload <= f->len && f->payload + payload <= RUN_BYTES &&
-               get32(head + AT_TCP + TCP_SEQ) == f->next_seq &&
+               be32_at(head + AT_TCP + TCP_SEQ) == f->next_seq &&
                same_headers(f->head, head, hdr_len);
 }
 
@@ -122,7 +106,7 @@ bool gate_out_add(struct gate_out *o, const uint8_t *head, uint32_t head_len, co
         f->head_len = head_len;
         f->hdr_len = hdr_len;
         f->len = f->payload = hdr_len != 0 ? head_len + rest_len - hdr_len : 0;
-        f->next_seq = hdr_len != 0 ? get32(head + AT_TCP + TCP_SEQ) + f->payload : 0;
+        f->next_seq = hdr_len != 0 ? be32_at(head + AT_TCP + TCP_SEQ) + f->payload : 0;
         f->last_shorter = false;
         f->segs = 1;
         memcpy(f->head, head, head_len);
@@ -150,12 +134,12 @@ void gate_out_finish(struct gate_out *o, uint32_t i)
                                          .gso_size = (uint16_t)f->len,
                                          .csum_start = AT_TCP,
                                          .csum_offset = TCP_SUM};
-        put16(f->head + AT_TOTAL, IP_MIN_HDR + tcp_bytes);
-        put16(f->head + AT_IP_SUM, 0);
+        be16_put(f->head + AT_TOTAL, IP_MIN_HDR + tcp_bytes);
+        be16_put(f->head + AT_IP_SUM, 0);
         sum = csum_finish(csum_partial(f->head + AT_IP, IP_MIN_HDR, 0));
         memcpy(f->head + AT_IP_SUM, &sum, sizeof sum);
-        sum = csum_finish(csum_pseudo(ip_addr_v4(get32(f->head + AT_IP + 12)),
-                                      ip_addr_v4(get32(f->head + AT_IP + 16)), IP_PROTO_TCP,
+        sum = csum_finish(csum_pseudo(ip_addr_v4(be32_at(f->head + AT_IP + 12)),
+                                      ip_addr_v4(be32_at(f->head + AT_IP + 16)), IP_PROTO_TCP,
                                       tcp_bytes));
         sum.raw = (uint16_t)~sum.raw;
         memcpy(f->head + AT_TCP + TCP_SUM, &sum, sizeof sum);

@@ -18,23 +18,9 @@ enum {
         UDP_SUM_AT = 6
 };
 
-static uint16_t get16(const uint8_t *p)
-{
-        return (uint16_t)(p[0] << 8 | p[1]);
-}
-
-static void put16(uint8_t *p, uint32_t v)
-{
-        p[0] = (uint8_t)(v >> 8);
-        p[1] = (uint8_t)v;
-}
-
 static ip_addr addr_at(const uint8_t *p)
 {
-        be32 a;
-
-        memcpy(&a, p, sizeof a);
-        return ip_addr_v4(be32_get(a));
+        return ip_addr_v4(be32_at(p));
 }
 
 bool gate_split_begin(struct gate_split *s, const uint8_t *frame, uint32_t len, uint16_t size)
@@ -42,13 +28,13 @@ bool gate_split_begin(struct gate_split *s, const uint8_t *frame, uint32_t len, 
         const uint8_t *ip = frame + ETHER_HDR;
         uint32_t total, hdr;
 
-        if (size == 0 || len < ETHER_HDR + IP_MIN_HDR || get16(frame + 12) != ETHER_IPV4 ||
+        if (size == 0 || len < ETHER_HDR + IP_MIN_HDR || be16_at(frame + 12) != ETHER_IPV4 ||
             ip[0] >> 4 != 4)
                 return false;
         hdr = (ip[0] & 15u) * 4;
-        total = get16(ip + IP_LEN_AT);
+        total = be16_at(ip + IP_LEN_AT);
         if (hdr < IP_MIN_HDR || total < hdr + UDP_HDR || total > len - ETHER_HDR ||
-            ip[IP_PROTO_AT] != IP_PROTO_UDP || (get16(ip + IP_FRAG_AT) & 0x3fff) != 0)
+            ip[IP_PROTO_AT] != IP_PROTO_UDP || (be16_at(ip + IP_FRAG_AT) & 0x3fff) != 0)
                 return false;
         *s = (struct gate_split){.frame = frame,
                                  .hdr_len = ETHER_HDR + hdr + UDP_HDR,
@@ -56,7 +42,7 @@ bool gate_split_begin(struct gate_split *s, const uint8_t *frame, uint32_t len, 
                                  .at = ETHER_HDR + hdr + UDP_HDR,
                                  .end = ETHER_HDR + total,
                                  .size = size,
-                                 .id = get16(ip + IP_ID_AT)};
+                                 .id = be16_at(ip + IP_ID_AT)};
         return true;
 }
 
@@ -66,13 +52,13 @@ static void finish_headers(const struct gate_split *s, uint8_t *out, uint32_t n)
         uint32_t udp_len = UDP_HDR + n;
         be16 sum;
 
-        put16(ip + IP_LEN_AT, s->ip_hdr + udp_len);
-        put16(ip + IP_ID_AT, s->id);
-        put16(ip + IP_SUM_AT, 0);
+        be16_put(ip + IP_LEN_AT, s->ip_hdr + udp_len);
+        be16_put(ip + IP_ID_AT, s->id);
+        be16_put(ip + IP_SUM_AT, 0);
         sum = csum_finish(csum_partial(ip, s->ip_hdr, 0));
         memcpy(ip + IP_SUM_AT, &sum, sizeof sum);
-        put16(udp + UDP_LEN_AT, udp_len);
-        put16(udp + UDP_SUM_AT, 0);
+        be16_put(udp + UDP_LEN_AT, udp_len);
+        be16_put(udp + UDP_SUM_AT, 0);
         sum = csum_finish(csum_partial(udp, udp_len,
                                        csum_pseudo(addr_at(ip + IP_SRC_AT), addr_at(ip + IP_DST_AT),
                                                    IP_PROTO_UDP, udp_len)));
