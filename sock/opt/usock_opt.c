@@ -61,25 +61,25 @@ static void store(struct opt_call *c)
 
 /* ---- ints ---- */
 
-static void put_field(struct tcp_opts *t, const struct opt_int *o, int v)
+static void put_field(struct opt_call *c, const struct opt_int *o, int v)
 {
         uint32_t wide = (uint32_t)v;
         uint8_t narrow = (uint8_t)v;
 
         assert(o->size == 1 || o->size == sizeof wide);
-        assert(o->off + o->size <= sizeof *t);
-        memcpy((char *)t + o->off, o->size == 1 ? (void *)&narrow : (void *)&wide, o->size);
+        assert(o->off + o->size <= sizeof *c);
+        memcpy((char *)c + o->off, o->size == 1 ? (void *)&narrow : (void *)&wide, o->size);
 }
 
-static int get_field(const struct tcp_opts *t, const struct opt_int *o)
+static int get_field(const struct opt_call *c, const struct opt_int *o)
 {
         uint32_t wide;
 
         assert(o->size == 1 || o->size == sizeof wide);
-        assert(o->off + o->size <= sizeof *t);
+        assert(o->off + o->size <= sizeof *c);
         if (o->size == 1)
-                return *((const uint8_t *)t + o->off);
-        memcpy(&wide, (const char *)t + o->off, sizeof wide);
+                return *((const uint8_t *)c + o->off);
+        memcpy(&wide, (const char *)c + o->off, sizeof wide);
         return (int)wide;
 }
 
@@ -95,7 +95,7 @@ static int set_int(struct opt_call *c, const struct opt_int *o, int v)
                 return -ENOPROTOOPT;
         if (!is_bool && (v < o->lo || v > o->hi))
                 return -EINVAL;
-        put_field(&c->tcp, o, is_bool ? v != 0 : v);
+        put_field(c, o, is_bool ? v != 0 : v);
         return 0;
 }
 
@@ -122,7 +122,7 @@ static int get_int(const struct opt_call *c, int level, const struct opt_int *o,
         else if (o->told != 0)
                 v = (c->rec->told & o->told) != 0;
         else if (o->size != 0)
-                v = get_field(&c->tcp, o);
+                v = get_field(c, o);
         else
                 return -ENOPROTOOPT;
         if (v == 0 && level == IPPROTO_IP && o->name == IP_MTU)

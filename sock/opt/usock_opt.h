@@ -21,12 +21,11 @@ struct opt_call {
         uint32_t device; /* SO_BINDTODEVICE, SO_BINDTOIFINDEX: which of unetd's; 0: none */
 };
 
-/* An option that is an int to the application, most of them a field of struct tcp_opts with
- * a range. */
+/* An option that is an int to the application, most of them a field of the options with a range. */
 struct opt_int {
         int name;
         uint8_t kinds; /* USOCK_TCP | USOCK_UDP: sockets that have it */
-        uint8_t size;  /* of a field of struct tcp_opts; 0: none, see set and get */
+        uint8_t size;  /* of a field of struct opt_call; 0: none, see set and get */
         uint16_t off;
         uint16_t told; /* 0, or what it asks for: a bit of rec->told (usock_cmsg.h) */
         int lo, hi;    /* -EINVAL outside; a BOOL is any int */
@@ -60,10 +59,13 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 
 #define OPT_TCP USOCK_TCP
 #define OPT_ANY (USOCK_TCP | USOCK_UDP)
-#define OPT_FIELD(f) .size = sizeof(((struct tcp_opts *)0)->f), .off = offsetof(struct tcp_opts, f)
-#define OPT_BOOL(n, f)          {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = 0, .hi = 1}
+#define OPT_FIELD(f) .size = sizeof(((struct opt_call *)0)->f), .off = offsetof(struct opt_call, f)
+#define OPT_BOOL(n, f)          {.name = n, .kinds = OPT_TCP, OPT_FIELD(tcp.f), .lo = 0, .hi = 1}
 #define OPT_RANGE(n, f, min_, max_) \
-        {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = min_, .hi = max_}
+        {.name = n, .kinds = OPT_TCP, OPT_FIELD(tcp.f), .lo = min_, .hi = max_}
+#define OPT_UDP_BOOL(n, f)      {.name = n, .kinds = USOCK_UDP, OPT_FIELD(udp.f), .lo = 0, .hi = 1}
+#define OPT_UDP_RANGE(n, f, min_, max_) \
+        {.name = n, .kinds = USOCK_UDP, OPT_FIELD(udp.f), .lo = min_, .hi = max_}
 #define OPT_CALLS(n, k, s, g)   {.name = n, .kinds = k, .set = s, .get = g}
 #define OPT_TOLD(n, k, bit)     {.name = n, .kinds = k, .told = bit}
 #define OPT_TOLD_IF(n, k, bit, s) {.name = n, .kinds = k, .told = bit, .set = s}

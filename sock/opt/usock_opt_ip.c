@@ -56,19 +56,6 @@ static int get_ttl(const struct opt_call *c)
         return opt_is_udp(c) ? c->udp.ttl : c->tcp.ttl;
 }
 
-static int set_min_ttl(struct opt_call *c, int v)
-{
-        if (v < 0 || v > 255)
-                return -EINVAL;
-        c->tcp.min_ttl = (uint8_t)v;
-        return 0;
-}
-
-static int get_min_ttl(const struct opt_call *c)
-{
-        return c->tcp.min_ttl;
-}
-
 static int set_v6only(struct opt_call *c, int v)
 {
         if (c->rec->lport != 0)
@@ -139,33 +126,7 @@ static int get_group_all(const struct opt_call *c)
         return !c->rec->members_only;
 }
 
-/* ---- errors ---- */
-
-static int set_recverr(struct opt_call *c, int v)
-{
-        c->udp.recverr = v != 0;
-        return 0;
-}
-
-static int get_recverr(const struct opt_call *c)
-{
-        return c->udp.recverr;
-}
-
 /* ---- path MTU ---- */
-
-static int set_mtu_discover(struct opt_call *c, int v)
-{
-        if (v < PMTU_DONT || v > PMTU_OMIT)
-                return -EINVAL;
-        c->udp.pmtu_mode = (uint8_t)v;
-        return 0;
-}
-
-static int get_mtu_discover(const struct opt_call *c)
-{
-        return c->udp.pmtu_mode;
-}
 
 /* Of the path to the peer; 0: there is none. */
 static int get_mtu(const struct opt_call *c)
@@ -191,7 +152,7 @@ static int get_number(const struct opt_call *c)
 static const struct opt_int ints[] = {
         OPT_CALLS(IP_TOS, OPT_ANY, set_tos, get_tos),
         OPT_CALLS(IP_TTL, OPT_ANY, set_ttl, get_ttl),
-        OPT_CALLS(IP_MINTTL, OPT_TCP, set_min_ttl, get_min_ttl),
+        OPT_RANGE(IP_MINTTL, min_ttl, 0, 255),
         OPT_CALLS(IP_MULTICAST_TTL, USOCK_UDP, set_group_ttl, get_group_ttl),
         OPT_CALLS(IP_MULTICAST_LOOP, USOCK_UDP, set_group_loop, get_group_loop),
         OPT_CALLS(IP_MULTICAST_ALL, USOCK_UDP, set_group_all, get_group_all),
@@ -201,8 +162,8 @@ static const struct opt_int ints[] = {
         OPT_TOLD(IP_RECVOPTS, USOCK_UDP, USOCK_TELL_OPTS),
         OPT_TOLD(IP_RETOPTS, USOCK_UDP, USOCK_TELL_RETOPTS),
         OPT_TOLD(IP_RECVORIGDSTADDR, USOCK_UDP, USOCK_TELL_ORIGDST),
-        OPT_CALLS(IP_RECVERR, USOCK_UDP, set_recverr, get_recverr),
-        OPT_CALLS(IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
+        OPT_UDP_BOOL(IP_RECVERR, recverr),
+        OPT_UDP_RANGE(IP_MTU_DISCOVER, pmtu_mode, PMTU_DONT, PMTU_OMIT),
         OPT_CALLS(IP_MTU, OPT_ANY, NULL, get_mtu),
         OPT_CALLS(IP_PROTOCOL, OPT_ANY, NULL, get_number),
 };

@@ -193,17 +193,6 @@ static int get_reuseport(const struct opt_call *c)
 
 /* ---- UDP ---- */
 
-static int set_no_check(struct opt_call *c, int v)
-{
-        c->udp.no_check = v != 0;
-        return 0;
-}
-
-static int get_no_check(const struct opt_call *c)
-{
-        return c->udp.no_check;
-}
-
 static int set_broadcast(struct opt_call *c, int v)
 {
         WRITE_ONCE(c->rec->broadcast, v != 0);
@@ -515,7 +504,7 @@ static const struct opt_int ints[] = {
         OPT_TOLD_IF(SO_TIMESTAMP, OPT_ANY, USOCK_TELL_TIMESTAMP, set_timestamp),
         OPT_TOLD_IF(SO_TIMESTAMPNS, OPT_ANY, USOCK_TELL_TIMESTAMPNS, set_timestampns),
         OPT_TOLD(SO_RXQ_OVFL, USOCK_UDP, USOCK_TELL_OVERFLOW),
-        OPT_CALLS(SO_NO_CHECK, USOCK_UDP, set_no_check, get_no_check),
+        OPT_UDP_BOOL(SO_NO_CHECK, no_check),
         OPT_CALLS(SO_ZEROCOPY, USOCK_TCP, set_zerocopy, get_zerocopy),
         OPT_BOOL(SO_KEEPALIVE, keepalive),
         OPT_BOOL(SO_OOBINLINE, oobinline),
