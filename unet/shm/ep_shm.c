@@ -16,7 +16,8 @@ static int accept_pair(struct shm_link *s, int64_t timeout, struct link *out)
         return err;
 }
 
-int unet_chan_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan)
+/* Over a connected socket: to another endpoint, or (`tagged`) to a switch. */
+static int over(struct unet_ep *ep, int sock, int64_t timeout, bool tagged, uint32_t *out)
 {
         struct frame_geom flat = {{0}};
         struct shm_link *s;
@@ -25,30 +26,23 @@ int unet_chan_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan
 
         if (err != 0)
                 return err;
-        err = accept_pair(s, timeout, &l);
+        err = tagged ? shm_link_accept(s, timeout, &l) : accept_pair(s, timeout, &l);
+        l.tagged = tagged;
         if (err == 0)
-                err = ep_attach(ep, &l, chan);
+                err = ep_attach(ep, &l, out);
         if (err != 0)
                 shm_link_abort(s);
         return err;
 }
 
+int unet_chan_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan)
+{
+        return over(ep, sock, timeout, false, chan);
+}
+
 int unet_ep_join(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *link)
 {
-        struct frame_geom flat = {{0}};
-        struct shm_link *s;
-        struct link l;
-        int err = shm_link_offer(&ep->st, flat, &ep->cnt, sock, &s);
-
-        if (err != 0)
-                return err;
-        err = shm_link_accept(s, timeout, &l);
-        l.tagged = true;
-        if (err == 0)
-                err = ep_attach(ep, &l, link);
-        if (err != 0)
-                shm_link_abort(s);
-        return err;
+        return over(ep, sock, timeout, true, link);
 }
 
 /* Each side offers before either accepts, so nobody blocks. */
