@@ -169,7 +169,7 @@ enum arp_addr_state {
         ARP_ADDR_BOUND,
 };
 
-/* What is done when another host uses an address of ours: RFC 5227 §2.4 (b), (a) and (c). */
+/* The answer to another host that uses an address of ours: RFC 5227 §2.4 (b), (a) and (c). */
 enum arp_defence { ARP_DEFEND_ONCE, ARP_DEFEND_NEVER, ARP_DEFEND_ALWAYS };
 
 struct arp_addr {
@@ -339,8 +339,8 @@ struct arp_out {
 /* Something to do, if there is: true, and *out is filled in. Nothing changes: asked again it says
  * the same. */
 bool arp_output(const struct arp *a, struct arp_out *out);
-/* It was done; nothing else of this cache was called in between. Not to be called when the NI had
- * no room. */
+/* Tells that `out` was done. Nothing else of this cache was called in between. Do not call when the
+ * NI had no room. */
 void arp_output_done(struct arp *a, const struct arp_out *out, nstime now);
 /* Copies out->len bytes of the IP packet out->part. */
 void arp_held_copy(const struct arp *a, const struct arp_out *out, uint8_t *to);

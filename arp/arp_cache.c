@@ -128,7 +128,7 @@ static void hash_out(struct arp_cache *c, struct arp_entry *e)
 
 /* ---- lists of entries ---- */
 
-/* In which order entries give way; NULL: never. */
+/* The list whose order says which entry gives way first; NULL: this one never does. */
 static struct arp_list *age_list(struct arp_cache *c, const struct arp_entry *e)
 {
         if (e->state == ARP_STATIC)
@@ -252,7 +252,7 @@ static nstime state_lasts(struct arp_cache *c, enum arp_state s)
         }
 }
 
-/* What an entry owes of `owes` once it is in its state. */
+/* The part of `owes` that an entry still owes in its state. */
 static uint8_t still_owed(const struct arp_entry *e, uint8_t owes)
 {
         uint8_t held = e->held != 0 && e->state != ARP_INCOMPLETE ? ARP_OWES_HELD : 0;

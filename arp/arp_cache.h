@@ -10,7 +10,7 @@
 
 #include "arp/arp.h"
 
-/* As on the wire, before the four addresses. RFC 826. */
+/* The header on the wire, before the four addresses: RFC 826. */
 struct arp_hdr {
         be16 hrd, pro;
         uint8_t hln, pln;

@@ -82,7 +82,8 @@ static enum drop merge(struct arp *a, struct arp_entry *e, const struct arp_pkt 
         if (asked && pkt->op == ARP_REPLY && arp_addr_ours(a->c, pkt->tpa))
                 arp_set_state(a, e, ARP_REACHABLE, now);
         else if (e->state == ARP_INCOMPLETE && e->used)
-                /* What waits is sent there, and it is polled if nothing confirms it. */
+                /* Packets that wait are sent there, and the neighbour is polled if nothing confirms
+                 * it. */
                 arp_set_state(a, e, ARP_DELAY, now);
         else if (!same)
                 arp_set_state(a, e, ARP_STALE, now);
@@ -108,8 +109,8 @@ static void learn_asker(struct arp *a, const struct arp_pkt *pkt, nstime now)
 
 /* ---- what is answered ---- */
 
-/* Those we exchange packets with have a bucket of their own: a flood from strangers does not cut
- * them off. */
+/* Neighbours that we exchange packets with have a bucket of their own: a flood from strangers does
+ * not cut them off. */
 static enum drop answer(struct arp *a, const struct arp_pkt *pkt, bool friend, nstime now)
 {
         struct arp_cache *c = a->c;

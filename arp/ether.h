@@ -83,7 +83,7 @@ static inline enum ether_cast ether_cast_of(const struct ether_hdr *h,
  * caller's to find (DROP_ETHER_TYPE), and whether the frame was for us (DROP_ETHER_NOT_OURS). */
 enum drop ether_parse(const uint8_t *p, size_t n, struct ether_hdr *h);
 
-/* The same for one that is dropped as DROP_ETHER_VLAN: it is read if it is of VLAN 0. *len: its
+/* The same for a frame that is dropped as DROP_ETHER_VLAN: it is read if it is of VLAN 0. *len: its
  * header with the tag. */
 enum drop ether_parse_tagged(const uint8_t *p, size_t n, struct ether_hdr *h, uint32_t *len);
 

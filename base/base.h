@@ -139,9 +139,9 @@ static inline void write_words(void *to, const void *from, size_t n)
                 WRITE_ONCE(((uint32_t *)to)[i], from != NULL ? ((const uint32_t *)from)[i] : 0);
 }
 
-/* Of a function that copies what may be changed meanwhile, and whose caller throws the copy away if
- * it was: no order of atomic words can say that to ThreadSanitizer, so it does not look at this
- * one. The comment beside it says how the caller knows. */
+/* For a function that copies what may be changed meanwhile, and whose caller throws the copy away
+ * if it was. No order of atomic words can say that to ThreadSanitizer, so it does not look at this
+ * function. The comment beside it says how the caller knows. */
 #define READS_TORN __attribute__((no_sanitize("thread")))
 
 #define CACHE_LINE     64

@@ -45,7 +45,7 @@ struct capture {
         uint32_t cap;          /* bytes of ring, a power of two */
         _Atomic uint64_t head, begun;
         uint64_t seq; /* packets ever captured */
-        /* As far as the reader is, if it says so: a stack's end waits for it a little. */
+        /* The reader's place, if it says so: a stack's end waits for it a little. */
         _Atomic uint64_t drained;
         uint8_t ring[];
 };

@@ -32,7 +32,7 @@ enum frame_class { FRAME_SMALL, FRAME_LARGE, FRAME_CLASSES };
 #define FRAME_SMALL_BYTES 2048u
 #define FRAME_LARGE_BYTES 65536u
 
-/* How the frames of a region lie: count[LARGE] large ones first (aligned), then count[SMALL] small
+/* The geometry of a region: count[LARGE] large frames first (aligned), then count[SMALL] small
  * ones. Numbers start at 1 (0 means none): large 1 .. L, small L+1 .. L+S. */
 struct frame_geom {
         uint32_t count[FRAME_CLASSES];
@@ -178,14 +178,15 @@ uint32_t frame_alloc(struct frames *f, uint32_t region, enum frame_class c, uint
  * a processor that both sides share; where each has its own it is no slower (1 MB by loan, writing
  * and reading: 15 and 20 us on one processor, 29 and 22 by turns; 50 us the slower end on two). */
 void frame_near(struct frames *f, uint32_t id);
-/* Where the frame that frame_alloc() gives next will most likely be, so that its lines can be
+/* The address of the frame that frame_alloc() will most likely give next, so that its lines can be
  * claimed; NULL: not known. */
 uint8_t *frame_guess(const struct frames *f, uint32_t region, enum frame_class c);
 /* Frames of the class that can still be had. */
 uint32_t frame_avail(const struct frames *f, uint32_t region, enum frame_class c);
-/* One more record names the frame. Not for lent frames: those have one holder. */
+/* Takes a reference: one more record names the frame. Not for lent frames, which have one
+ * holder. */
 void frame_hold(struct frames *f, uint32_t id);
-/* One record fewer. Frees it when nobody else holds it; gives a lent frame back. */
+/* Drops a reference: frees the frame when nobody else holds it; gives a lent frame back. */
 void frame_drop(struct frames *f, uint32_t id);
 /* The frame is in one more message that the other side may read. */
 void frame_lend(struct frames *f, uint32_t id);

@@ -25,8 +25,8 @@ int unet_memfd_make_sealed(const char *name, size_t bytes);
 /* A read-only descriptor of the same memory, or a negative errno (-ENOENT: /proc is
  * not mounted). */
 int unet_memfd_reader(int fd);
-/* No writable mapping from now on but those that exist, and no more seals. 0 or a
- * negative errno. */
+/* Forbids writable mappings from now on, but for those that exist, and more seals. 0 or a negative
+ * errno. */
 int unet_memfd_freeze(int fd);
 /*
  * Whether a descriptor that was passed is what it should be: a regular file on tmpfs, `bytes` long

@@ -53,7 +53,7 @@ struct rlock { /* all zero: free */
 #define RLOCK_WORD_AT ((long)offsetof(struct rlock, word) - (long)offsetof(struct rlock, next))
 static_assert(sizeof(void *) != 8 || RLOCK_WORD_AT == -32, "as pthread_mutex_t");
 
-/* What a thread must know of itself. */
+/* A thread's own state. */
 struct rlock_self {
         struct robust_list_head *head; /* NULL: not asked for yet */
         uint32_t tid;
@@ -64,12 +64,12 @@ void rlock_know_self(void);
 int rlock_take_slowly(struct rlock *l);
 void rlock_wake(struct rlock *l);
 
-/* In the child of a fork, before it takes a lock: it is another thread than the one it was copied
- * from. Locks that this held are the parent's. The kernel is asked who it is at once: the child may
- * be about to lock itself in (sandbox.h). */
+/* Call in the child of a fork, before it takes a lock: it is another thread than the one it was
+ * copied from. Locks that this one held are the parent's. The kernel is asked at once who it is:
+ * the child may be about to lock itself in (sandbox.h). */
 void rlock_forked(void);
 
-/* Of stores, as the kernel sees them at a death. */
+/* Orders stores as the kernel sees them at a death. */
 #define RLOCK_ORDER() atomic_signal_fence(memory_order_seq_cst)
 
 static inline struct robust_list *rlock_entry(uintptr_t p)

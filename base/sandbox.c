@@ -141,7 +141,7 @@ static void jump(struct machine *m, const struct sock_filter *i)
                 m->pc += holds(m->a, BPF_OP(i->code), operand(m, i)) ? i->jt : i->jf;
 }
 
-/* What the filter answers. Jumps go forward only, so it ends. */
+/* Returns the filter's answer. Jumps go forward only, so it ends. */
 static uint32_t run(struct machine *m)
 {
         while (m->pc < m->n) {

@@ -18,7 +18,7 @@
 
 struct sock_filter;
 
-/* What a set of system calls is for; forbidden when one of them is. */
+/* The purpose of a set of system calls; it is forbidden when one of them is. */
 enum sandbox_need {
         SANDBOX_UNETD, /* asking unetd and the keeper, and taking what they pass */
         SANDBOX_FILES, /* opening a descriptor's file once more */

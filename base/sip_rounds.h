@@ -1,4 +1,4 @@
-/* What SipHash is made of (siphash.h), for programs that have no C library as well. */
+/* The rounds of SipHash (siphash.h), for programs that have no C library as well. */
 #ifndef NETSTACK_SIP_ROUNDS_H
 #define NETSTACK_SIP_ROUNDS_H
 

@@ -18,8 +18,8 @@ void wheel_reset(struct wheel *w, nstime now)
         *w = (struct wheel){.tick = tick_of(now)};
 }
 
-/* Where a timer for `tick` belongs: level and digit in one number, WHEEL_DUE when it is not in
- * the future. */
+/* The place of a timer for `tick`: level and digit in one number, WHEEL_DUE when it is not in the
+ * future. */
 static uint32_t slot_of(const struct wheel *w, uint64_t tick)
 {
         uint32_t level;

@@ -36,13 +36,13 @@ struct frag_plan {
         bool dont_frag; /* DF */
         uint32_t mtu;   /* to cut it to; 0: whole */
 };
-/* What IP_MTU says: the largest datagram that frag_decide() lets through whole. */
+/* IP_MTU: the largest datagram that frag_decide() lets through whole. */
 static inline uint32_t frag_mtu(enum pmtu_mode mode, uint32_t if_mtu, uint32_t path_mtu)
 {
         return mode >= PMTU_PROBE || path_mtu == 0 || path_mtu > if_mtu ? if_mtu : path_mtu;
 }
-/* How a datagram of `len` bytes, header included, leaves, on an interface of `if_mtu` towards a
- * destination whose path carries `path_mtu` (0: nothing known). 0 or -EMSGSIZE. */
+/* Decides how a datagram of `len` bytes, header included, leaves on an interface of `if_mtu`
+ * towards a destination whose path carries `path_mtu` (0: nothing known). 0 or -EMSGSIZE. */
 static inline int frag_decide(enum pmtu_mode mode, uint32_t len, uint32_t if_mtu, uint32_t path_mtu,
                               struct frag_plan *plan)
 {

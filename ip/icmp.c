@@ -251,7 +251,7 @@ bool icmp_may_answer(const struct ip_host *h, const struct ip_pkt *pkt)
         if (pkt->frag_off != 0 || pkt->link_cast)
                 return false;
         if (pkt->proto == IP_PROTO_ICMP) {
-                /* Not about an error; and not about what cannot be told from one. */
+                /* No error is sent about an error, or about what cannot be told from one. */
                 if (pkt->inl_len == 0 ||
                     (pkt->inl[0] != ICMP_ECHO_REQUEST && pkt->inl[0] != ICMP_ECHO_REPLY))
                         return false;

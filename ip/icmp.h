@@ -90,8 +90,8 @@ struct icmp_msg {
 enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum,
                   struct icmp_msg *msg);
 
-/* What an error quotes of a datagram's payload behind its 8 bytes of UDP header: at most `room`
- * bytes to `out`; how many. */
+/* Copies what an error quotes of a datagram's payload behind its 8 bytes of UDP header: at most
+ * `room` bytes, to `out`. Returns how many. */
 unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const struct icmp_err *e,
                      uint8_t *out, unsigned room);
 

@@ -134,7 +134,7 @@ struct filter {
         uint32_t src[IGMP_SOURCES];
 };
 
-/* One socket more in an excluding union: what both exclude stays excluded. */
+/* Adds a socket to an excluding union: what both exclude stays excluded. */
 static void exclude_both(struct filter *f, const struct igmp_join *j, bool first)
 {
         for (unsigned i = f->n; i-- > 0;)

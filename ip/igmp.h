@@ -89,9 +89,9 @@ struct igmp {
 void igmp_init(struct igmp *g);
 /* The interface can be used, from address `addr` (0: none yet): its groups are reported anew. */
 void igmp_if_up(struct igmp *g, uint32_t ifc, uint32_t addr, nstime now);
-/* It cannot be used for now. Memberships stay. */
+/* The interface cannot be used for now. Memberships stay. */
 void igmp_if_down(struct igmp *g, uint32_t ifc);
-/* It is no more: memberships on it end, and nobody is told. */
+/* The interface is no more: memberships on it end, and nobody is told. */
 void igmp_if_gone(struct igmp *g, uint32_t ifc);
 
 /* ---- sockets ---- */

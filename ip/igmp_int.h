@@ -22,7 +22,7 @@ uint32_t igmp_find(const struct igmp *g, uint32_t ifc, uint32_t group);
 void igmp_free_if_told(struct igmp *g, uint32_t i);
 /* igmp_output() has something to do then. */
 void igmp_due(struct igmp *g, nstime at);
-/* What is spoken on the interface, 1 to 3: RFC 3376 §7.2.1. */
+/* The version that is spoken on the interface, 1 to 3: RFC 3376 §7.2.1. */
 int igmp_version(const struct igmp *g, uint32_t ifc, nstime now);
 /* Nothing is due on the interface any more. */
 void igmp_cancel(struct igmp *g, uint32_t ifc);
@@ -42,7 +42,7 @@ static inline nstime igmp_some_of(struct prng *rnd, nstime span)
         return (nstime)((unsigned __int128)prng_u64(rnd) * (uint64_t)span >> 64);
 }
 
-/* Nobody here wants anything of the group. */
+/* Returns true if nobody here wants anything of the group. */
 static inline bool igmp_empty(const struct igmp_group *gr)
 {
         return !gr->exclude && gr->nsrc == 0;

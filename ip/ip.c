@@ -58,7 +58,8 @@ static bool martian_source(const struct ip_host *h, uint32_t src)
         return src >> 28 >= 0xe || src >> 24 == 0 || ip_host_broadcast(h, src);
 }
 
-/* What another stack of this host sends to a group or to everybody. */
+/* Returns true if the packet is what another stack of this host sends to a group or to
+ * everybody. */
 static bool from_beside(const struct ip_host *h, uint32_t src, uint32_t dst)
 {
         return h->shared && ip_host_owns(h, src) &&

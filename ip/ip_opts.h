@@ -39,7 +39,7 @@ enum {
         IPOPT_COPIED = 0x80,
 };
 
-/* Where options stand: offsets from the header's start, 0: not there. */
+/* The offsets of options from the header's start; 0: not there. */
 struct ip_opts_found {
         uint8_t rr, ts, sr;
         bool sr_done; /* the source route has been gone to its end */
@@ -77,9 +77,9 @@ struct ip_optbuf {
  * places that are ours to fill in are zero, and so is all after an end. */
 int ip_opts_set(const uint8_t *opts, unsigned n, bool any, struct ip_optbuf *out);
 
-/* As they stand in a packet from `us` to `dst`: with us and the time (as below) where they are
- * wanted, and dst at the end of a source route. Writes o->len bytes. Returns where the packet goes
- * first: dst, or the source route's first hop. */
+/* Writes the options as they stand in a packet from `us` to `dst`: with us and the time (as below)
+ * where they are wanted, and dst at the end of a source route. Writes o->len bytes. Returns where
+ * the packet goes first: dst, or the source route's first hop. */
 uint32_t ip_opts_build(const struct ip_optbuf *o, uint32_t us, uint32_t dst, uint32_t ms,
                        uint8_t out[IP_OPTS_MAX]);
 /* The same without writing. */
@@ -89,14 +89,14 @@ uint32_t ip_opts_first_hop(const struct ip_optbuf *o, uint32_t dst);
  * and checksum. */
 void ip_opts_seal(uint8_t *hdr, unsigned n);
 
-/* Those of a header that ip_opts_parse() accepted, with us in record route and timestamp (RFC
- * 791 §3.1). */
+/* Copies the options of a header that ip_opts_parse() accepted, with us in record route and
+ * timestamp (RFC 791 §3.1). */
 void ip_opts_record(const uint8_t *hdr, unsigned hdr_len, uint32_t us, uint32_t ms,
                     struct ip_optbuf *out);
 
-/* What would answer them, for ip_opts_set(): record route and timestamp as they are, and the source
- * route the other way round, without the sender (RFC 1122 §3.2.1.8 c). False: there is no room for
- * what they ask. */
+/* Makes the options that answer these, for ip_opts_set(): record route and timestamp as they are,
+ * and the source route the other way round, without the sender (RFC 1122 §3.2.1.8 c). Returns false
+ * if there is no room for what they ask. */
 bool ip_opts_back(const struct ip_optbuf *came, uint32_t peer, struct ip_optbuf *out);
 
 #endif

@@ -28,7 +28,8 @@ static bool may_send(uint8_t kind)
                kind == IPOPT_ALERT;
 }
 
-/* What ip_opts_parse() does not mind. */
+/* Returns true if an application may send all of these, some of which ip_opts_parse() does not
+ * mind. */
 static bool kinds_allowed(const struct ip_optbuf *o)
 {
         for (unsigned i = 0; i < o->len && o->raw[i] != IPOPT_END;
@@ -38,7 +39,7 @@ static bool kinds_allowed(const struct ip_optbuf *o)
         return true;
 }
 
-/* All of the route is still to be gone, and it has at least one hop. */
+/* Returns true if all of the route is still to be gone, and it has at least one hop. */
 static bool route_good(const uint8_t *p)
 {
         return p[PTR] == ROUTE + 1 && p[LEN] >= ROUTE + 4 && (p[LEN] - ROUTE) % 4 == 0;

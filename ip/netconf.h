@@ -37,8 +37,8 @@ struct netconf_neigh { /* its link address is what it is, whatever ARP says */
         uint8_t mac[6];
 };
 
-/* What the host's IP and TCP do, whatever the interface: [ip] and [tcp] of unet.conf(5). All zeros
- * is the usual. */
+/* Settings of the host's IP and TCP, whatever the interface: [ip] and [tcp] of unet.conf(5). All
+ * zeros is the usual. */
 struct netconf_ip {
         uint8_t ttl;           /* of what no socket has another for; 0: IP_TTL_USUAL */
         uint8_t source_routes; /* 1: what came by one to its end is taken, and answered along it */

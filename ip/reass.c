@@ -78,7 +78,7 @@ static struct reass_sources *sources(const struct reass *r, const struct reass_d
         return &r->sh->sources[d->bucket];
 }
 
-/* What a datagram holds is about to change (minus), or has changed. */
+/* Call before what a datagram holds changes; recharge() follows. */
 static void uncharge(struct reass *r, const struct reass_dgram *d)
 {
         r->sh->bytes -= charge(r, d);
@@ -169,7 +169,7 @@ void reass_done(struct reass *r)
 
 /* ---- limits ---- */
 
-/* What a source has under way, and the oldest of it. */
+/* Counts what a source has under way, and finds the oldest of it. */
 static uint32_t share_of(const struct reass *r, uint32_t src, uint32_t *bytes, uint32_t *oldest)
 {
         uint32_t n = 0;
@@ -329,7 +329,7 @@ static bool agrees_on_end(const struct reass_dgram *d, const struct ip_pkt *pkt,
 
 enum overlap { NEW, REPEATED, MIXED };
 
-/* Whether the units from .. to - 1 have come: none, all, or some. */
+/* Says of the units from .. to - 1 which have come: none, all, or some. */
 static enum overlap have_units(const uint64_t *units, uint32_t from, uint32_t to)
 {
         uint32_t n = 0;
@@ -436,7 +436,7 @@ static void mend_header(uint8_t *hdr, uint32_t payload_len)
         memcpy(hdr + 10, &sum, 2);
 }
 
-/* How much of a long payload goes with the headers. */
+/* The part of a long payload that goes with the headers. */
 static uint32_t transport_hdr_len(uint8_t proto, const uint8_t *p)
 {
         return proto == IP_PROTO_TCP ? MAX((p[12] >> 4) * 4u, TCP_LEAST) : 8;

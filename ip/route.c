@@ -373,8 +373,8 @@ static unsigned common_bits(uint32_t a, uint32_t b)
         return a == b ? 32 : (unsigned)__builtin_clz(a ^ b);
 }
 
-/* How good it is as a source, the rules in one number: one that comes first outweighs all that
- * follow. 0: never. */
+/* The rank of a source, the rules in one number: a rule that comes first outweighs all that follow.
+ * 0: never. */
 static unsigned source_rank(const struct route_addr *a, uint32_t ifindex, uint32_t dst,
                             uint32_t next_hop)
 {
@@ -654,8 +654,8 @@ bool route_advise(struct route_table *t, uint32_t ifindex, uint32_t gateway, boo
 
 /* ---- consistency ---- */
 
-/* What a death may have left of a change in several steps: routes whose interface, address or
- * source is gone. */
+/* Returns true if a death has left the route of a change in several steps: its interface, address
+ * or source is gone. */
 static bool orphan(const struct route_table *t, const struct route *r)
 {
         if (r->type != ROUTE_UNICAST)

@@ -37,7 +37,7 @@
 #define ROUTE_IFS   15u   /* interfaces, 1 .. 15 */
 #define ROUTE_ADDRS 64u   /* addresses of all interfaces */
 #define ROUTE_CACHE 256u  /* results remembered; a power of two */
-/* How long bad news of a gateway counts (RFC 1122 §3.3.1.4: not forever). */
+/* Bad news of a gateway counts for so long (RFC 1122 §3.3.1.4: not forever). */
 #define ROUTE_DEAD_TIME (60 * NS_PER_S)
 
 enum route_type {

@@ -104,7 +104,7 @@ void udp_shared_init(struct udp_shared *sh, const struct udp_limits *l, const ui
 bool udp_shared_is(const struct udp_shared *sh, const struct udp_limits *l);
 struct udp_pcb *udp_pcb_at(const struct udp *u, uint32_t pcb);
 
-/* What a pcb has to say to the socket layer; cleared by the reader. */
+/* Events of a pcb for the socket layer; cleared by the reader. */
 enum {
         UDP_EV_READABLE = 1, /* a datagram arrived, or shutdown */
         UDP_EV_ERROR = 2,    /* SO_ERROR became set */
@@ -139,8 +139,8 @@ uint64_t udp_consumed(const struct udp *u, uint32_t pcb);
  * have SO_REUSEADDR or both SO_REUSEPORT.
  */
 int udp_bind(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
-/* The same for the address of a group or a broadcast: what is sent has another source, which the
- * caller names. */
+/* The same for the address of a group or a broadcast: datagrams that are sent have another source,
+ * which the caller names. */
 int udp_bind_many(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
 /* Returns true if a pcb with the options of `pcb` (0: none) could bind there. */
 bool udp_port_free(const struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
@@ -149,14 +149,15 @@ bool udp_port_free(const struct udp *u, uint32_t pcb, ip_addr addr, uint16_t por
 int udp_connect(struct udp *u, uint32_t pcb, ip_addr laddr, ip_addr raddr, uint16_t rport);
 /* connect(AF_UNSPEC): the peer is forgotten, and the local address if connect had chosen it. */
 void udp_disconnect(struct udp *u, uint32_t pcb);
-/* It has no ends any more, and may be bound anew; what has come stays. */
+/* Takes its ends away: it may be bound anew. What has come stays. */
 void udp_unbind(struct udp *u, uint32_t pcb);
 bool udp_connected(const struct udp *u, uint32_t pcb);
 /* how: SHUT_RD, SHUT_WR or SHUT_RDWR of <sys/socket.h>. -ENOTCONN as Linux. */
 int udp_shutdown(struct udp *u, uint32_t pcb, int how);
 /* Takes and clears the pending error (SO_ERROR), positive errno. */
 int udp_take_error(struct udp *u, uint32_t pcb);
-/* It was not told after all, and is pending again, unless another one is; 0: none was. */
+/* Makes an error pending again that was taken and not told, unless another one is pending; 0: none
+ * was taken. */
 void udp_put_error(struct udp *u, uint32_t pcb, int err);
 /* poll(2)'s view: POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP as Linux's udp_poll gives them. */
 short udp_poll_events(const struct udp *u, uint32_t pcb);
@@ -191,10 +192,10 @@ enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now);
  */
 unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d,
                      bool (*wants)(void *arg, uint32_t sock), void *arg, nstime now);
-/* The same for one whose pcb is known. */
+/* The same for a datagram whose pcb is known. */
 enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *d, nstime now);
-/* The same of n bytes that came in a descriptor, by the shortest way. False: it is not for this
- * way, and nothing was done. */
+/* The same for n bytes that came in a descriptor, by the shortest way. Returns false if the
+ * datagram is not for this way, and nothing was done. */
 bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const uint8_t *bytes,
                   uint32_t n, nstime now);
 /* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to
@@ -255,7 +256,7 @@ struct udp_out {
  */
 int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len,
                        bool csum, uint32_t payload_sum, struct udp_out *out);
-/* What was prepared did not leave after all: the NI's queue is full. It is not counted. */
+/* A prepared datagram did not leave after all, since the NI's queue is full: it is not counted. */
 void udp_output_cancel(struct udp *u, uint32_t pcb);
 
 /* ---- the application's side ---- */
@@ -290,8 +291,8 @@ struct udp_sight {
  * then, and when it has read the last one.
  */
 bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s);
-/* The same for one whose bytes all lie in the queue, as short ones' do, and of `msg` only len and
- * span[0] are shown: false for any other. */
+/* The same for a datagram whose bytes all lie in the queue, as those of short ones do; of `msg`
+ * only len and span[0] are shown. Returns false for any other. */
 bool udp_recv_look_short(const struct udp *u, const struct udp_pcb *p, struct udp_sight *s);
 /* alone: nobody but this thread can read here. */
 bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s, bool alone);
@@ -318,7 +319,7 @@ struct udp_report {
         uint32_t memory, rcvbuf;   /* bytes charged and allowed */
         uint64_t in, out, dropped; /* datagrams */
 };
-/* False when no such pcb is in use; walk 1 .. udp_pcb_cap() - 1. */
+/* Returns false if no such pcb is in use; walk 1 .. udp_pcb_cap() - 1. */
 bool udp_get_report(const struct udp *u, uint32_t pcb, struct udp_report *r);
 uint32_t udp_pcb_cap(const struct udp *u);
 

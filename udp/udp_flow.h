@@ -13,7 +13,7 @@
 #include "udp/udp.h"
 
 struct udp_flow {
-        /* Of the IP header and the ports, as they lie in memory; 0: none. */
+        /* Words of the IP header and the ports, as they lie in memory; 0: none. */
         uint64_t first, second, third;
         struct udp_tuple tuple;
         uint32_t pcb;
@@ -55,7 +55,7 @@ static inline bool udp_flow_match(const struct udp_flow *f, const struct udp *u,
                f->tuple.chan == chan && f->keys == udp_keys(u) && f->addrs == addrs;
 }
 
-/* What a message that matched brought. */
+/* Takes the datagram of a message that matched. */
 static inline void udp_flow_take(const struct udp_flow *f, uint16_t chan, const struct unet_rx *rx,
                                  struct udp_dgram *d)
 {

@@ -183,7 +183,7 @@ void udp_opts_default(struct udp_opts *o)
                 .rcvbuf = UDP_RCVBUF, .sndbuf = UDP_SNDBUF, .ttl = UDP_TTL, .pmtu_mode = PMTU_WANT};
 }
 
-/* In this place of the program, whatever the compiler thinks: a process may die before or after. */
+/* A store that the compiler does not move: a process may die before or after. */
 static void set_live(struct udp_pcb *p, uint8_t live)
 {
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -404,7 +404,8 @@ bool udp_pcb_readable(const struct udp_pcb *p)
 
 /* ---- lookup ---- */
 
-/* Of the `n` that share key `k` with SO_REUSEPORT, the one this sender always goes to. */
+/* Chooses the one of the `n` that share key `k` with SO_REUSEPORT to which this sender always
+ * goes. */
 static uint32_t choose(const struct udp *u, uint32_t head, const struct key *k, uint32_t n,
                        const struct udp_tuple *t)
 {

@@ -72,7 +72,7 @@ static inline struct udp_error *udp_errors(const struct udp_shared *sh)
 {
         return (struct udp_error *)((char *)(uintptr_t)sh + sh->errors_off);
 }
-/* What is kept after a death: errors of pcbs that live. */
+/* Keeps errors of pcbs that live, after a death. */
 void udp_errors_recover(struct udp *u);
 /* Asserts that the pcb counts its own. */
 void udp_errors_check(const struct udp *u, uint32_t pcb);

@@ -118,7 +118,7 @@ static struct cursor cursor_at(const struct udp *u, struct udp_place at)
         return (struct cursor){at, at.block != 0 ? frame_addr(u->frames, at.block) : NULL};
 }
 
-/* Where a block that is not the last one ends, records go on in the next. */
+/* At the end of a block that is not the last one, records go on in the next. */
 static struct cursor hop(const struct udp *u, struct udp_place tail, struct cursor c)
 {
         const struct block *b = (const struct block *)c.base;
@@ -166,8 +166,7 @@ static void tally(struct udp_queue *q, const struct udp *u, const struct rec *r,
         q->lent += lent(&r->data) ? n * frame_size(u->frames, r->data.id) : 0;
 }
 
-/* How many frames of its class and channel all queues keep. */
-/* By class, of the peer whose frame that is. */
+/* Counts of the frames that all queues keep, by class, of the peer whose frame this is. */
 static uint32_t *kept_of(const struct udp *u, uint32_t id)
 {
         return u->sh->kept[(frame_id_region(id) - 1) / 2];
@@ -386,7 +385,7 @@ enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_
         return put_own(q, u, d, rcvbuf, now);
 }
 
-/* As put_lent(), for bytes that came in the descriptor and need no more than there is. */
+/* As put_lent(), for bytes that came in the descriptor and need no more room than there is. */
 bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct udp_tuple *t,
                          const uint8_t *p, uint32_t n, uint32_t rcvbuf, nstime now)
 {
@@ -453,8 +452,8 @@ bool udp_queue_unread(const struct udp_queue *q)
         }
 }
 
-/* Of a block that may be another queue's by now: what it says is believed when the head has
- * not moved. */
+/* The bytes used of a block that may be another queue's by now: the answer is believed if the head
+ * has not moved. */
 static inline READS_TORN uint32_t used_of(const uint8_t *base)
 {
         return ((const volatile struct block *)base)->used;
@@ -490,8 +489,8 @@ static inline bool find_first(const struct udp_queue *q, const struct udp *u, ui
         return !same_place(next, tail);
 }
 
-/* Where the bytes of the datagram at `c` are, if in a frame. What is read here may be anything, if
- * the queue moves on meanwhile; nothing but a prefetch is made of it. */
+/* The place of the bytes of the datagram at `c`, if in a frame. What is read here may be anything,
+ * if the queue moves on meanwhile; nothing but a prefetch is made of it. */
 static READS_TORN struct span bytes_of(const struct udp *u, struct cursor c)
 {
         struct buf data = rec_at(c)->data;

@@ -62,8 +62,8 @@ enum udp_put { UDP_PUT_COPIED, UDP_PUT_TOOK, UDP_PUT_FULL, UDP_PUT_NO_MEMORY };
  * it would be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. */
 enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d,
                            uint32_t rcvbuf, nstime now);
-/* The same of n bytes that came in a descriptor, where the tail block has room for them. False:
- * nothing was done. */
+/* The same for n bytes that came in a descriptor, if the tail block has room for them. Returns
+ * false if nothing was done. */
 bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct udp_tuple *t,
                          const uint8_t *p, uint32_t n, uint32_t rcvbuf, nstime now);
 /* The same, and the datagram's frame stays the caller's whatever it is. */
@@ -73,11 +73,12 @@ enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct
 bool udp_queue_unread(const struct udp_queue *q);
 /* Shows the first unread datagram, all of it but dport. False: there is none. Needs no lock. */
 bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_sight *s);
-/* What was shown is read. False: somebody else has read it meanwhile. Needs no lock. */
+/* The same for a short one (udp_recv_look_short()). */
 bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct udp_sight *s);
+/* Takes the datagram that was shown. Returns false if somebody else has read it meanwhile. Needs no
+ * lock. */
 bool udp_queue_take(struct udp_queue *q, const struct udp_sight *s);
-/* The same, for the only thread that can read it: without keeping other processors out (a lock
- * prefix, 5 ns). */
+/* The same for the only thread that can read it: without a lock prefix. */
 bool udp_queue_take_alone(struct udp_queue *q, const struct udp_sight *s);
 /* Gives back the memory of what was read. */
 void udp_queue_settle(struct udp_queue *q, struct udp *u);
