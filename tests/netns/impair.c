@@ -3,7 +3,7 @@
  * out of order, twice or changed, as a seed says.
  *
  *   impair A B [seed=N] [loss=P] [dup=P] [corrupt=P] [reorder=P] [mark=P] [delay=MS] [extra=MS]
- *   [rate=MBIT] [queue=FRAMES]
+ *   [rate=MBIT] [queue=FRAMES] [threshold=BYTES]
  *
  * P are parts of one. What becomes of a direction's n-th frame is a matter of the seed, the
  * direction and n, whatever went the other way: two TCPs that acknowledge more or less often lose
@@ -11,7 +11,8 @@
  * `extra`, 2 ms if not said. rate is a direction's, and `queue` how many of its frames wait for
  * their turn before the next is lost, 1000 if not said. A corrupted frame has one bit turned behind
  * its Ethernet header, which every checksum of the Internet finds. What may be marked (IPv4, ECT)
- * is, as by a router that is busy (RFC 3168 §5).
+ * is, as by a router that is busy (RFC 3168 §5): by chance, or who finds more than `threshold`
+ * waiting for its turn at `rate`, as DCTCP wants it (RFC 8257 §3.1).
  *
  * Prints the seed when it begins, and what it did, as JSON, when SIGTERM or SIGINT ends it.
  */
@@ -48,6 +49,7 @@ struct side {
         int fd;
         int64_t free_at; /* when the frame before is through, at `rate` */
         unsigned long frames, lost, duplicated, corrupted, reordered, marked, overflowed, unsent;
+        double found; /* bytes that frames found waiting, summed up */
 };
 
 static struct side side[2];
@@ -55,6 +57,7 @@ static struct frame heap[HELD_MAX]; /* by due, then order */
 static unsigned held;
 static uint64_t seed = 1, state, orders;
 static double loss, twice, corrupt, reorder, mark, delay_ms, extra_ms = 2, rate_mbit;
+static double threshold;
 static unsigned queue_max = 1000;
 static volatile sig_atomic_t over;
 
@@ -181,17 +184,23 @@ static bool mark_ce(uint8_t *bytes, unsigned len)
         return true;
 }
 
+/* Bytes that wait for their turn. */
+static double waiting(const struct side *to, int64_t now)
+{
+        return to->free_at > now ? (double)(to->free_at - now) * rate_mbit / 8e3 : 0;
+}
+
 static void take(unsigned from, const uint8_t *bytes, unsigned len, int64_t now)
 {
         struct side *s = &side[!from];
         struct frame f = {.to = !from, .len = len};
+        double queued = waiting(s, now);
 
-        if (held == HELD_MAX ||
-            (rate_mbit != 0 &&
-             (double)(s->free_at - now) > queue_max * (double)len * 8e3 / rate_mbit)) {
+        if (held == HELD_MAX || queued > (double)queue_max * len) {
                 s->overflowed++;
                 return;
         }
+        s->found += queued;
         f.bytes = malloc(len);
         if (f.bytes == NULL)
                 die("memory");
@@ -201,7 +210,7 @@ static void take(unsigned from, const uint8_t *bytes, unsigned len, int64_t now)
                 f.bytes[ETH_HLEN + bit / 8] ^= (uint8_t)(1u << bit % 8);
                 s->corrupted++;
         }
-        if (mark != 0 && happens(mark))
+        if ((mark != 0 && happens(mark)) || (threshold != 0 && queued > threshold))
                 s->marked += mark_ce(f.bytes, len);
         f.due = when(s, len, now);
         f.order = orders++;
@@ -324,9 +333,11 @@ static void report(void)
                 getsockopt(side[!i].fd, SOL_PACKET, PACKET_STATISTICS, &st, &len);
                 printf("%s{\"frames\": %lu, \"lost\": %lu, \"duplicated\": %lu, \"corrupted\": "
                        "%lu, \"reordered\": %lu, "
-                       "\"marked\": %lu, \"overflowed\": %lu, \"unsent\": %lu, \"missed\": %u}",
+                       "\"marked\": %lu, \"overflowed\": %lu, \"unsent\": %lu, \"missed\": %u, "
+                       "\"waiting\": %.0f}",
                        i ? ", " : "", s->frames, s->lost, s->duplicated, s->corrupted, s->reordered,
-                       s->marked, s->overflowed, s->unsent, st.tp_drops);
+                       s->marked, s->overflowed, s->unsent, st.tp_drops,
+                       s->frames != 0 ? s->found / (double)s->frames : 0);
         }
         printf("]\n");
 }
@@ -338,7 +349,7 @@ static void setting(const char *arg)
                 double *value;
         } reals[] = {{"loss", &loss},       {"dup", &twice},      {"corrupt", &corrupt},
                      {"reorder", &reorder}, {"delay", &delay_ms}, {"extra", &extra_ms},
-                     {"rate", &rate_mbit},  {"mark", &mark}};
+                     {"rate", &rate_mbit},  {"mark", &mark},      {"threshold", &threshold}};
         const char *eq = strchr(arg, '=');
         size_t len = eq != NULL ? (size_t)(eq - arg) : 0;
 
