@@ -232,6 +232,7 @@ static const struct {
         {"urgent", scene_urgent},
         {"low_water", scene_low_water},
         {"low_water_reads", scene_low_water_reads},
+        {"flow_passed", scene_flow_passed},
         {"late_resets", scene_late_resets},
         {"segment_after_end", scene_segment_after_end},
         {"splice_full", scene_splice_full},

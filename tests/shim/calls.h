@@ -291,6 +291,7 @@ void scene_listener_ends_elsewhere(void);
 void scene_urgent(void);
 void scene_low_water(void);
 void scene_low_water_reads(void);
+void scene_flow_passed(void);
 void scene_late_resets(void);
 void scene_segment_after_end(void);
 void scene_splice_full(void);

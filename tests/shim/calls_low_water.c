@@ -1,4 +1,5 @@
 /* SO_RCVLOWAT: from how many bytes on a socket is ready, and from how many a call returns. */
+#include "tests/pass_fd.h"
 #include "tests/shim/calls.h"
 
 void scene_low_water(void)
@@ -74,6 +75,107 @@ void scene_low_water_reads(void)
         close2(v);
         close(l);
         close(ep);
+}
+
+/* ---- a connection that is passed in a message has what was set on it, and is told the same ----
+ */
+
+static void show_option(int fd, int level, int name)
+{
+        int v = -1;
+        socklen_t len = sizeof(v);
+
+        printf("  option %d of %d: %d,", name, level, getsockopt(fd, level, name, &v, &len));
+        printf(" %d\n", v);
+}
+
+static void asks_for(int s, const char *what)
+{
+        char c;
+
+        if (write(s, what, 1) != 1 || read(s, &c, 1) != 1)
+                printf("  nobody answers\n");
+}
+
+/* Ends of two connections: one is read by a mark, the other is full. */
+static void uses_what_was_passed(int s)
+{
+        struct epoll_event in = {.events = EPOLLIN}, out = {.events = EPOLLOUT | EPOLLET}, ev;
+        int reads = take_fd(s), writes = take_fd(s), ep[2] = {epoll_create1(0), epoll_create1(0)};
+
+        show_option(reads, SOL_SOCKET, SO_RCVLOWAT);
+        show_option(reads, IPPROTO_TCP, TCP_NODELAY);
+        show_option(writes, IPPROTO_TCP, TCP_NOTSENT_LOWAT);
+        show_option(writes, SOL_SOCKET, SO_MAX_PACING_RATE);
+        epoll_ctl(ep[0], EPOLL_CTL_ADD, reads, &in);
+        epoll_ctl(ep[1], EPOLL_CTL_ADD, writes, &out);
+        SHOW(epoll_wait(ep[0], &ev, 1, 20)); /* two bytes of four */
+        SHOW(epoll_wait(ep[1], &ev, 1, 20));
+        asks_for(s, "2");
+        SHOW(epoll_wait(ep[0], &ev, 1, LONG));
+        show_recv(reads, 8, 0);
+        asks_for(s, "r");
+        SHOW(epoll_wait(ep[1], &ev, 1, LONG));
+        SHOW(ev.events);
+        asks_for(s, "c");
+        SHOW(epoll_wait(ep[0], &ev, 1, LONG));
+        SHOW(ev.events);
+        show_recv(reads, 8, 0);
+}
+
+static void does_what_is_asked(int s, int v[2], int w[2])
+{
+        static char b[1 << 20];
+        char c;
+
+        while (read(s, &c, 1) == 1) {
+                if (c == '2')
+                        write(v[0], "34", 2);
+                if (c == 'r')
+                        while (recv(w[0], b, sizeof(b), MSG_DONTWAIT) > 0 ||
+                               (poll(&(struct pollfd){w[0], POLLIN, 0}, 1, 100) == 1))
+                                ;
+                if (c == 'c')
+                        close(v[0]);
+                write(s, &c, 1);
+        }
+}
+
+void scene_flow_passed(void)
+{
+        int v[2], w[2], s[2], low = 4, unsent = 100000, rate = 1 << 30;
+        static char b[1 << 20];
+        pid_t child;
+
+        socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+        fflush(stdout);
+        child = fork(); /* before there are connections: it has them by the message alone */
+        if (child == 0) {
+                close(s[0]);
+                uses_what_was_passed(s[1]);
+                fflush(stdout);
+                _exit(0);
+        }
+        close(s[1]);
+        tcp_pair(v);
+        tcp_pair(w);
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)));
+        SHOW(setsockopt(w[1], IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)));
+        SHOW(setsockopt(w[1], SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)));
+        write(v[0], "12", 2);
+        wait_bytes(v[1], 2);
+        do /* until its peer's buffer is full, too */
+                while (send(w[1], b, sizeof(b), MSG_DONTWAIT) > 0)
+                        ;
+        while (poll(&(struct pollfd){w[1], POLLOUT, 0}, 1, 300) == 1);
+        pass_fd(s[0], v[1]);
+        pass_fd(s[0], w[1]);
+        close(v[1]);
+        close(w[1]);
+        does_what_is_asked(s[0], v, w);
+        waitpid(child, NULL, 0);
+        close(w[0]);
+        close(s[0]);
 }
 
 /* Over a connection whose receive buffer has that size; 0: as it is. */
