@@ -585,6 +585,8 @@ static uint64_t first = 1, seeds = 200;
 static void no_plan_goes_beyond_rfc_5681(void **state)
 {
         (void)state;
+        print_message("seeds %llu to %llu\n", (unsigned long long)first,
+                      (unsigned long long)(first + seeds - 1));
         for (uint64_t seed = first; seed < first + seeds; seed++)
                 talk(seed);
         print_message("%u reductions, %u timeouts, %u plans that grew old\n", reductions, timeouts,

@@ -272,6 +272,8 @@ static uint64_t first = 1, seeds = 1500;
 static void what_is_granted_and_nothing_else_arrives(void **state)
 {
         (void)state;
+        print_message("seeds %llu to %llu\n", (unsigned long long)first,
+                      (unsigned long long)(first + seeds - 1));
         for (uint64_t seed = first; seed < first + seeds; seed++)
                 talk(seed);
 }

@@ -320,6 +320,8 @@ static uint64_t first = 1, seeds = 600;
 
 static void what_is_lent_is_what_was_sent_and_comes_back(void **state)
 {
+        print_message("seeds %llu to %llu\n", (unsigned long long)first,
+                      (unsigned long long)(first + seeds - 1));
         for (uint64_t seed = first; seed < first + seeds; seed++)
                 talk(seed);
 }

@@ -347,6 +347,8 @@ static uint64_t first = 1, seeds = 1000;
 static void no_group_holds_more_than_it_may(void **state)
 {
         (void)state;
+        print_message("seeds %llu to %llu\n", (unsigned long long)first,
+                      (unsigned long long)(first + seeds - 1));
         for (uint64_t seed = first; seed < first + seeds; seed++)
                 play(seed);
 }

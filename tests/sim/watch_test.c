@@ -300,6 +300,8 @@ static uint64_t first = 1, seeds = 600;
 static void each_thing_is_told_once(void **state)
 {
         (void)state;
+        print_message("seeds %llu to %llu\n", (unsigned long long)first,
+                      (unsigned long long)(first + seeds - 1));
         for (uint64_t seed = first; seed < first + seeds; seed++)
                 talk(seed);
         for (int i = 0; i < 6 && seeds >= 100; i++)
