@@ -42,6 +42,7 @@ static void touched(void *arg, uint32_t conn)
                 return;
         tc->out_queued = 1;
         tc->out_next = 0;
+        tc->out_prev = st->out_tail;
         if (st->out_tail != 0)
                 tcp_conn_at(&s->tcp, st->out_tail)->out_next = conn;
         else
@@ -49,23 +50,21 @@ static void touched(void *arg, uint32_t conn)
         st->out_tail = conn;
 }
 
-static void out_unlink(struct stack *s, uint32_t conn)
+/* At the head out_prev says nothing: who was before it has been taken off. */
+static void out_unlink(struct stack *s, struct tcp_conn *tc)
 {
         struct stack_state *st = s->st;
-        uint32_t prev = 0, i = st->out_head;
+        bool head = st->out_head == tc->self;
 
-        while (i != conn) {
-                prev = i;
-                i = tcp_conn_at(&s->tcp, i)->out_next;
-        }
-        i = tcp_conn_at(&s->tcp, conn)->out_next;
-        if (prev != 0)
-                tcp_conn_at(&s->tcp, prev)->out_next = i;
+        if (head)
+                WRITE_ONCE(st->out_head, tc->out_next);
         else
-                WRITE_ONCE(st->out_head, i);
-        if (st->out_tail == conn)
-                st->out_tail = prev;
-        tcp_conn_at(&s->tcp, conn)->out_queued = 0;
+                tcp_conn_at(&s->tcp, tc->out_prev)->out_next = tc->out_next;
+        if (tc->out_next != 0)
+                tcp_conn_at(&s->tcp, tc->out_next)->out_prev = tc->out_prev;
+        else
+                st->out_tail = head ? 0 : tc->out_prev;
+        tc->out_queued = 0;
 }
 
 /* ---- connections that wait for room on their channel ---- */
@@ -155,12 +154,13 @@ static bool more_go_on(struct stack *s)
 static void gone(void *arg, uint32_t conn)
 {
         struct stack *s = arg;
+        struct tcp_conn *tc = tcp_conn_at(&s->tcp, conn);
 
         wheel_cancel(&s->st->wheel, conns(s), wheel_off, conn);
-        if (tcp_conn_at(&s->tcp, conn)->out_queued)
-                out_unlink(s, conn);
-        if (tcp_conn_at(&s->tcp, conn)->stuck)
-                unstick(s, tcp_conn_at(&s->tcp, conn));
+        if (tc->out_queued)
+                out_unlink(s, tc);
+        if (tc->stuck)
+                unstick(s, tc);
 }
 
 /* Returns true if acknowledgement i, which was put off, is still owed: it may have gone with data

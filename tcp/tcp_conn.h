@@ -361,6 +361,7 @@ struct tcp_conn {
 
         uint8_t gap_acks; /* duplicate ACKs since what is expected last moved: delack_owe_gap() */
         uint8_t out_queued, stuck; /* the stack's, as out_next and stuck_next below */
+        uint8_t stamped;           /* times of sending that are told and not read; WRITE_ONCE() */
 
         /* -- trains: tcp_delack.c; in units of 1,024 ns -- */
         /* The round trip that the last data in order told of; no more than fits. */
@@ -370,20 +371,18 @@ struct tcp_conn {
         uint16_t ooo_records; /* beyond a gap */
         /* copied_seq() when the share was looked at last, and when that was. */
         uint32_t group_mark;
+        uint32_t group_left; /* of its turn to send */
         nstime group_at;
-        /* When it may send next, standing in line; 0: it does not. When it did last, and how much
-         * of its turn is left. */
+        /* When it may send next, standing in line; 0: it does not. When it did last. */
         nstime group_due, group_turn;
-        uint32_t group_left;
         uint32_t group_ask;  /* bytes that its turn is to be of, while it stands in line */
         uint32_t send_share; /* of what its group may have written; 0: as much as it likes */
         uint32_t snd_most;   /* ... and it may have written so much, as of last; WRITE_ONCE() */
         uint32_t stamps;     /* frame of what is asked and told of times of sending; 0: nothing */
-        uint8_t stamped;     /* so many of them are told and not read; WRITE_ONCE() */
 
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;
-        uint32_t out_next;
+        uint32_t out_next, out_prev;
         uint32_t sock; /* tcp_set_sock(); 0: orphan, or not yet accepted */
         /* Of those that wait for room on its channel, while `stuck`. */
         uint32_t stuck_next, stuck_prev;

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "tcp/tcp_life.h"
 #include "tcp/tcp_saved_syn.h"
 #include "tests/sim/pair.h"
 
@@ -367,6 +368,38 @@ static void a_turn_ends_though_all_wait_for_a_full_channel(void **state)
         pair_free(p);
 }
 
+/* Connections end while they and others stand in line to send: at the head, between and at the end.
+ * The others send. */
+static void who_ends_in_line_leaves_the_others_there(void **state)
+{
+        struct pair *p = pair_shm(1);
+        struct stack *s = &p->side[0].s;
+        uint32_t client[MANY], server[MANY];
+        struct tcp_opts o;
+        uint8_t byte;
+
+        tcp_opts_default(&o);
+        connect_many(p, &o, client, server);
+        for (uint32_t i = 0; i < MANY; i++)
+                s->tcp.touched(s->tcp.arg, client[i]);
+        for (uint32_t i = 0; i < MANY; i++) {
+                if (i % 3 == 1 && i != MANY - 1)
+                        continue;
+                tcp_set_sock(&s->tcp, client[i], 0);
+                tcp_close(&s->tcp, pair_conn(p, 0, client[i]), p->now);
+                conn_done(&s->tcp, pair_conn(p, 0, client[i]), ETIMEDOUT);
+                assert_false(pair_conn(p, 0, client[i])->live);
+        }
+        for (uint32_t i = 1; i < MANY - 1; i += 3)
+                assert_int_equal(pair_write(p, 0, client[i], (const uint8_t *)"1", 1), 1);
+        pair_settle(p);
+        for (uint32_t i = 0; i < MANY; i++) {
+                int n = pair_read(p, 1, server[i], &byte, 1);
+                assert_int_equal(n, i % 3 == 1 && i != MANY - 1 ? 1 : -EAGAIN);
+        }
+        pair_free(p);
+}
+
 /* A listener keeps SYNs, and its program does not ask for them. */
 static void kept_syns_leave_frames_to_others(void **state)
 {
@@ -419,6 +452,7 @@ int main(void)
                 cmocka_unit_test(a_closed_window_stops_one_direction_only),
                 cmocka_unit_test(all_acks_go_at_the_end_of_a_turn),
                 cmocka_unit_test(a_turn_ends_though_all_wait_for_a_full_channel),
+                cmocka_unit_test(who_ends_in_line_leaves_the_others_there),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
