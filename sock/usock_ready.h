@@ -64,6 +64,7 @@ struct usock_item {
         bool call;       /* a call that reads or writes waits, not a poll */
         bool exclusive;  /* it is enough when one of those who wait so is woken */
         bool asked;      /* the only one, of a call that asks the kernel itself, and just has */
+        bool answered;   /* of the kernel's side: the end of a sleep has told how it is */
         /* The caller looks at all items itself: once this one is ready, the wait need not look at
          * those behind it. */
         bool enough;

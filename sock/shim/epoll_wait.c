@@ -82,6 +82,13 @@ static nstime without_kernel(const struct epoll_set *set)
         return set->nobodys < 2 ? 0 : MIN(NS_PER_MS << MIN(set->nobodys - 2, 8u), NOBODYS_LONGEST);
 }
 
+/* A sleep on the kernel's half ends with what a look at it would tell: nothing. */
+static void note_answer(struct epoll_set *set, const struct usock_item *half)
+{
+        if (half->answered && half->revents == 0)
+                set->watch.pace.asked = usock_ticks();
+}
+
 /* Sleeps, as wait_items() does; positive also when `nap`, if there is one, is over. */
 static int sleep_on(struct usock_item *v, int n, struct until *u, nstime nap, const sigset_t *mask,
                     const struct usock_news *seen)
@@ -123,12 +130,12 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
                 l.v[0] = (struct usock_item){
                         .fd = epoll_kernel_fd(set), .events = POLLIN, .asked = true};
                 r = sleep_on(l.v, kernel, u, nap, mask, seen);
+                note_answer(set, &l.v[0]);
         } else if (!news) {
-                if (kernel)
-                        l.v[l.n++] =
-                                (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
+                l.v[l.n] = (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
                 l.v[0].asked = true;
-                r = sleep_on(l.v, l.n, u, nap, mask, NULL);
+                r = sleep_on(l.v, l.n + kernel, u, nap, mask, NULL);
+                note_answer(set, &l.v[l.n]);
         } else {
                 usock_progress();
         }

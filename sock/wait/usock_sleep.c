@@ -44,6 +44,7 @@ static void kernel_results(struct usock_item *v, int n, const struct pollfd *pfd
                         v[i].revents = pfd[k].revents;
                 else
                         v[i].krevents = pfd[k].revents;
+                v[i].answered = true;
                 k++;
         }
 }
@@ -168,6 +169,28 @@ static void replace_leaders(struct wait *w)
         }
 }
 
+/* A last look before a place is taken: where many are at work, much comes while the lock is waited
+ * for. True: it is for us. */
+static bool came_meanwhile(struct wait *w)
+{
+        bool ours = false;
+
+        w->inside = true;
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                nstime now = ustack_now();
+                ustack_lock(u);
+                if (stack_pending(&u->s, 0)) {
+                        wait_turn(w, u, now);
+                        ours |= wait_heard(w);
+                        if (!ours)
+                                stack_flush_acks(&u->s, now);
+                }
+                ustack_unlock(u);
+        }
+        return ours || wait_heard(w);
+}
+
 /* Publishes interest everywhere and becomes leader where there is none. True: something came up; do
  * not sleep. */
 static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], nstime *until)
@@ -230,9 +253,8 @@ static bool disarm(struct wait *w, const uint32_t slot[])
         return rung;
 }
 
-int wait_doze(struct wait *w)
+static int doze_in(struct wait *w, struct usock_place *p)
 {
-        struct usock_place *p = usock_place_get();
         uint32_t slot[USTACKS_MAX] = {0};
         nstime until = w->until, now;
         bool rung = false;
@@ -240,8 +262,6 @@ int wait_doze(struct wait *w)
         long ret = 0;
         int k;
 
-        if (p == NULL)
-                return sys_ppoll(NULL, 0, NS_PER_MS, w->mask) == -EINTR ? -EINTR : 0;
         sigfillset(&all);
         sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
         w->is_long = ustack_now() - w->began >= USTACK_PEERS_EVERY;
@@ -274,8 +294,19 @@ int wait_doze(struct wait *w)
         rung |= disarm(w, slot);
         if (ret == 0)
                 replace_leaders(w);
-        w->inside = true;
         sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
         usock_place_put(p, rung);
         return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
+}
+
+int wait_doze(struct wait *w)
+{
+        struct usock_place *p;
+
+        if (came_meanwhile(w))
+                return 0;
+        p = usock_place_get();
+        if (p == NULL)
+                return sys_ppoll(NULL, 0, NS_PER_MS, w->mask) == -EINTR ? -EINTR : 0;
+        return doze_in(w, p);
 }

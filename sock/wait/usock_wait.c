@@ -357,6 +357,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
 
         for (int i = 0; i < n; i++) {
                 v[i].revents = v[i].krevents = 0;
+                v[i].answered = false;
                 w.nk += v[i].fd >= 0;
         }
         w.nall = ustack_all(w.all);
