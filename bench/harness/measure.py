@@ -219,7 +219,7 @@ def idle(bench, side, seconds=10):
     server, client = _many(bench, side, 1)
     try:
         client.wait_for("connected 1", 10)
-        time.sleep(1.0)
+        time.sleep(3.0)         # a wait looks once more after two seconds, and then sleeps until something comes
         pids = [server.pid, client.pid, *process.daemons()]
         before = process.cpu_ns(pids)
         time.sleep(seconds)
