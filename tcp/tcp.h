@@ -54,7 +54,7 @@ struct tcp_tuple {
         uint16_t chan; /* channel the peer is behind; part of the key */
 };
 
-/* What the link means to TCP: from unet_caps, when a connection is made. */
+/* A link's properties, from unet_caps, when a connection is made. */
 struct tcp_link {
         uint32_t tx_region; /* where send frames come from */
         /* Largest payload this link carries to us and from us (MMS_R - 20, RFC 9293 §3.7.1). */
@@ -104,15 +104,15 @@ struct tcp {
         void *arg;
         struct trace *trace; /* of changes of state, at *clock; may be NULL */
         const nstime *clock;
-        /* Where the connection that is about to be changed is noted, for a successor
-         * (tcp_recover()): by tcp_rx(), and when one is made or one in TIME-WAIT ends for the sake
-         * of another. May be NULL. */
+        /* Notes the connection that is about to be changed, for a successor (tcp_recover()): by
+         * tcp_rx(), and when one is made or one in TIME-WAIT ends for the sake of another. May be
+         * NULL. */
         uint32_t *busy;
 };
 
 struct tcp_conn *tcp_conn_at(const struct tcp *t, uint32_t conn);
 
-/* What a connection has to say to the socket layer, in tc->events; cleared by the reader. */
+/* Events for the socket layer, in tc->events; cleared by the reader. */
 enum {
         TCP_EV_READABLE = 1, /* data or end of stream to read */
         TCP_EV_WRITABLE = 2, /* room in the send buffer again, after there was none */
@@ -143,14 +143,15 @@ enum tcp_limit { /* what keeps a connection from sending more */
  * -ENOBUFS, -ENETUNREACH for an address that cannot take part. */
 int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
                 const struct tcp_opts *opts, nstime now);
-/* Where the search for a client port begins, from one to another address and port: told by nothing
- * that strangers see of other connections (RFC 6056 §3.3.3, F). `to->lport` is not looked at. */
+/* The place where the search for a client port begins, from one address to another and its port:
+ * what strangers see of other connections does not tell it (RFC 6056 §3.3.3, F). `to->lport` is not
+ * looked at. */
 uint32_t tcp_port_offset(const struct tcp *t, const struct tcp_tuple *to);
 /* Cookie of the socket layer, kept with the record (0: nobody, an orphan). */
 void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock);
 
-/* With TCP_FASTOPEN_USE, and a cookie of the peer's: the SYN has not left. It takes along what is
- * written first, as far as it goes in. Or it leaves without that. */
+/* Returns true if the SYN has not left: with TCP_FASTOPEN_USE, and a cookie of the peer's, it takes
+ * along what is written first, as far as that goes in. tcp_fastopen_go(): it leaves without. */
 bool tcp_fastopen_waits(const struct tcp_conn *tc);
 void tcp_fastopen_go(struct tcp *t, struct tcp_conn *tc, nstime now);
 

@@ -78,9 +78,9 @@ static bool cwnd_was_used(struct tcp_conn *tc, uint32_t before, uint32_t acked)
                (tc->cwnd < tc->ssthresh && 2 * tc->flight_peak > tc->cwnd);
 }
 
-/* What is written stays where it is until it is acknowledged, and over a link as short as a
- * machine's own most of it would only wait at the receiver, while what is written next finds no
- * room in the cache. */
+/* The most that the send buffer grows to. Written bytes stay where they are until they are
+ * acknowledged. Over a link as short as a machine's own most of them would only wait at the
+ * receiver, while later writes find no room in the cache. */
 static uint32_t limit_most(const struct tcp_conn *tc)
 {
         return tc->min_rtt < SND_NEAR && tc->srtt < SND_NEAR_BUSY ? SND_LIMIT_NEAR : SND_LIMIT_MAX;
@@ -126,7 +126,7 @@ static void after_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
                 conn_set_limit(tc, sndbuf_is_lent(tc) ? TCP_LIM_PEER : TCP_LIM_SNDBUF, now);
 }
 
-/* With a model of the path, or with ECN. */
+/* Returns true if the algorithm has taken the ACK by its model of the path, or with ECN. */
 static bool ack_is_counted(struct tcp_conn *tc, uint32_t acked, nstime rtt, nstime now)
 {
         if (tc->flags & TCF_ECN && cc_of(tc)->told != NULL)

@@ -8,8 +8,8 @@
 
 struct tcp_seg;
 
-/* How a SYN was answered before it came here: with our SYN-ACK, of that sequence number, window and
- * scale, timestamps and SACK. */
+/* The answer to a SYN that was given before it came here: our SYN-ACK, of that sequence number,
+ * window and scale, timestamps and SACK. */
 struct tcp_answer {
         nstime at;
         uint32_t iss;
@@ -17,9 +17,9 @@ struct tcp_answer {
         uint8_t wscale;
 };
 
-/* Who answers SYNs before they come here (netstack/stack_answer.c). `arg` is that of struct tcp. */
+/* The interface that answers SYNs (netstack/stack_answer.c). `arg` is that of struct tcp. */
 struct tcp_answers {
-        /* Whether this one was answered, and how. */
+        /* Returns true if this SYN was answered, and how. */
         bool (*took)(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a);
         /* One connection more (1) or less (-1) has these ends. */
         void (*count)(void *arg, const struct tcp_tuple *tuple, int by);
@@ -28,7 +28,7 @@ struct tcp_answers {
         void (*learn)(void *arg, const struct tcp_conn *tc, uint32_t room);
         /* Its SYN was answered, and the SYN-ACK has to be repeated: the answer did not arrive. */
         void (*lost)(void *arg, const struct tcp_conn *tc);
-        /* What a SYN is answered with may be another thing now, or nothing. */
+        /* Forget what SYNs are answered with: it may be another thing now, or nothing. */
         void (*forget)(void *arg);
 };
 

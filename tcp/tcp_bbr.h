@@ -122,7 +122,8 @@ void bbr_advance_max_bw(struct bbr *b);
 void bbr_reset_full_bw(struct bbr *b, uint64_t full_bw);
 void bbr_reset_congestion_signals(struct bbr *b);
 void bbr_reset_short_term(struct bbr *b);
-/* As a sample or a lost segment has them: lost and delivered since it left, and in flight then. */
+/* Returns true if too much was in flight, by a sample or a lost segment: lost and delivered since
+ * it left, and in flight then. */
 bool bbr_inflight_too_high(const struct tcp_conn *tc, uint32_t lost, uint32_t in_flight,
                            uint32_t delivered);
 /* As tcp_cc's. */
@@ -131,8 +132,8 @@ void bbr_note_loss(const struct tcp_conn *tc, struct bbr *b);
 void bbr_save_upon_loss(struct bbr *b);
 void bbr_restore_bounds(struct bbr *b);
 
-/* What would be in flight at a rate of `bw`, times gain; with what hosts hold back for the sake of
- * fewer packets. */
+/* Bytes in flight at a rate of `bw`, times gain; with what hosts hold back for the sake of fewer
+ * packets. */
 uint32_t bbr_bdp(const struct tcp_conn *tc, const struct bbr *b, uint64_t bw, uint32_t gain);
 uint32_t bbr_with_budget(const struct tcp_conn *tc, const struct bbr *b, uint32_t inflight);
 /* InflightWithHeadroom() */

@@ -54,14 +54,14 @@ struct tcp_cc {
         /* The last on_loss() was a mistake; cwnd and ssthresh are restored already. NULL: nothing
          * else to do. */
         void (*undo)(struct tcp_conn *tc);
-        /* Where marks are counted, else NULL. On each ACK, with ECN: `acked` bytes, possibly 0,
-         * whose ACK said ECE or not. */
+        /* NULL if marks are not counted. On each ACK, with ECN: `acked` bytes, possibly 0, whose
+         * ACK said ECE or not. */
         void (*told)(struct tcp_conn *tc, uint32_t acked, bool echo);
         /* The first ECE of a window of data: the new ssthresh and cwnd. NULL: on_loss(). */
         uint32_t (*on_mark)(struct tcp_conn *tc);
 
-        /* Of one with a model, else NULL. An ACK, instead of on_ack(); rtt as there, and in
-         * recovery too. */
+        /* NULL if the algorithm has no model. On each ACK, instead of on_ack(); rtt as there, and
+         * in recovery too. */
         void (*model)(struct tcp_conn *tc, nstime rtt, nstime now);
         /* A segment was marked lost; the routers have marked some (instead of on_loss()). The next
          * model() sees to it. */
@@ -69,7 +69,7 @@ struct tcp_cc {
         void (*marked)(struct tcp_conn *tc);
         /* Nothing is in flight, and something is about to be. */
         void (*restart)(struct tcp_conn *tc, nstime now);
-        /* What is known of the path, for who looks in. */
+        /* Reports what the algorithm knows of the path. */
         void (*report)(const struct tcp_conn *tc, struct tcp_report *r);
 };
 

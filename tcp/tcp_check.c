@@ -34,7 +34,7 @@ static void check_send_queue(const struct tcp *t, const struct tcp_conn *tc)
                at == tc->snd_end + !!(txseg_at(t, tc->snd_tail)->ctl & TCP_FIN));
 }
 
-/* From its first record to its last there is no gap, behind it there is one. */
+/* Asserts that a run has no gap from its first record to its last, and one behind it. */
 static void check_run(const struct tcp *t, uint32_t first)
 {
         uint32_t last = rxseg_at(t, first)->run, i = first;

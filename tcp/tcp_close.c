@@ -133,7 +133,8 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
         touch(t, tc);
 }
 
-/* Of a connection that its SYN has opened, and that nobody has accepted yet; as Linux. */
+/* Returns true if the segment quoted is the SYN-ACK of a connection that its SYN has opened, and
+ * that nobody has accepted yet; as Linux. */
 static bool quotes_syn_ack(const struct tcp_conn *tc, uint32_t seq)
 {
         return conn_unconfirmed(tc) && seq == tc->iss && tc->acc_state == ACC_QUEUED;

@@ -33,7 +33,7 @@ static uint32_t loans_of(const struct tcp_limits *l)
         return MAX(l->rxsegs / 8, 8u);
 }
 
-/* Where each table begins; the layout follows from the limits alone. */
+/* Offsets of the tables; the layout follows from the limits alone. */
 struct layout {
         size_t conn_hash, listen_hash, scratch, conns, listeners, txsegs, rxsegs, loans, end;
 };
@@ -155,7 +155,7 @@ void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)
                 *t->busy = was;
 }
 
-/* In TIME-WAIT the oldest makes room, when the table is full. */
+/* Takes a record; when the table is full, the oldest connection in TIME-WAIT makes room. */
 static uint32_t take_record(struct tcp *t)
 {
         uint32_t i = pool_alloc(&t->sh->conns);

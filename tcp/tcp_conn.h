@@ -75,7 +75,7 @@ struct tcp_rxseg {
         uint32_t seq;
         struct buf data;
         uint32_t fin : 1; /* out of order: a FIN follows the data */
-        /* And of records without a gap between, the first and the last name each other. */
+        /* Of records without a gap between, the first and the last name each other. */
         uint32_t run : 31;
         uint32_t at; /* when its last bytes came, in units of 1,024 ns; see tcp_recv_stamp() */
 };
@@ -173,10 +173,10 @@ enum {                          /* tc->flags */
        TCF_ECN_SEEN = 33554432, /* data came that a router may mark */
        TCF_ECN_ECHO = 67108864, /* what is sent says that some was marked, until CWR comes */
        TCF_ECN_CWR = 134217728, /* the next new data says that the window was reduced */
-       /* It was, by ECE, and until snd_una is beyond ecn_end it is not again. */
+       /* The window was reduced by ECE, and is not again until snd_una is beyond ecn_end. */
        TCF_ECN_CUT = 268435456,
        TCF_MIN_TTL = 536870912, /* opts.min_ttl is to be looked at */
-       /* What recovery waits for was probed for, and nothing came yet. */
+       /* The segment that recovery waits for was probed for, and nothing came yet. */
        TCF_REPAIR_PROBED = 131072,
        /* The interface sent the SYN-ACK (struct tcp_answers). The last bit that there is. */
        TCF_ANSWERED = INT32_MIN,
@@ -325,7 +325,8 @@ struct tcp_conn {
         uint32_t wait_next, wait_prev; /* derived: waiting for frames */
         int16_t err, err_soft;         /* positive errno, pending */
         uint16_t mss_clamp;            /* the peer's MSS option */
-        /* What our SYN says, however SO_RCVBUF changes after it; or TCP_NO_WSCALE. */
+        /* The window scale that our SYN says, however SO_RCVBUF changes after it; or
+         * TCP_NO_WSCALE. */
         uint8_t syn_wscale;
         uint8_t fastopen;  /* FO_* */
         uint32_t ecn_end;  /* with TCF_ECN_CUT: snd_nxt when it was cut */
@@ -384,7 +385,7 @@ struct tcp_conn {
         struct wheel_link wheel;
         uint32_t out_next, out_prev;
         uint32_t sock; /* tcp_set_sock(); 0: orphan, or not yet accepted */
-        /* Of those that wait for room on its channel, while `stuck`. */
+        /* Links of the list of connections that wait for room on the channel, while `stuck`. */
         uint32_t stuck_next, stuck_prev;
 
         struct tcp_watch watch;
@@ -474,7 +475,7 @@ struct tcp_group {
         nstime turn_at, turn_last, turn_more;
 };
 
-/* What a process has been lent: tcp_lend.c. */
+/* A loan of a process: tcp_lend.c. */
 struct tcp_loan {
         uint32_t link;   /* free list */
         uint32_t proc;   /* process slot + 1; 0: none. Written last when made, first when ended */
@@ -559,9 +560,9 @@ static inline uint32_t *lent_count(const struct tcp *t, uint32_t frame)
         return &lent_of(t, frame)[frame_geom_class(t->frames->region[frame_id_region(frame)].geom,
                                                    frame_id_num(frame))];
 }
-/* What is stored before is stored before what follows, to whoever finds the memory after a death:
- * the compiler must not move stores over this; what a processor has executed of a process that is
- * killed is all there. tcp_mend.c says what it needs. */
+/* Orders stores for whoever finds the memory after a death: the compiler must not move stores
+ * over this. A killed process leaves all that its processor has executed. tcp_mend.c says what
+ * it needs. */
 static inline void store_order(void)
 {
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -621,7 +622,7 @@ static inline uint32_t frame_owner(const struct tcp_conn *tc)
         return tc->self | (uint32_t)tc->gen << 20;
 }
 
-/* Where in the stream the application is: the next byte that it reads. */
+/* The next byte that the application reads. */
 static inline uint32_t copied_seq(const struct tcp_conn *tc)
 {
         return READ_ONCE(tc->rcv_nxt) - !!(READ_ONCE(tc->flags) & TCF_FIN_RCVD) -
@@ -637,8 +638,8 @@ static inline bool conn_is_watched(const struct tcp_conn *tc)
 {
         return unlikely(tc->slow & SLOW_FLOW) && tc->watch.holds & TCP_WATCH_ON;
 }
-/* What header prediction changes is seen by who looks when the turn ends; but for a window that
- * shuts, and opens within it. */
+/* Returns true if the connection is only watched, and header prediction may go on: what it changes
+ * is seen when the turn ends, but for a window that shuts, and opens within the turn. */
 static inline bool conn_is_only_watched(const struct tcp_conn *tc, uint16_t wnd)
 {
         return unlikely(tc->slow == SLOW_FLOW) && tc->opts.send_window == 0 && !wnd == !tc->snd_wnd;

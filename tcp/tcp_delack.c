@@ -51,9 +51,9 @@
 #define GAP_TOGETHER 44 /* segments, and NS_PER_MS: Linux's tcp_comp_sack_nr and _delay_ns */
 #define GAP_LEAST    (20 * NS_PER_US) /* less is no time that a timer could measure */
 
-/* At least how long the way to the sender and back is now, queues included: the segment echoes the
- * newest of our timestamps that its sender had seen, and a clock of milliseconds may be one ahead.
- * 0: nobody knows. */
+/* A lower bound of the round trip now, queues included: the segment echoes the newest of our
+ * timestamps that its sender had seen, and a clock of milliseconds may be one ahead. 0: not
+ * known. */
 static nstime round_trip(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         nstime least = tc->min_rtt != NSTIME_NEVER ? tc->min_rtt : 0;
@@ -89,9 +89,10 @@ static bool waits_for_more(struct tcp_conn *tc, const struct tcp_seg *seg, uint3
         return true;
 }
 
-/* Of the window less than a segment is left, and there is something to read: the sender waits for
- * the reader, who moves the window, and with it comes the ACK. As Linux's __tcp_ack_snd_check(),
- * which asks whether the right edge would move. A window that is closed is said at once. */
+/* Returns true if the sender waits for the reader: less than a segment of the window is left, and
+ * there is something to read. The reader moves the window, and with it comes the ACK. As Linux's
+ * __tcp_ack_snd_check(), which asks whether the right edge would move. A window that is closed is
+ * said at once. */
 static bool waits_for_reader(const struct tcp_conn *tc)
 {
         uint32_t left = tc->rcv_adv - tc->rcv_nxt;

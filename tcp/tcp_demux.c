@@ -42,8 +42,8 @@ static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
                ip_addr_eq(a->raddr, b->raddr) && ip_addr_eq(a->laddr, b->laddr);
 }
 
-/* With n buckets, where 2^k <= n < 2^(k+1): the low k + 1 bits say which, or, where there is none
- * yet, the low k. */
+/* Linear hashing with n buckets, where 2^k <= n < 2^(k+1): the low k + 1 bits of the hash name the
+ * bucket or, if there is none yet, the low k. */
 static uint32_t *bucket_of(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
 {
         uint32_t n = sh->conn_hash_n, half = 1u << (31 - __builtin_clz(n));
@@ -69,7 +69,7 @@ struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
         return NULL;
 }
 
-/* One more bucket, and what is its own from the chain that had it. */
+/* Adds a bucket, and moves what belongs in it from the chain that had it. */
 static void grow(struct tcp *t)
 {
         struct tcp_shared *sh = t->sh;
@@ -133,7 +133,7 @@ static uint32_t *listen_bucket(const struct tcp_shared *sh, uint16_t port)
         return &listen_buckets(sh)[(port * 0x9e3779b1u >> 16) & sh->listen_hash_mask];
 }
 
-/* From index i of a chain on. */
+/* The first listener at the port from index i of a chain on. */
 static struct tcp_listener *port_from(const struct tcp *t, uint32_t i, uint16_t port)
 {
         for (; i != 0; i = tcp_listener_at(t, i)->hash_next)
@@ -167,8 +167,8 @@ static struct tcp_listener *next_sharing(const struct tcp *t, const struct tcp_l
         return addr_from(t, l->hash_next, l->addr, l->port);
 }
 
-/* Of those that share, `l` is the first. Linux's reuseport_select_sock(), without a program
- * that selects. */
+/* Chooses one of the listeners that share, of which `l` is the first. Linux's
+ * reuseport_select_sock(), without a program that selects. */
 static struct tcp_listener *choose(const struct tcp *t, struct tcp_listener *l,
                                    const struct tcp_tuple *tuple)
 {

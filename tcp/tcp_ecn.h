@@ -9,7 +9,8 @@ bool ecn_agrees(const struct tcp_opts *o, const struct tcp_link *link, const str
 /* The peer's SYN or SYN-ACK; its SYN once more. */
 void ecn_syn(struct tcp_conn *tc, const struct tcp_seg *seg);
 void ecn_syn_again(struct tcp_conn *tc, const struct tcp_seg *seg);
-/* What ours says, and that it was refused: true, when it is to be sent again without. */
+/* The ECN flags of our SYN. The SYN was refused: returns true if it is to be sent again without
+ * them. */
 uint8_t ecn_syn_flags(struct tcp_conn *tc);
 bool ecn_syn_refused(struct tcp_conn *tc);
 /* A segment with new data leaves. */

@@ -17,9 +17,8 @@
 
 #define UNUSUAL (TCF_RSV | TCF_FIN_QUEUED | TCF_SND_FULL | TCF_WAITS | TCF_MORE)
 
-/* Where the writes after the next few will go. The frame was read by the peer: its lines come back
- * from there one by one, and leaving the lock would wait for each (a fifth of the time of writing
- * 64 bytes). */
+/* Claims the lines that the writes after the next few will go to. The frame was read by the peer:
+ * its lines come back from there one by one, and leaving the lock would wait for each. */
 #define CLAIM_AHEAD 384u
 static void claim_ahead(uint8_t *p, uint32_t n, uint32_t room)
 {
@@ -27,8 +26,8 @@ static void claim_ahead(uint8_t *p, uint32_t n, uint32_t room)
                 prefetch_write(p + at);
 }
 
-/* Who makes it full has to say so (TCF_SND_FULL), as tcp_send_commit() does. At two thirds it may
- * be, at the earliest. */
+/* Returns true if the buffer stays writable: a write that fills it has to say so (TCF_SND_FULL), as
+ * tcp_send_commit() does. That is so at two thirds at the earliest. */
 static bool stays_writable(const struct tcp_conn *tc, uint32_t n)
 {
         return (tc->snd_end - tc->snd_una + n) * 3ull <= tc->snd_limit * 2ull &&

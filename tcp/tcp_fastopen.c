@@ -38,7 +38,7 @@ enum { FOR_KEY = 5 }; /* see tcp_iss.c */
 
 /* ---- cookies of ours ---- */
 
-/* Without a key that was set it is the stack's own. */
+/* The key of number i: the stack's own if none was set. */
 static void key_of(const struct tcp *t, const struct tcp_opts *o, unsigned i, struct sip_key *key)
 {
         struct sip_key secret = sip_key_of(t->sh->secret);
@@ -69,7 +69,7 @@ static void make_cookie(const struct tcp *t, const struct tcp_conn *tc, const st
         memcpy(cookie, &made, COOKIE_BYTES);
 }
 
-/* By which of the keys the peer's cookie was made; -1: by none. Any two are compared in the
+/* The number of the key that the peer's cookie was made by; -1: none. Any two are compared in the
  * same time. */
 static int key_of_cookie(const struct tcp *t, const struct tcp_conn *tc, const struct tcp_opts *o,
                          const struct tcp_seg *syn)
@@ -209,7 +209,7 @@ static struct fastopen_peer *peer_find(const struct tcp *t, const struct tcp_tup
         return NULL;
 }
 
-/* In place of the one that was heard of longest ago. */
+/* Makes a record of a peer, in place of the one that was heard of longest ago. */
 static struct fastopen_peer *peer_make(const struct tcp *t, const struct tcp_tuple *ends)
 {
         struct fastopen_peer *p = ways_of(t, ends), *oldest = p;

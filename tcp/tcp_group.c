@@ -84,7 +84,7 @@ uint32_t tcp_promised(const struct tcp_conn *tc)
         return tc->rcv_unread + tc->rcv_lent + (more_comes(tc) ? tcp_window_ahead(tc) : 0);
 }
 
-/* What is free of the pool: nobody's, and not kept for who may yet come. */
+/* The free part of the pool: nobody has it, and it is not kept for members that may yet come. */
 static uint64_t free_of(const struct tcp_group *g)
 {
         uint64_t kept =
@@ -182,7 +182,7 @@ static uint64_t free_to_write(const struct tcp_group *g)
         return limits_of(g)->send > kept ? limits_of(g)->send - kept : 0;
 }
 
-/* It holds what it has written, and may write as much of the pool as it leaves free. */
+/* A connection holds what it has written, and may write as much of the pool as it leaves free. */
 static void size_send_share(struct tcp_group *g, struct tcp_conn *tc)
 {
         uint32_t least = limits_of(g)->least;
@@ -201,7 +201,7 @@ uint32_t group_writes(struct tcp *t, struct tcp_conn *tc, uint32_t want)
         return MIN(want, tc->snd_most > queued ? tc->snd_most - queued : 0);
 }
 
-/* Who finds no room any more hears when there is some. */
+/* Tells a connection that found no room when there is some. */
 static void tell_room(struct tcp *t, struct tcp_conn *tc)
 {
         if (tc->state == TCPS_CLOSED)
@@ -325,7 +325,7 @@ static void leave_line(struct tcp_group *g, struct tcp_conn *tc)
         tc->group_left = 0;
 }
 
-/* It has a rate, or none, from now on; or another. Who waits looks again. */
+/* The group has a rate from now on, or none, or another. Connections that wait look again. */
 static void pace_by_group(struct tcp *t, struct tcp_group *g, struct tcp_conn *tc)
 {
         bool paced = tc->group != 0 && limits_of(g)->rate != 0;
@@ -353,7 +353,7 @@ bool group_has_place(const struct tcp *t, uint32_t group)
                (!bounds_sending(g) || g->queued + limits_of(g)->least <= limits_of(g)->send);
 }
 
-/* Of a single place there is no half. */
+/* The places for connections that are being opened: half, or the single one. */
 static uint32_t may_open(const struct tcp_group *g)
 {
         uint32_t members = limits_of(g)->members;
@@ -412,7 +412,8 @@ uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window)
                        : window;
 }
 
-/* By windows in units of the scale; by credit, who grants sees to it. */
+/* Returns true if the connection can say its least: windows go by units of the scale; by credit,
+ * whoever grants sees to it. */
 static bool can_say_least(const struct tcp_conn *tc, const struct tcp_group_limits *l)
 {
         return l->receive == 0 || tc->opts.credit || 2u << tc->rcv_wscale <= l->least;
@@ -509,7 +510,8 @@ uint32_t tcp_group_new(const struct tcp *t)
         return 0;
 }
 
-/* What members were promised, and have written, and what is kept for those who may yet come. */
+/* Returns true if the limits have room for what members were promised and have written, and for
+ * what is kept for those that may yet come. */
 static bool fits(const struct tcp *t, uint32_t group, const struct tcp_group_limits *l)
 {
         const struct tcp_group *g = group_at(t, group);

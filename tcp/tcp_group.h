@@ -21,7 +21,7 @@ struct tcp_group_report {
         uint64_t held;   /* of `receive`: the members' shares */
         uint64_t queued; /* of `send`: likewise */
 };
-/* One that nobody is in, and nothing is set; 0: there is none. */
+/* The number of a group that nobody is in, and that has no limits; 0: there is none. */
 uint32_t tcp_group_new(const struct tcp *t);
 /* -ENOSPC: the members it has, or what they were promised or have written, are more. -EINVAL:
  * `least` is below two units of a member's window. */
@@ -31,13 +31,13 @@ void tcp_group_get(const struct tcp *t, uint32_t group, struct tcp_group_report 
  * promised, or has written more than there is; -EINVAL: as above. */
 int tcp_group_enter(struct tcp *t, struct tcp_conn *tc, uint32_t group, nstime now);
 void tcp_group_leave(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* What a peer has been told that it may send, and what is unread or lent. */
+/* Bytes that the peer has been told it may send, and that are unread or lent. */
 uint32_t tcp_promised(const struct tcp_conn *tc);
-/* What was written and is not acknowledged, and what is reserved to be written. */
+/* Bytes written and not acknowledged, and bytes reserved to be written. */
 uint32_t tcp_queued(const struct tcp_conn *tc);
 /* A turn that changed a connection with tc->send_share has ended, or a reservation there. */
 void tcp_group_look(struct tcp *t, struct tcp_conn *tc);
-/* What comes to the listener from now on is of that group (0: of none). */
+/* Connections that come to the listener from now on are of that group (0: of none). */
 void tcp_group_listen(struct tcp *t, uint32_t listener, uint32_t group);
 /* Asserts what holds of a group; tests call it. */
 void tcp_group_check(const struct tcp *t, uint32_t group);

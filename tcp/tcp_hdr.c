@@ -60,8 +60,8 @@ static void parse_fastopen(const uint8_t *p, unsigned len, bool old, struct tcp_
         seg->fastopen_old = old;
 }
 
-/* One option of kind p[0] and length len, which is all there. Options of a SYN are
- * ignored elsewhere. */
+/* Parses one option of kind p[0] and length len, which is all there. Options of a SYN are ignored
+ * elsewhere. */
 static void parse_option(const uint8_t *p, unsigned len, struct tcp_seg *seg)
 {
         bool syn = seg->flags & TCP_SYN;

@@ -53,8 +53,8 @@ struct tcp_seg {
          * range `data`. */
         const uint8_t *inl;
         struct buf data;
-        /* Nobody has summed the payload, which is at `inl`: all else sums to `sum`, the pseudo
-         * header with it (base/checksum.h). */
+        /* The payload, at `inl`, is not summed yet: all else sums to `sum`, the pseudo header with
+         * it (base/checksum.h). */
         bool unsummed;
         uint32_t sum;
 };

@@ -13,7 +13,7 @@ static void report_limits(const struct tcp_conn *tc, struct tcp_report *r, nstim
         r->busy = tc->busy + (tc->stalled_at != 0 ? MAX(now - tc->stalled_at, 0) : 0);
 }
 
-/* How far `to` is ahead of `from`. Read while the connection moves they may be of different
+/* The distance from `from` to `to`. Read while the connection moves they may be of different
  * moments: what no window allows (RFC 7323 §2.3: 2^30) is 0. */
 static uint32_t ahead(uint32_t to, uint32_t from)
 {

@@ -184,7 +184,7 @@ static bool check_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
 
 /* ---- second: RST ---- */
 
-/* As Linux's tcp_reset(): what the application is told. */
+/* The error that the application is told, as Linux's tcp_reset(). */
 static int reset_error(const struct tcp_conn *tc)
 {
         switch (tc->state) {
@@ -381,7 +381,7 @@ static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
         bool filled = tc->ooo_head != 0;
 
         if (!rcvbuf_append(t, tc, seg, x->skip, x->len, took)) {
-                /* What is next is worth more than what is beyond a gap (RFC 2018 §8). */
+                /* The next bytes are worth more than those beyond a gap (RFC 2018 §8). */
                 reass_purge(t, tc);
                 if (!rcvbuf_append(t, tc, seg, x->skip, x->len, took)) {
                         count_drop(t->cnt, DROP_TCP_NO_MEMORY);
@@ -459,7 +459,7 @@ static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
         conn_raise(t, tc, TCP_EV_READABLE);
 }
 
-/* What is in flight to a peer that has closed is refused, too. */
+/* The peer has closed: what is in flight to it is refused, too. */
 static void note_closed(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         if (seg->urg != SEG_CLOSED || seg->flags & TCP_URG || !tc->link.lossless)

@@ -22,9 +22,9 @@ int tcp_recv_lend(struct tcp *t, struct tcp_conn *tc, uint32_t proc, bool ours, 
                   int n, nstime now);
 /* -EINVAL: that process has no such loan of this connection. */
 int tcp_recv_return(struct tcp *t, struct tcp_conn *tc, uint32_t proc, uint64_t token, nstime now);
-/* All of a process's, of one connection or (NULL) of any, end. */
+/* Ends all loans of a process, of one connection or (NULL) of any. */
 void tcp_loans_end(struct tcp *t, const struct tcp_conn *tc, uint32_t proc, nstime now);
-/* Something that came by the channel is lent. */
+/* Returns true if something that came by the channel is lent. */
 bool tcp_chan_lent(const struct tcp *t, uint32_t chan);
 
 #endif

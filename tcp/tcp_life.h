@@ -28,9 +28,9 @@ void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now);
 void conn_size_mss(struct tcp_conn *tc);
 
 /* tcp_watch.c */
-/* Of a connection that is watched: its limit changes. */
+/* The limit of a watched connection changes. */
 void watch_limit(struct tcp_conn *tc, enum tcp_limit limit);
-/* Of any: a report for a plan is due, or no plan holds any more. */
+/* Of any connection: a report for a plan is due, or no plan holds any more. */
 void watch_report(struct tcp_conn *tc);
 /* Bytes that a new connection may have unread, when it is not by credit. */
 uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
@@ -50,7 +50,7 @@ void demux_add(struct tcp *t, struct tcp_conn *tc);
 void demux_remove(struct tcp *t, struct tcp_conn *tc);
 /* Whose a new connection is, or NULL. */
 struct tcp_listener *demux_listener(const struct tcp *t, const struct tcp_tuple *tuple);
-/* Those at a port, at any address, one after the other; NULL: there are no more. */
+/* The listeners at a port, at any address, one after the other; NULL: there are no more. */
 struct tcp_listener *demux_listener_at(const struct tcp *t, uint16_t port);
 struct tcp_listener *demux_listener_next(const struct tcp *t, const struct tcp_listener *l);
 void demux_add_listener(struct tcp *t, struct tcp_listener *l);
@@ -69,7 +69,7 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
                    const struct tcp_link *link, const struct tcp_seg *syn, nstime now);
 /* The scale that such an answer says: SO_RCVBUF may have changed when it is acknowledged. */
 uint8_t cookie_wscale(void);
-/* Whether a segment acknowledges such an answer; then what is known of its SYN. */
+/* Returns true if a segment acknowledges a cookie; *syn is then what is known of its SYN. */
 bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple,
                  const struct tcp_seg *seg, struct tcp_seg *syn, nstime now);
 
@@ -89,8 +89,8 @@ void listen_forget(struct tcp *t, struct tcp_conn *tc);
 void listen_requeue(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_open.c */
-/* Whether an address can be an end of a connection: not multicast, not broadcast,
- * not unspecified. */
+/* Returns true if an address can be an end of a connection: not multicast, not broadcast, not
+ * unspecified. */
 bool open_address_ok(ip_addr a);
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 uint8_t open_wscale(const struct tcp_opts *o);
@@ -111,7 +111,7 @@ bool fastopen_confirmed(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
 void fastopen_reset(struct tcp *t, const struct tcp_conn *tc, nstime now);
 void fastopen_over(struct tcp *t, struct tcp_conn *tc);
 void fastopen_unlisten(struct tcp *t, struct tcp_listener *l);
-/* With TCP_FASTOPEN_USE: true, and the SYN is not to leave yet. */
+/* With TCP_FASTOPEN_USE: returns true if the SYN is not to leave yet. */
 bool fastopen_begin(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* With FO_WAITS: bytes that the SYN takes along. */
 uint32_t fastopen_room(const struct tcp_conn *tc);

@@ -20,7 +20,7 @@
 #define HALF_OPEN_LEAST 128u /* half-open connections a small backlog is allowed all the same */
 #define GROUP_WSCALE    9u   /* units of 512 bytes */
 
-/* What was learnt of SYNs' answers holds no more. */
+/* Forgets the answers to SYNs that were learnt: they hold no more. */
 static void forget_answers(struct tcp *t)
 {
         if (t->answers != NULL)
@@ -125,7 +125,7 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc)
                 forget_answers(t);
 }
 
-/* As Linux: one more than the backlog may wait. */
+/* Returns true if the queue has room: one more than the backlog may wait, as in Linux. */
 bool listen_room(const struct tcp *t, const struct tcp_conn *tc)
 {
         const struct tcp_listener *l;
@@ -230,8 +230,8 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
         pool_free(&t->sh->listeners, listener);
 }
 
-/* Those that are being opened will be in it, where no address is forged: a peer must not believe
- * that it is connected when there is no room for it. */
+/* Returns true if the queue will be full with the connections that are being opened, where no
+ * address is forged: a peer must not believe that it is connected when there is no room for it. */
 static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_link *link)
 {
         return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);

@@ -15,11 +15,11 @@ void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);
 /* Closes a listener: connections not yet accepted are reset; of those half open nothing more is
  * said, but where nothing is lost. */
 void tcp_unlisten(struct tcp *t, uint32_t listener);
-/* What a listener's connections are to be like from here on. */
+/* Sets what the listener's connections are to be like from here on. */
 void tcp_listen_opts(struct tcp *t, uint32_t listener, const struct tcp_opts *opts);
 /* The oldest connection that is ESTABLISHED and not yet taken, or 0. */
 uint32_t tcp_accept(struct tcp *t, uint32_t listener);
-/* The same one, and it is not taken. */
+/* The same connection, which stays in the queue. */
 uint32_t tcp_accept_next(const struct tcp *t, uint32_t listener);
 bool tcp_acceptable(const struct tcp *t, uint32_t listener);
 /* Returns true if one waits, or is being opened. */

@@ -18,7 +18,7 @@ size_t tcp_shared_bytes(const struct tcp_limits *l);
 /* Makes the block in zeroed memory. `secret` seeds ISS (RFC 6528) and hashes; now starts the
  * ISS clock. */
 void tcp_shared_init(struct tcp_shared *sh, const struct tcp_limits *l, const uint8_t secret[16]);
-/* Whether the block is laid out as these limits have it. */
+/* Returns true if the block is laid out as these limits have it. */
 bool tcp_shared_is(const struct tcp_shared *sh, const struct tcp_limits *l);
 
 /* ---- input, output, time ---- */

@@ -15,8 +15,7 @@ void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right);
 void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 
 /* tcp_watch.c */
-/* Of a connection that is watched: a segment was taken for lost, or the retransmission
- * timer fired. */
+/* A segment of a watched connection was taken for lost, or its retransmission timer fired. */
 void watch_lost(struct tcp_conn *tc, bool timeout);
 
 /* tcp_rack.c */
@@ -43,11 +42,11 @@ void undo_forget(struct tcp_conn *tc);
 void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg);
 void undo_duplicate(struct tcp_conn *tc, const struct tcp_sack_block *b);
 void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked);
-/* One that a later one has overtaken may bring the report of the last duplicate. */
+/* An ACK that a later one has overtaken may bring the report of the last duplicate. */
 void undo_old_ack(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_recovery.c */
-/* By an ACK that delivers so many bytes, or by none. */
+/* Enters recovery by an ACK that delivers so many bytes, or by none. */
 void recovery_enter(struct tcp *t, struct tcp_conn *tc, uint32_t delivered, nstime now);
 void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t delivered,
                   nstime now);

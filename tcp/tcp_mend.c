@@ -47,8 +47,8 @@ static uint32_t data_end(const struct tcp_txseg *s)
         return s->seq + s->len;
 }
 
-/* What follows s and is in s already, of a cut or a join half done, is unlinked. False: it makes
- * no sense. */
+/* Unlinks what follows s and is in s already, of a cut or a join half done. Returns false if it
+ * makes no sense. */
 static bool skip_covered(const struct tcp *t, const struct tcp_conn *tc, struct tcp_txseg *s)
 {
         const struct tcp_txseg *n;
@@ -183,7 +183,7 @@ static uint32_t cut(const struct tcp *t, const struct tcp_conn *tc, uint32_t *he
         return last;
 }
 
-/* False: bytes that were acknowledged are missing. */
+/* Returns false if bytes that were acknowledged are missing. */
 static bool mend_rcv(struct tcp *t, struct tcp_conn *tc)
 {
         bool fin = tc->flags & TCF_FIN_RCVD;

@@ -8,7 +8,7 @@
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
 
-/* What the buffer may grow to: the scale is chosen for it once. */
+/* The largest receive buffer: the scale is chosen for it once. */
 #define RCV_LIMIT_MOST     (6u << 20)
 #define MSS_DEFAULT_V4     536 /* RFC 9293 MUST-15 */
 #define MSS_DEFAULT_V6     1220

@@ -31,7 +31,8 @@ struct tcp_opts {                /* of one connection; a listener's are inherite
         uint8_t cc; /* enum of tcp_cc.h; see tcp_cc_lookup() */
         uint8_t syncnt, keepcnt;
         uint8_t tos, ttl;
-        /* What comes with less is no peer's, but from farther away (RFC 5082); 0: all is taken. */
+        /* Segments with a smaller TTL are dropped: they come from farther away than the peer (RFC
+         * 5082); 0: all are taken. */
         uint8_t min_ttl;
         uint8_t no_timestamps, no_sack, no_wscale;
         uint8_t ecn;       /* enum tcp_ecn */
@@ -77,7 +78,7 @@ void tcp_opts_default(struct tcp_opts *o);
 void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, nstime now);
 void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o);
 
-/* What opts.rto_min_us may be set to; as Linux, but for its jiffies. */
+/* Bounds of opts.rto_min_us; as Linux, but for its jiffies. */
 #define TCP_RTO_MIN_LEAST  NS_PER_MS
 #define TCP_RTO_MIN_MOST   (200 * NS_PER_MS)
 #define TCP_RTO_MOST_LEAST NS_PER_S /* ... and opts.rto_max_ms */

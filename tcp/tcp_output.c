@@ -107,7 +107,7 @@ static void add_urgent(struct tcp_conn *tc, struct tcp_seg *seg)
         }
 }
 
-/* What every segment of a synchronised connection carries. */
+/* Fills in what every segment of a synchronised connection carries. */
 static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint32_t seq,
                   uint32_t len, uint8_t flags, nstime now)
 {
@@ -149,10 +149,11 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
         tc->segs_out++;
 }
 
-/* What carries no data is taken at the peer's next number only while its window is closed (RFC 9293
- * table 6): a byte sent to probe the window does not count until it is acknowledged. And at its
- * edge, where that went back, which is what Linux takes and sends; by less than one step of its
- * scale it need not have gone. Linux's tcp_acceptable_seq(). */
+/* The sequence number of a segment without data. The peer takes SND.NXT, but while its window is
+ * closed (RFC 9293 table 6) only its next number: a byte sent to probe the window does not count
+ * until it is acknowledged. If the peer shrank its window below SND.NXT, send at the window's edge,
+ * as Linux does. A difference below one window-scale unit is rounding: use SND.NXT. Linux's
+ * tcp_acceptable_seq(). */
 static uint32_t acceptable_seq(const struct tcp_conn *tc)
 {
         uint32_t edge = tc->snd_una + tc->snd_wnd;
@@ -241,7 +242,7 @@ static bool is_worth_sending(const struct tcp_conn *tc, uint32_t room)
                tc->link.lossless;
 }
 
-/* How much of s the peer's window takes: all, a part worth sending, or 0. */
+/* The part of s that the peer's window takes: all, a part worth sending, or 0. */
 static uint32_t fits_window(const struct tcp_conn *tc, const struct tcp_txseg *s)
 {
         uint32_t room = tc->snd_una + tc->snd_wnd - s->seq;
@@ -358,9 +359,9 @@ static struct tcp_txseg *first_lost(const struct tcp *t, const struct tcp_conn *
         return NULL;
 }
 
-/* What was lost goes again in as few segments as it fits in (RFC 9293 §3.8.1): a window, in bytes,
- * of segments of a few bytes each would be hundreds of packets at once, of which each queue on the
- * way drops the most, timeout after timeout. */
+/* Gathers lost bytes into as few segments as they fit in (RFC 9293 §3.8.1). A window, in bytes, of
+ * segments of a few bytes each would be hundreds of packets at once; each queue on the way would
+ * drop most of them, timeout after timeout. */
 static void gather_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
 {
         while (s->next != 0 && s->next != tc->snd_next) {
@@ -428,7 +429,7 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
 
 /* ---- special ---- */
 
-/* Of an answer or, before the peer has said anything, of a SYN of ours. */
+/* Adds the options of an answer or, before the peer has said anything, of a SYN of ours. */
 static void syn_options(const struct tcp_conn *tc, struct tcp_seg *seg, bool answer)
 {
         /* Never scaled: RFC 7323 §2.2. */
@@ -482,7 +483,8 @@ void tcp_answer_of(const struct tcp_conn *tc, struct tcp_seg *seg)
         syn_options(tc, seg, true);
 }
 
-/* What a peer has, without data: it must answer (RFC 9293 §3.8.4, SHLD-12). */
+/* Asks the peer by a number that it has, without data: it must answer (RFC 9293 §3.8.4,
+ * SHLD-12). */
 static void output_question(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
         begin(t, tc, seg, tc->snd_una - 1, 0, TCP_ACK, now);

@@ -67,7 +67,7 @@ static nstime made_good(const struct tcp_conn *tc)
         return MAX(time_of(tc->pace.quantum, tc->pace.rate), is_own_rate(tc) ? CATCH_UP : 0);
 }
 
-/* It counts from its own time, and what has passed since leaves with it. */
+/* Begins a quantum: it counts from its own time, and what has passed since leaves with it. */
 static void next_quantum(struct tcp_conn *tc, nstime now)
 {
         tc->pace.at = MAX(tc->pace.at, now - made_good(tc));

@@ -93,7 +93,7 @@ void path_init(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 /* ---- smaller ---- */
 
-/* What was sent larger than that is lost, and is sent again; the window of congestion is for the
+/* Bytes sent in larger segments are lost, and are sent again; the congestion window is for the
  * network's sake and stays. As Linux's tcp_simple_retransmit(). */
 void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime now)
 {

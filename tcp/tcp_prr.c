@@ -9,8 +9,8 @@
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_loss.h"
 
-/* What was SACKed before will not be counted as delivered in recovery, what this ACK delivers is
- * (§6.1, RecoverFS). */
+/* Begins PRR. Bytes that were SACKed before are not counted as delivered in recovery; those that
+ * this ACK delivers are (§6.1, RecoverFS). */
 void prr_init(struct tcp_conn *tc, uint32_t delivered)
 {
         tc->prr.delivered = tc->prr.out = 0;

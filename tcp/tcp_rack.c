@@ -97,10 +97,10 @@ void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
 }
 
-/* Of the probe no acknowledgement comes sooner than the shortest round trip: it is of what the
- * probe stood for, and that was all there was to lose. The duplicate's acknowledgement is still to
- * come. (An old timestamp would not say so: one whose acknowledgement was delayed is what the peer
- * echoes when the probe comes, RFC 7323 §4.3.) */
+/* Returns true if the ACK is too soon to be of the probe: that takes the shortest round trip at
+ * least. It is of the segment that the probe stood for, and that was all there was to lose. The
+ * duplicate's acknowledgement is still to come. (An old timestamp would not say so: the peer echoes
+ * one whose acknowledgement was delayed when the probe comes, RFC 7323 §4.3.) */
 static bool too_soon(const struct tcp_conn *tc, nstime now)
 {
         return tc->min_rtt != NSTIME_NEVER && now - tc->tlp.sent < tc->min_rtt;

@@ -70,7 +70,7 @@ static inline void rate_delivered(struct tcp_conn *tc, const struct tcp_txseg *s
 }
 void rate_lost(struct tcp_conn *tc, const struct tcp_txseg *s);
 void rate_sample(struct tcp_conn *tc, struct rate_sample *rs, nstime now);
-/* What is sent until all that is in flight is delivered says nothing about the path. */
+/* Bytes sent until all that is in flight is delivered say nothing about the path. */
 void rate_app_limited(struct tcp_conn *tc);
 
 #endif

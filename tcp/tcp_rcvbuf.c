@@ -20,7 +20,7 @@
 /* A lent frame with this little in it is copied out and given back. */
 #define TINY          512u
 #define RCV_LIMIT_MAX (6u << 20)
-/* As far as a buffer grows for a reader that is behind: what a cache holds. */
+/* The size to which a buffer grows for a reader that is behind: that of a cache. */
 #define RCV_LIMIT_NEAR (512u << 10)
 
 static struct frame_rec *private_rec(const struct tcp *t, uint32_t frame)
@@ -411,8 +411,9 @@ void tcp_caught_up(struct tcp *t, nstime now)
         t->sh->caught_up_at = now;
 }
 
-/* What waits at the interface is part of the round trip that the peer's data tell of, and where
- * that is most of it a larger window only makes it longer. */
+/* The most that the receive buffer grows to. Segments that wait at the interface are part of the
+ * round trip that the peer's data tell of; if they are most of it, a larger window only makes it
+ * longer. */
 static uint32_t limit_most(const struct tcp *t, const struct tcp_conn *tc)
 {
         return t->sh->caught_up_at < tc->drs_at ? RCV_LIMIT_NEAR : RCV_LIMIT_MAX;
@@ -466,9 +467,9 @@ bool tcp_at_mark(const struct tcp_conn *tc, size_t skip)
         return to_mark(tc) == skip;
 }
 
-/* No more comes before some is read: the window that was offered, or that the next ACK offers, says
- * nothing; where segments may be lost, so little that the peer may wait for more (RFC 9293
- * §3.8.6.2.1), as Linux has it. */
+/* Returns true if no more comes before some is read: the window that was offered, or that the next
+ * ACK offers, is shut; where segments may be lost, so small that the peer may wait for more (RFC
+ * 9293 §3.8.6.2.1), as Linux has it. */
 static bool window_is_shut(const struct tcp_conn *tc)
 {
         uint32_t ahead = tcp_window_ahead(tc), free = rcvbuf_window(tc),

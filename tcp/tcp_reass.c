@@ -19,7 +19,7 @@
 #include "tcp/tcp_recv.h"
 
 #define RUNS_MOST 1024u /* what lies before so many gaps is sent again when its time comes */
-/* Of one connection: four times the largest window in full segments. */
+/* Records of one connection: four times the largest window in full segments. */
 #define RECORDS_MOST 16384u
 
 struct piece { /* of a segment: what no record has */
@@ -111,8 +111,8 @@ static void join(struct tcp *t, struct tcp_conn *tc, uint32_t i)
         note_recent(tc, first, gone);
 }
 
-/* What is missing between prev and the record after it. `more` of the segment follows beyond that
- * one: then it is a copy, so that the frame is left for the last piece. */
+/* Inserts what is missing between prev and the record after it. `more` of the segment follows
+ * beyond that one: then it is a copy, so that the frame is left for the last piece. */
 static bool insert_piece(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
                          uint32_t prev, const struct piece *p, bool more, bool *took)
 {

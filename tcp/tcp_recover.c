@@ -33,7 +33,7 @@ static void clear(uint64_t *live, const struct pool *p)
                 for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL) \
                         if (tc->live)
 
-/* One more reference for a frame of ours; a lent one has no record here and is counted. */
+/* Counts a reference of a frame of ours; a lent one has no record here and is counted. */
 static void hold(struct tcp *t, uint32_t id)
 {
         struct frame_pool *p;
@@ -167,7 +167,7 @@ static void charge(void *arg, uint32_t owner, uint32_t bytes)
                 WRITE_ONCE(tc->snd_mem, tc->snd_mem + bytes);
 }
 
-/* What it holds of its channel's frames, those on loan included. */
+/* Counts what a connection holds of its channel's frames, those on loan included. */
 static void recharge(struct tcp *t)
 {
         for_each_conn (t, tc)
@@ -177,8 +177,8 @@ static void recharge(struct tcp *t)
                         frame_pool_charges(t->frames->region[r].pool, charge, t);
 }
 
-/* One that was only being made has no state yet, and nobody knows of it but perhaps its
- * listener's count. */
+/* Frees a connection that was only being made: it has no state yet, and nobody knows of it but
+ * perhaps its listener's count. */
 static void give_up(struct tcp *t, struct tcp_conn *tc)
 {
         if (tc->state != TCPS_CLOSED)

@@ -27,14 +27,14 @@ static inline uint32_t rcvbuf_limit(const struct tcp_conn *tc)
 {
         return MIN(READ_ONCE(tc->rcv_limit), (uint32_t)UINT16_MAX << READ_ONCE(tc->rcv_wscale));
 }
-/* What can be offered now, when it is not by credit. */
+/* The window that can be offered now, when it is not by credit. */
 static inline uint32_t rcvbuf_window(const struct tcp_conn *tc)
 {
         uint32_t limit = rcvbuf_limit(tc), unread = READ_ONCE(tc->rcv_unread);
 
         return limit > unread ? limit - unread : 0;
 }
-/* What a SYN offers, before a scale holds, as far as 16 bits can say it. */
+/* The window of a SYN, before a scale holds, as far as 16 bits can say it. */
 static inline uint32_t rcvbuf_first_window(const struct tcp_conn *tc)
 {
         if (!tc->opts.credit)
@@ -60,21 +60,22 @@ uint32_t lend_private(const struct tcp *t, const struct tcp_conn *tc);
 /* tcp_group.c */
 /* A member has read or returned something: its share follows. */
 void group_read(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* By credit: so many bytes more may be promised. False: they may not. */
+/* By credit: returns true if so many bytes more may be promised. */
 bool group_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes);
 bool group_has_place(const struct tcp *t, uint32_t group);
-/* Of a window that a new member would offer, what it may. */
+/* The part that a new member may offer of a window. */
 uint32_t group_first(const struct tcp *t, uint32_t group, uint32_t window);
-/* One more connection is being opened in it; one less, which its peer has answered or not. */
+/* One more connection is being opened in the group; one less, which its peer has answered or
+ * not. */
 void group_opens(struct tcp *t, uint32_t group, nstime now);
 void group_opens_no_more(struct tcp *t, uint32_t group, bool answered);
-/* Whether one more may, where addresses can be forged: half of the places are for that, and who
- * waits there for long does not exist. */
+/* Says whether one more connection may be opened, where addresses can be forged: half of the places
+ * are for that, and who waits there for long does not exist. */
 enum group_opening { GROUP_OPENS, GROUP_WAITS, GROUP_FLOODED };
 enum group_opening group_opening(const struct tcp *t, uint32_t group, nstime now);
 /* Nothing more comes to it: the peer's FIN, or its end. */
 void group_ends(struct tcp *t, struct tcp_conn *tc);
-/* It leaves: its connection is over, or it enters another. */
+/* The connection leaves its group: it is over, or enters another. */
 void group_over(struct tcp *t, struct tcp_conn *tc);
 /* After a death. */
 void group_recover(struct tcp *t);
@@ -82,7 +83,7 @@ void group_recover(struct tcp *t);
 /* tcp_reass.c */
 bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq,
                   uint32_t skip, uint32_t len, bool fin, bool *took);
-/* What is derived of the queue, after a death: runs, counts. */
+/* Makes anew what is derived of the queue, after a death: runs, counts. */
 void reass_remake(struct tcp *t, struct tcp_conn *tc);
 /* Moves what has become in order to the receive queue; true when a FIN came with it. */
 bool reass_drain(struct tcp *t, struct tcp_conn *tc);

@@ -23,10 +23,10 @@ void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* While a probe is out (tc->path.probe): something was acknowledged; something was marked lost. */
 void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now);
 void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* What was sent in segments of more than `longer` bytes, and the peer is not known to have, is
- * sent again. */
+/* Sends again what was sent in segments of more than `longer` bytes, and what the peer is not known
+ * to have. */
 void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime now);
-/* It will not be known whether the probe gets through: it was cut, or a process died. */
+/* Forgets the probe, whose fate will not be known: it was cut, or a process died. */
 void path_forget_probe(struct tcp_conn *tc, nstime now);
 /* An unsent segment is larger than SND.MSS: whether it is to leave so. */
 bool path_is_probe(const struct tcp_conn *tc, const struct tcp_txseg *s);
@@ -48,8 +48,8 @@ bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc);
 bool sndbuf_is_lent(const struct tcp_conn *tc);
 void sndbuf_freed(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc);
-/* Those that wait for frames of the region look again; of ANY_REGION, when records came back, which
- * all share. */
+/* Connections that wait for frames of the region look again; of ANY_REGION, when records came back,
+ * which all share. */
 #define ANY_REGION UINT32_MAX
 void sndbuf_wake(struct tcp *t, uint32_t region);
 void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc);
@@ -73,8 +73,8 @@ void timer_persist(struct tcp_conn *tc, nstime now);
 void timer_keepalive(struct tcp_conn *tc, nstime now);
 
 /* tcp_pace.c */
-/* From now on, at `rate` bytes a second (0: as fast as it goes) and in quanta of `least` bytes at
- * least; or at SO_MAX_PACING_RATE, where that is less. */
+/* Paces from now on, at `rate` bytes a second (0: as fast as it goes) and in quanta of `least`
+ * bytes at least; or at SO_MAX_PACING_RATE, if that is less. */
 void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least);
 /* The rest where there is a rate: whether nothing may leave yet (a timer is set then); that timer
  * has come, late perhaps; `len` bytes leave. */
@@ -88,8 +88,8 @@ void pace_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len);
  * bytes leave. */
 nstime group_turn(struct tcp *t, struct tcp_conn *tc, nstime now);
 void group_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len);
-/* With tc->send_share: it holds what is written and reserved; of so many bytes more, how many may
- * be written. */
+/* With tc->send_share: accounts for what is written and reserved, and returns how many of `want`
+ * bytes more may be written. */
 uint32_t group_writes(struct tcp *t, struct tcp_conn *tc, uint32_t want);
 
 /* tcp_output.c */
@@ -97,7 +97,7 @@ void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* An ACK of what has come, which leaves before anything else of the connection: of the peer's FIN,
  * before the record goes; of what came before a mark. */
 void output_ack_now(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* As output of its SYN-ACK, which the peer has had since `at`. */
+/* Does what output of its SYN-ACK does, which the peer has had since `at`. */
 void output_answered(struct tcp *t, struct tcp_conn *tc, nstime at, nstime now);
 /* A RST for a segment that belongs nowhere (RFC 9293 §3.10.7.1), by t->reply. */
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg);
@@ -107,7 +107,7 @@ void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tc
 bool output_answers_too_often(struct tcp_conn *tc, nstime now);
 void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now);
 
-/* Whether tcp_output() may have something to do: asked before room is. */
+/* Returns true if tcp_output() may have something to do: asked before room is. */
 static inline bool tcp_output_due(const struct tcp_conn *tc)
 {
         return tc->snd_next != 0 || tc->owed != 0 || unlikely(tc->state < TCPS_ESTABLISHED) ||

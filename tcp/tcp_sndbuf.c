@@ -273,7 +273,7 @@ bool sndbuf_is_lent(const struct tcp_conn *tc)
         return !counts_bytes(tc) && tc->snd_end - tc->snd_una < tc->snd_mem / 2;
 }
 
-/* Of the class that fits better, or of the other. */
+/* Allocates a frame of the class that fits better, or of the other. */
 static uint32_t alloc_either(struct tcp *t, const struct tcp_conn *tc, enum frame_class c)
 {
         uint32_t id = frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
@@ -317,7 +317,7 @@ static bool extends_tail(const struct tcp *t, const struct tcp_conn *tc, uint32_
         return s->frame == frame && s->off + s->len == off && s->len < tc->snd_mss;
 }
 
-/* How long the piece at the fill position may be. */
+/* The longest piece that fits at the fill position. */
 static uint32_t piece_len(const struct tcp *t, const struct tcp_conn *tc, size_t want)
 {
         uint32_t most = tc->snd_mss;
@@ -429,7 +429,7 @@ static bool fits_fill(const struct tcp *t, const struct tcp_conn *tc, size_t wan
                txseg_at(t, tc->snd_tail)->len + want <= tc->snd_mss;
 }
 
-/* One more piece at the fill position; false when there is no room or no span for it. */
+/* Reserves a piece at the fill position. Returns false if there is no room or no span for it. */
 static bool reserve_more(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n,
                          int *used)
 {
@@ -464,7 +464,7 @@ static void reserve_all(struct tcp *t, struct tcp_conn *tc, size_t want, struct 
                 sndbuf_unwait(t, tc);
 }
 
-/* By the limits of its own, and its group's. */
+/* The part of `want` that its own limits and its group's let it write. */
 static size_t may_write(struct tcp *t, struct tcp_conn *tc, size_t want)
 {
         want = MIN(want, unsent_room(tc));
@@ -510,7 +510,7 @@ void tcp_send_in_place(struct tcp *t, const struct tcp_conn *tc)
                 frame_near(t->frames, txseg_at(t, i)->frame);
 }
 
-/* One reserved piece, cut to what was written, goes to the end of the queue. */
+/* Moves one reserved piece, cut to what was written, to the end of the queue. */
 static void commit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t len)
 {
         struct tcp_txseg *s = txseg_at(t, i), *tail;
@@ -530,7 +530,7 @@ static void commit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_
         WRITE_ONCE(tc->snd_end, tc->snd_end + len);
 }
 
-/* What was reserved and not used is given back: the fill position steps back when it was the last
+/* Gives back what was reserved and not used: the fill position steps back when it was the last
  * thing reserved. */
 static void uncommit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t frame,
                            uint32_t off)
@@ -626,11 +626,10 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc)
         return MIN(room, MIN(unsent_room(tc), group_room(tc)));
 }
 
-/* How much of the buffer has to be free for another write. Linux asks for a third
- * (sk_stream_is_writeable()). Where the buffer is what keeps the sender from sending more, a
- * third of a large one leaves as one burst, which waits in every queue on the way (10 ms each
- * way, one frame in ten 2 ms late, buffer 4 MB: 1.31 -> 1.47 Gb/s). Between processes it would
- * only cost wake-ups. */
+/* The part of the buffer that has to be free for another write. Linux asks for a third
+ * (sk_stream_is_writeable()). If the buffer is what keeps the sender from sending more, a third of
+ * a large one leaves as one burst, which waits in every queue on the way. Between processes it
+ * would only cost wake-ups. */
 #define ROOM_ENOUGH (256u << 10)
 
 static uint32_t room_for_more(const struct tcp_conn *tc, uint32_t limit)
@@ -638,7 +637,7 @@ static uint32_t room_for_more(const struct tcp_conn *tc, uint32_t limit)
         return READ_ONCE(tc->link.lossless) ? limit / 3 : MIN(limit / 3, ROOM_ENOUGH);
 }
 
-/* And less than half of TCP_NOTSENT_LOWAT unsent. */
+/* Returns true if so much is free, and less than half of TCP_NOTSENT_LOWAT unsent. */
 bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc)
 {
         uint32_t end = READ_ONCE(tc->snd_end), data = end - READ_ONCE(tc->snd_una),

@@ -18,8 +18,8 @@
  * (MSG_MORE). `urgent`: the last byte is urgent data (MSG_OOB).
  */
 int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n);
-/* What is reserved is written where it lies, and not copied there: its frames are used again first
- * (frame_near). */
+/* Reserved bytes are written where they lie, and not copied there: their frames are used again
+ * first (frame_near). */
 void tcp_send_in_place(struct tcp *t, const struct tcp_conn *tc);
 void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent,
                      nstime now);
@@ -51,13 +51,14 @@ bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, ui
 /* The fast way for small reads: the next n bytes, when the first queued segment has more than that.
  * Nothing is due after it. False: take the way above. */
 bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n);
-/* What is left of the first queued segment, at most a quarter of the buffer: it stays at *p, and
- * valid, until consumed. 0: nothing there, or something unusual. */
+/* The rest of the first queued segment, at most a quarter of the buffer: it stays at *p, and valid,
+ * until consumed. 0: nothing there, or something unusual. */
 uint32_t tcp_recv_ahead(struct tcp *t, const struct tcp_conn *tc, const uint8_t **p);
 uint32_t tcp_recv_avail(const struct tcp_conn *tc); /* in-order bytes queued */
 /* ... before the urgent byte, if there is one (SIOCINQ). */
 uint32_t tcp_recv_inq(const struct tcp_conn *tc);
-/* Whether that is so much (SO_RCVLOWAT), or so much that no more can come before some is read. */
+/* Returns true if that is so much (SO_RCVLOWAT), or so much that no more can come before some is
+ * read. */
 bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat);
 /* A buffer that sizes itself has room for that much. */
 void tcp_recv_room(struct tcp_conn *tc, uint32_t lowat);
@@ -65,13 +66,14 @@ bool tcp_recv_eof(const struct tcp_conn *tc); /* FIN received and everything bef
 /* RFC 9293 §3.8.5, as sockets know it: the urgent byte out of line; -EINVAL none, -EAGAIN announced
  * but not here. */
 int tcp_recv_urgent(struct tcp *t, struct tcp_conn *tc, bool peek);
-/* Whether the urgent byte is the next one after `skip` unread ones: where a read that has taken
- * some stops. */
+/* Returns true if the urgent byte is the next one after `skip` unread ones: a read that has taken
+ * some stops there. */
 bool tcp_at_mark(const struct tcp_conn *tc, size_t skip);
 
 /* ---- readiness ---- */
 
-/* Whether a read would not wait: the part of tcp_poll_events() that select(2) asks for most. */
+/* Returns true if a read would not wait: the part of tcp_poll_events() that select(2) asks for
+ * most. */
 bool tcp_readable(const struct tcp *t, const struct tcp_conn *tc);
 /* poll(2)'s view of a connection: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR, POLLPRI, as Linux's
  * tcp_poll gives them. */

@@ -313,7 +313,7 @@ static void expire_slow(struct tcp *t, struct tcp_conn *tc, nstime now)
                 expire_established(t, tc, now);
 }
 
-/* What was to wait for more has waited long enough; nothing is behind it (MUST-61). */
+/* Sends a small segment that has waited for more long enough; nothing is behind it (MUST-61). */
 static void push_held(const struct tcp *t, struct tcp_conn *tc)
 {
         txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;

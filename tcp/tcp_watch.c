@@ -44,7 +44,7 @@ static void turns(struct tcp_conn *tc, uint32_t what, bool now, uint32_t *count)
         holds_set(w, w->holds ^ what);
 }
 
-/* Of the stream: the FIN is none of it. */
+/* Bytes of the stream that are acknowledged: the FIN is none of it. */
 uint64_t tcp_stream_acked(const struct tcp_conn *tc)
 {
         return tc->bytes_acked - (tc->snd_una == tc->snd_end + 1 && tc->flags & TCF_FIN_QUEUED);
@@ -59,7 +59,7 @@ uint32_t tcp_unsent(const struct tcp_conn *tc)
 
 #define LOOKED_AT (TCP_WATCH_ACKED | TCP_WATCH_UNSENT | TCP_WATCH_SHUT | TCP_WATCH_RTT)
 
-/* Of that, what is so now. Bytes that were acknowledged stay so. */
+/* The part of what is watched that is so now. Bytes that were acknowledged stay so. */
 static uint32_t is_so(const struct tcp_conn *tc, const struct tcp_watch *w)
 {
         uint32_t so = w->holds & (TCP_WATCH_ACKED | TCP_WATCH_RTT);
@@ -145,8 +145,8 @@ void tcp_watch_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_marks *m
         touch(t, tc);
 }
 
-/* With nothing unread it is not told that no more can come: all may be lent, or nothing granted,
- * and who waits could do nothing about it but wait again. */
+/* Returns true if more than `above` is unread. With nothing unread it is not told that no more can
+ * come: all may be lent, or nothing granted, and whoever waits could only wait again. */
 static bool much_is_unread(const struct tcp_conn *tc, uint32_t above)
 {
         return (tcp_recv_avail(tc) != 0 && tcp_recv_enough(tc, above)) ||

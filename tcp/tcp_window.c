@@ -15,8 +15,8 @@
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_window.h"
 
-/* What is set, or else what there was or would have been at first; a clamp that is raised again or
- * taken away gives that back. */
+/* The buffer that is set, or else the one that there was or would have been at first; a clamp that
+ * is raised again or taken away gives that back. */
 uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o)
 {
         struct tcp_opts unclamped = *o;
@@ -29,7 +29,7 @@ uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o)
         return o->window_clamp != 0 ? MIN(unclamped.rcvbuf, o->window_clamp) : unclamped.rcvbuf;
 }
 
-/* What a SYN cannot say of a first grant the next segment does. */
+/* Opens the window: the next segment says what a SYN cannot of a first grant. */
 void rcvbuf_open(struct tcp_conn *tc)
 {
         uint32_t first = rcvbuf_first_window(tc);
