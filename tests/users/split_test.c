@@ -49,11 +49,14 @@ static void pause_ms(int ms)
         usleep((useconds_t)ms * 1000);
 }
 
-#define eventually(cond)                                               \
-        do {                                                           \
-                for (int ms_ = 0; ms_ < PATIENCE_MS && !(cond); ms_++) \
-                        pause_ms(1);                                   \
-                assert_true(cond);                                     \
+#define eventually(cond)                                              \
+        do {                                                          \
+                bool is_ = (cond);                                    \
+                for (int ms_ = 0; ms_ < PATIENCE_MS && !is_; ms_++) { \
+                        pause_ms(1);                                  \
+                        is_ = (cond);                                 \
+                }                                                     \
+                assert_true(is_ &&#cond);                             \
         } while (0)
 
 static void need_root(void)
