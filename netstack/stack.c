@@ -219,14 +219,16 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (f == MAP_FAILED)
                 return -ENOMEM;
-        *s = (struct stack){.st = st,
-                            .frames = f,
-                            .bell = bell,
-                            .capture = at_offset(st, st->capture_off),
-                            .trace = at_offset(st, st->trace_off),
-                            .ip = at_offset(st, st->ip_off),
-                            .igmp = at_offset(st, st->igmp_off),
-                            .routes = at_offset(st, st->route_off)};
+        memset(s, 0, offsetof(struct stack, chan));
+        memset(&s->nchan, 0, sizeof *s - offsetof(struct stack, nchan));
+        s->st = st;
+        s->frames = f;
+        s->bell = bell;
+        s->capture = at_offset(st, st->capture_off);
+        s->trace = at_offset(st, st->trace_off);
+        s->ip = at_offset(st, st->ip_off);
+        s->igmp = at_offset(st, st->igmp_off);
+        s->routes = at_offset(st, st->route_off);
         f->give_back = give_back;
         f->uncharge = uncharge;
         f->fed = fed;

@@ -435,8 +435,9 @@ size_t stack_bytes(const struct stack_limits *l);
 /* Makes a stack in zeroed memory of stack_bytes(). `seed`: 32 random bytes. */
 void stack_format(struct stack_state *st, const struct stack_limits *l, const uint8_t seed[32],
                   nstime now);
-/* Makes a process's view; `bell` is the stack's own (tests: any memory). 0, -EPROTO when it is not
- * a stack of this ABI and build, -ENOMEM. */
+/* Makes a process's view; `bell` is the stack's own (tests: any memory). Who will map channels
+ * gives zeroed memory: chan[], nearly a megabyte, is not written. 0, -EPROTO when it is not a stack
+ * of this ABI and build, -ENOMEM. */
 int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struct bell *bell);
 void stack_view_fini(struct stack *s);
 
