@@ -14,6 +14,10 @@
 
 #include "base/sys.h"
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71 /* Linux 5.14 */
+#endif
+
 _Atomic uint32_t sandbox_forbidden;
 
 #if defined(__x86_64__)
@@ -46,6 +50,12 @@ static const struct {
         {SANDBOX_PLACE, SYS_getsockname, {0}},
         {SANDBOX_PLACE, SYS_fcntl, {0, F_DUPFD_CLOEXEC}},
         {SANDBOX_PEERS, SYS_fcntl, {0, F_OFD_GETLK}},
+        {SANDBOX_NAMES, SYS_sendto, {0}},
+        {SANDBOX_NAMES, SYS_connect, {0}},
+        {SANDBOX_NAMES, SYS_getpeername, {0}},
+        {SANDBOX_NAMES, SYS_getsockopt, {0, SOL_SOCKET, SO_NETNS_COOKIE}},
+        {SANDBOX_NAMES, SYS_socket, {AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0}},
+        {SANDBOX_NAMES, SYS_dup3, {0, 0, O_CLOEXEC}},
         {SANDBOX_SELF, SYS_get_robust_list, {0}},
         {SANDBOX_SELF, SYS_set_robust_list, {0}},
         {SANDBOX_SELF, SYS_gettid, {0}},

@@ -106,6 +106,8 @@ struct waiter_slot {
 #define WAITERS_CROWD  (1ull << STACK_WAITERS)
 #define WAITERS_SIGNAL (1ull << 63) /* its owner gets signals: SIGURG, and SIGIO with O_ASYNC */
 static_assert(STACK_WAITERS + 2 == 64, "a bit each");
+/* In wake_asked: peers are to be rung. */
+#define ASKED_BELLS (1ull << 63)
 struct crowd_waiter {
         uint32_t wants; /* its list, by crowd_want.of; or the pool's free list */
         struct waiter_slot slot;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/sandbox.h"
 #include "base/sys.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -142,13 +143,131 @@ int bell_ringer(int bell)
         return err;
 }
 
+/* ---- by name ---- */
+
+#define NAME_DIGITS 5 /* of base 16, which the kernel writes behind a zero */
+#define NAME_BYTES  (FAMILY_BYTES + 1 + NAME_DIGITS)
+
+_Atomic int bell_caller = -1;
+
+int bell_caller_new(void)
+{
+        return new_socket();
+}
+
+static int caller(void)
+{
+        return atomic_load_explicit(&bell_caller, memory_order_relaxed);
+}
+
+/* -1: the kernel did not choose it. */
+static int number_of(const struct sockaddr_un *un)
+{
+        int n = 0;
+
+        for (int i = 1; i <= NAME_DIGITS; i++) {
+                char c = un->sun_path[i];
+                if (c >= '0' && c <= '9')
+                        n = n << 4 | (c - '0');
+                else if (c >= 'a' && c <= 'f')
+                        n = n << 4 | (c - 'a' + 10);
+                else
+                        return -1;
+        }
+        return n;
+}
+
+static struct sockaddr_un name_at(int named)
+{
+        struct sockaddr_un un = {.sun_family = AF_UNIX};
+
+        for (int i = NAME_DIGITS; i > 0; i--, named >>= 4)
+                un.sun_path[i] = "0123456789abcdef"[named & 15];
+        return un;
+}
+
+int bell_named(int ringer)
+{
+        struct sockaddr_un un;
+        socklen_t len = sizeof un;
+        uint64_t net = caller() >= 0 ? net_of(caller()) : 0;
+        int number;
+
+        if (net == 0 || net != net_of(ringer) || sys3(SYS_getpeername, ringer, &un, &len) != 0 ||
+            len != NAME_BYTES || un.sun_path[0] != 0)
+                return -1;
+        number = number_of(&un);
+        return number < 0 ? -1 : number | BELL_NAMED;
+}
+
+int bell_unnamed(int named)
+{
+        struct sockaddr_un un = name_at(named);
+        int fd = new_socket(), err;
+
+        if (fd < 0)
+                return fd;
+        err = ringer_connect(fd, caller(), &un, NAME_BYTES);
+        if (err == 0)
+                return fd;
+        sys1(SYS_close, fd);
+        return err;
+}
+
+/* What the caller is connected to is nothing to who says to whom he sends. */
+bool bell_answers(int named)
+{
+        struct sockaddr_un un = name_at(named);
+
+        return sys3(SYS_connect, caller(), &un, NAME_BYTES) != -ECONNREFUSED;
+}
+
+/* Its number stays. Another namespace, where this thread may be, knows none of the names. */
+static bool caller_renew(int from)
+{
+        int fd = new_socket();
+        bool done;
+
+        if (fd < 0)
+                return false;
+        done = net_of(fd) == net_of(from) && sys3(SYS_dup3, fd, from, O_CLOEXEC) >= 0;
+        sys1(SYS_close, fd);
+        return done;
+}
+
+static long send_to(int from, const struct sockaddr_un *un, char what)
+{
+        return sys6(SYS_sendto, from, (long)&what, 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)un,
+                    (long)NAME_BYTES);
+}
+
+/* EAGAIN is of a queue that is full, or of a caller that is used up: a new one knows. */
+static bool ring_named(int named, char what)
+{
+        struct sockaddr_un un = name_at(named);
+        int from = caller();
+        long r;
+
+        if (sandbox_forbids(SANDBOX_NAMES))
+                return false;
+        r = send_to(from, &un, what);
+        if (unlikely(r == -EAGAIN || r == -EPIPE))
+                r = caller_renew(from) ? send_to(from, &un, what) : -ENOBUFS;
+        return r >= 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNREFUSED;
+}
+
+/* ---- rings ---- */
+
 #define QUIET 'q'
 
-void bell_ring(int ringer)
+bool bell_ring(int ringer)
 {
         char what = ringer & BELL_QUIET ? QUIET : 0;
 
+        if (bell_is_named(ringer))
+                return ring_named(ringer, what);
         sys3(SYS_write, ringer & ~BELL_QUIET, &what, 1);
+        return true;
 }
 
 static bool take_one(int bell, void (*closes)(const int *fds, unsigned n))

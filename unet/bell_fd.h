@@ -19,11 +19,20 @@
  * has shut is EPIPE: no signal comes with either. Once connected, a ringer goes on in whatever
  * network namespace and Landlock domain its holder is.
  *
+ * A process of a stack may have a thousand peers. It keeps no ringers, but the names of their
+ * bells, numbers of 20 bits that the kernel chose, and rings all of them from one socket: its
+ * *caller*, which stays in the network namespace where it was made. What nobody has read yet counts
+ * against the caller: when peers that do not read, or a child of another user, have used it up,
+ * another takes its place. When a stack is gone its name may become a stranger's; he is rung in
+ * vain. Keepers, and whom a filter or Landlock keeps from names, have ringers.
+ *
  * A ring could carry descriptors, which close in the context of who reads it: a bell refuses them
  * (SO_PASSRIGHTS, Linux 6.16).
  */
 #ifndef UNET_BELL_FD_H
 #define UNET_BELL_FD_H
+
+#include <stdatomic.h>
 
 #include "base/base.h"
 
@@ -49,7 +58,24 @@ bool bell_is_ringer(int fd, int bell);
 
 /* In a ringer's number: what has come, came by a channel that only the keeper looks at. */
 #define BELL_QUIET (1 << 30)
-void bell_ring(int ringer);
+/* It is no descriptor, but a name's number: the caller rings. */
+#define BELL_NAMED (1 << 29)
+/* Returns false if the bell is there, and cannot be rung by its name from here. */
+bool bell_ring(int ringer);
+
+/* This process's, under a number that is the library's; -1: it has none. */
+extern _Atomic int bell_caller;
+int bell_caller_new(void);
+/* What rings the same bell without a descriptor; -1: the caller has no name for it. */
+int bell_named(int ringer);
+static inline bool bell_is_named(int ringer)
+{
+        return ringer >= 0 && (ringer & BELL_NAMED) != 0;
+}
+/* A ringer again, or a negative errno. */
+int bell_unnamed(int named);
+/* Returns false if nobody has the name any more. */
+bool bell_answers(int named);
 /* Takes one ring; what was rung. Returns true if there was one. What is left is seen at the next
  * sleep. Processes of the owner share the descriptor, and one of them may have made it wait: these
  * do not. */

@@ -33,6 +33,7 @@
 #include "unet/bell_fd.h"
 #include "unetd/client/client_ask.h"
 #include "unetd/client/timens.h"
+#include "unetd/client/wire.h"
 #include "base/clock.h"
 
 #define DAEMON_EVERY NS_PER_S /* a sleeper without a unetd looks for one so often */
@@ -563,6 +564,18 @@ static struct ustack *make_registered(int *err)
         return NULL;
 }
 
+/* By which peers are rung; in the network namespace where unetd was found. */
+static void call_by_name(void)
+{
+        int fd;
+
+        if (atomic_load(&bell_caller) >= 0)
+                return;
+        fd = bell_caller_new();
+        if (fd >= 0)
+                atomic_store(&bell_caller, fd_high(fd));
+}
+
 static void remember(struct ustack *u)
 {
         uint32_t n = proc.nstacks;
@@ -570,6 +583,7 @@ static void remember(struct ustack *u)
         proc.stack[n] = u;
         atomic_store(&proc.pid, getpid());
         atomic_store_explicit(&proc.nstacks, n + 1, memory_order_release);
+        call_by_name();
         ustack_note_room();
 }
 
@@ -618,6 +632,8 @@ void ustack_forget_all(void)
                 ustack_free(proc.stack[i]);
         client_drop(&proc.client.daemon);
         client_drop(&proc.client.keeper);
+        if (atomic_load(&bell_caller) >= 0)
+                sys1(SYS_close, atomic_exchange(&bell_caller, -1));
 }
 
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX])
@@ -789,7 +805,8 @@ bool usock_owns_fd(int fd)
 
         if (fd <= 2 || n == 0)
                 return false;
-        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd))
+        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd) ||
+            fd == atomic_load_explicit(&bell_caller, memory_order_relaxed))
                 return true;
         for (uint32_t i = 0; i < n; i++)
                 if (stack_owns(proc.stack[i], fd))

@@ -44,6 +44,8 @@ struct ustack {
          * still. */
         int spent[USTACK_SPENT];
         uint32_t nspent;
+        /* Peers are not rung by name: ustack_ringers_make(). */
+        bool keeps_ringers;
         /* It is a process of the stack, whose death is noticed, and not the keeper. */
         bool wakes_late;
         size_t bytes;

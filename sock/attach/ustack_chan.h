@@ -24,6 +24,9 @@ bool ustack_note_limit(struct ustack *u, int err);
 bool ustack_chan_fetch(struct stack *s, uint32_t k);
 void ustack_chan_over(struct stack *s, uint32_t k);
 void ustack_chan_unmap(struct ustack *u, uint32_t k);
+/* Who may not ring peers by name any more has ringers from now on: of the channels there are, and
+ * of those to come. Under the lock. */
+void ustack_ringers_make(struct ustack *u);
 /* Ringers of channels that are over are closed when nobody can be ringing by them any more. Under
  * the lock. */
 void ustack_ringers_close(struct ustack *u);

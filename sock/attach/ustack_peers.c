@@ -2,11 +2,11 @@
  * Peers that are no more, with nobody left to say so.
  *
  * A stack hears from its keeper that a peer has ended, and the keeper from unetd. Both may have
- * been killed with the peer. What it leaves then is a bell's page without a lock (unet/bell_fd.h):
- * its processes and its keeper hold that while they live, and so does unetd, which keeps that of a
- * stack that has ended until all its peers have been told.
+ * been killed with the peer. What it leaves then is a bell whose name nobody has, and a bell's page
+ * without a lock (unet/bell_fd.h): its processes and its keeper hold both while they live. A
+ * process asks for the name; one that has a ringer of its own has the page, too.
  *
- * The locks are looked at every USTACK_PEERS_EVERY by whoever is at work in the stack. Who has
+ * Each peer is asked for every USTACK_PEERS_EVERY by whoever is at work in the stack. Who has
  * waited for longer than that sleeps on his connection to unetd (ustack_daemon_fd()), and looks as
  * often only if there are peers from before this unetd. What follows is what the keeper does
  * (chan_down() of sock/keeper/keeper_side.c), which may do it as well: under the lock the second
@@ -26,7 +26,16 @@ static bool has_bell(const struct ustack *u, uint32_t k)
 
         return atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_FREE &&
                u->s.chan[k].ops != NULL && u->s.chan[k].generation == slot->generation &&
-               u->chan_fds[k].peer_bell >= 0;
+               (u->chan_fds[k].peer_bell >= 0 || bell_is_named(u->chan[k].leader_fd));
+}
+
+static bool is_gone(const struct ustack *u, uint32_t k)
+{
+        int page = u->chan_fds[k].peer_bell;
+
+        if (page >= 0)
+                return !sandbox_forbids(SANDBOX_PEERS) && !bell_is_held(page);
+        return !sandbox_forbids(SANDBOX_NAMES) && !bell_answers(u->chan[k].leader_fd);
 }
 
 nstime ustack_peers_due(const struct ustack *u)
@@ -53,9 +62,7 @@ void ustack_peers_look(struct ustack *u, nstime now)
 {
         WRITE_ONCE(u->peers_at, now + USTACK_PEERS_EVERY);
         stack_look_quiet(&u->s); /* the keeper may be stopped */
-        if (sandbox_forbids(SANDBOX_PEERS))
-                return;
         for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (has_bell(u, k) && !bell_is_held(u->chan_fds[k].peer_bell))
+                if (has_bell(u, k) && is_gone(u, k))
                         end(u, k, now);
 }

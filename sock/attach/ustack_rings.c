@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/sandbox.h"
 #include "base/sys.h"
 #include "sock/attach/ustack_chan.h"
+#include "unet/bell_fd.h"
 #include "unet/sim/ni_fault.h"
+#include "unetd/client/wire.h"
 
 static bool takes(const struct unetd_chan *fds)
 {
@@ -80,22 +83,33 @@ static void close_early(int *fd)
         *fd = -1;
 }
 
-/* By ringers of the channel's, or, a stack with itself, by those that it has anyway. */
+/* What is rung in the place of a ringer of the channel's: a name, or, a stack with itself, a ringer
+ * that it has anyway; -1: nothing. The keeper has the channel's in any case. */
+static int instead(const struct ustack *u, const struct unetd_chan *fds, int ringer, int own)
+{
+        if (!u->wakes_late)
+                return -1;
+        if (fds->peer_stack == u->id)
+                return own;
+        return u->keeps_ringers || sandbox_forbids(SANDBOX_NAMES) ? -1 : bell_named(ringer);
+}
+
 static void seat_ringers(struct ustack *u, struct shm_chan *c, struct unetd_chan *fds)
 {
-        bool own = u->wakes_late && fds->peer_stack == u->id;
+        int leader = instead(u, fds, fds->peer_leader, u->fds.ring_leader),
+            keeper = instead(u, fds, fds->peer_keeper, u->fds.ring_keeper);
+        bool spare = leader >= 0 && keeper >= 0;
 
-        c->leader_fd = own ? u->fds.ring_leader : fds->peer_leader;
-        c->keeper_fd = own ? u->fds.ring_keeper : fds->peer_keeper;
-        if (!own)
+        c->leader_fd = spare ? leader : fds->peer_leader;
+        c->keeper_fd = spare ? keeper : fds->peer_keeper;
+        if (!spare)
                 return;
         close_early(&fds->peer_leader);
         close_early(&fds->peer_keeper);
         close_early(&fds->peer_bell);
 }
 
-/* Descriptors of what is mapped are of no more use: with a thousand peers they would be two
- * thousand. */
+/* With a thousand peers, descriptors of what is mapped, or has a name, would be five thousand. */
 static void seat(struct ustack *u, uint32_t k)
 {
         struct stack_state *st = u->s.st;
@@ -112,6 +126,26 @@ static void seat(struct ustack *u, uint32_t k)
                 c->base.caps = bridge_caps(fds);
         stack_chan_mapped(&u->s, k, iface ? &c->base : with_faults(u, k), c->mine->frames,
                           c->peer->frames);
+}
+
+static void make_ringer(int *named, int *fd)
+{
+        int made = bell_is_named(*named) ? bell_unnamed(*named) : -1;
+
+        made = made >= 0 ? fd_high(made) : -1;
+        if (made >= 0)
+                *named = *fd = made;
+}
+
+void ustack_ringers_make(struct ustack *u)
+{
+        assert(ustack_locked(u));
+        u->keeps_ringers = true;
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                if (ustack_way_at(u, k) == &ustack_way_rings) {
+                        make_ringer(&u->chan[k].leader_fd, &u->chan_fds[k].peer_leader);
+                        make_ringer(&u->chan[k].keeper_fd, &u->chan_fds[k].peer_keeper);
+                }
 }
 
 /* Its number is not to become another file's before who rings by it without the lock has. More than
@@ -144,6 +178,7 @@ static void end(struct ustack *u, uint32_t k)
                 ni_fault_end(u->fault[k]);
         u->fault[k] = NULL;
         empty_peer(&u->chan[k]);
+        u->chan[k].leader_fd = u->chan[k].keeper_fd = -1;
         ringer_end(u, &u->chan_fds[k].peer_leader);
         ringer_end(u, &u->chan_fds[k].peer_keeper);
 }

@@ -2,7 +2,8 @@
  * Address space and descriptors. A stack and its channels take much of the first, most of it never
  * touched, and some of the second. Where RLIMIT_AS bounds what a program may have, half of what is
  * left is the program's, and the rest must do for the stack and a few channels; the same is true of
- * the hard RLIMIT_NOFILE, where the soft one does not leave that much above it. If it does not do,
+ * the hard RLIMIT_NOFILE, where the soft one does not leave that much above it, and of the stack
+ * alone: a channel keeps none. If it does not do,
  * there is none, and sockets are the kernel's; if it does, as many channels come about as there is
  * room for, and who comes then is told to go by the kernel (keeper_chan_attach()). No numbers are
  * kept: while the program has used up its own there are no more channels.
@@ -24,8 +25,7 @@
 
 #define CHANS_LEAST 4u            /* a process that talks to itself needs two */
 #define OTHER_BYTES (64ull << 20) /* the directory, tables, pipes' buffers */
-#define OTHER_FDS   26u           /* a stack's own, threads that sleep, what a message brings */
-#define CHAN_FDS    3u            /* that stay open */
+#define FDS_LEAST   38u           /* a stack's own, threads that sleep, what a message brings */
 
 static uint64_t state_bytes(void)
 {
@@ -72,7 +72,7 @@ static uint32_t room_of_descriptors(void)
         struct rlimit rl = limit_of(RLIMIT_NOFILE);
         uint64_t left = MAX(rl.rlim_max - rl.rlim_cur, rl.rlim_max / 2);
 
-        return left >= OTHER_FDS ? (uint32_t)MIN((left - OTHER_FDS) / CHAN_FDS, STACK_CHANS) : 0;
+        return left >= FDS_LEAST ? STACK_CHANS : 0;
 }
 
 static uint32_t room_of_space(void)

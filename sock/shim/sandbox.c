@@ -77,6 +77,11 @@ int h_prctl(int option, ...)
 long sandbox_landlock(int rules, unsigned flags)
 {
         landlock_may_come();
+        if (shim.size && !usock_tls.inside) {
+                usock_enter();
+                usock_before_sandbox(1u << SANDBOX_NAMES);
+                usock_leave();
+        }
         return REAL(syscall)(SYS_landlock_restrict_self, rules, flags);
 }
 

@@ -116,6 +116,8 @@ void usock_before_sandbox(uint32_t forbidden)
         usock_place_keep();
         for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
                 ustack_lock(all[i]); /* maps the channels there are */
+                if (forbidden & 1u << SANDBOX_NAMES)
+                        ustack_ringers_make(all[i]);
                 if (forbidden & 1u << SANDBOX_DEVICE)
                         ustack_links_yield(all[i]);
                 ustack_leave(all[i]);
@@ -276,6 +278,16 @@ static void ask_keeper(struct ustack *u, uint32_t slot)
         bell_ring(u->fds.ring_keeper);
 }
 
+/* Peers did not hear their names: Landlock forbids that, or the caller cannot be renewed. Under the
+ * lock. */
+static void ask_keeper_to_ring(struct ustack *u)
+{
+        assert(ustack_locked(u));
+        u->keeps_ringers = true;
+        u->s.st->wake_asked |= ASKED_BELLS;
+        bell_ring(u->fds.ring_keeper);
+}
+
 /* Its name is not heard from here. Under the lock. */
 static void wake_otherwise(struct ustack *u, uint32_t slot)
 {
@@ -318,15 +330,18 @@ void ustack_unlock_and_wake(struct ustack *u)
                 who[i] = *stack_waiter(st, slot[i]);
         }
         u->nwakes = u->bells.n = 0;
+        u->bells.unheard = false;
         atomic_fetch_add(&self->waking, 1);
         rlock_unlock(&st->lock);
         for (uint32_t i = 0; i < bells.n; i++)
-                bell_ring(bells.fd[i]);
+                bells.unheard |= !bell_ring(bells.fd[i]);
         for (uint32_t i = 0; i < n; i++)
                 if (!ring(u, &who[i]))
                         unheard |= 1u << i;
-        if (unlikely(unheard != 0)) {
+        if (unlikely(unheard != 0 || bells.unheard)) {
                 ustack_lock(u);
+                if (bells.unheard)
+                        ask_keeper_to_ring(u);
                 for (uint32_t i = 0; i < n; i++)
                         if (unheard >> i & 1)
                                 wake_otherwise(u, slot[i]);
@@ -368,7 +383,9 @@ void ustack_wake_asked(struct ustack *u)
                 return;
         if (st->wake_asked & WAITERS_CROWD)
                 wake_crowd_asked(u);
-        st->wake_asked &= ~WAITERS_CROWD;
+        if (st->wake_asked & ASKED_BELLS)
+                ustack_ring_peers(u);
+        st->wake_asked &= ~(WAITERS_CROWD | ASKED_BELLS);
         while (st->wake_asked != 0) {
                 uint32_t i = (uint32_t)__builtin_ctzll(st->wake_asked);
                 st->wake_asked &= st->wake_asked - 1;

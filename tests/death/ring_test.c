@@ -1,7 +1,8 @@
 /*
  * A process sends, leaves its stack's lock, and dies before it has rung the peer that sleeps
- * (struct shm_late): it is killed at that system call. The peer is rung all the same. And a ringer
- * keeps its number while a thread may be ringing by it.
+ * (struct shm_late): it is killed at that system call. The peer is rung all the same. And a ringer,
+ * as those have who may not ring by name, keeps its number while a thread may be ringing by it.
+ * Whom a process cannot ring the keeper rings.
  */
 #include "tests/sock/sides.h"
 
@@ -35,20 +36,20 @@ static struct ustack *mine(void)
 static int channel(const struct ustack *u)
 {
         for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (u->s.chan[k].ops != NULL && u->chan_fds[k].peer_leader > 0)
+                if (u->s.chan[k].ops != NULL && u->chan[k].leader_fd > 0)
                         return (int)k;
         return -1;
 }
 
-/* This process dies when it is about to write to `fd`. */
-static void die_at_write_to(int fd)
+/* What becomes of this process when it is about to send from `fd`. */
+static void filter_sendto(int fd, uint32_t action)
 {
         struct sock_filter code[] = {
                 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 0, 3),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendto, 0, 3),
                 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)fd, 0, 1),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                BPF_STMT(BPF_RET | BPF_K, action),
                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         };
         const struct sock_fprog prog = {ARRAY_LEN(code), code};
@@ -60,12 +61,11 @@ static void die_at_write_to(int fd)
 static void dies_at_the_ring(int sock)
 {
         struct ustack *u = mine();
-        int fd;
 
         ustack_lock(u);
-        fd = u->chan_fds[channel(u)].peer_leader;
+        CHECK(bell_is_named(u->chan[channel(u)].leader_fd));
         ustack_leave(u);
-        die_at_write_to(fd);
+        filter_sendto(bell_caller, SECCOMP_RET_KILL_PROCESS);
         unet_send(sock, "!", 1, 0);
         _exit(1);
 }
@@ -129,6 +129,26 @@ static void the_peer_of_who_died_before_the_ring_is_rung(void **state)
         play(TWO_PROCESSES, sends_by_a_child, is_rung, 0);
 }
 
+/* ---- the peer's name is out of reach ---- */
+
+static void sends_unheard(struct side *s)
+{
+        int sock = side_connect(s);
+
+        tell(s, 0);
+        hear(s);
+        filter_sendto(bell_caller, SECCOMP_RET_ERRNO | EPERM); /* as Landlock says */
+        CHECK(unet_send(sock, "!", 1, 0) == 1);
+        hear(s);
+        CHECK(mine()->keeps_ringers);
+        CHECK(unet_close(sock) == 0);
+}
+
+static void the_keeper_rings_whom_a_process_cannot(void **state)
+{
+        play(TWO_PROCESSES, sends_unheard, is_rung, 0);
+}
+
 /* ---- a channel ends while a thread has left the lock and is about to ring ---- */
 
 static bool channel_is_over(struct ustack *u)
@@ -177,6 +197,7 @@ static void ends_a_channel_between(struct side *s)
         _Atomic uint32_t *waking = &u->s.st->proc[u->slot].waking;
 
         ustack_lock(u);
+        ustack_ringers_make(u);
         leader = u->chan_fds[channel(u)].peer_leader;
         keeper = u->chan_fds[channel(u)].peer_keeper;
         atomic_fetch_add(waking, 1); /* another thread is about to ring */
@@ -205,6 +226,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_peer_of_who_died_before_the_ring_is_rung),
+                cmocka_unit_test(the_keeper_rings_whom_a_process_cannot),
                 cmocka_unit_test(a_ringer_keeps_its_number_while_it_may_be_rung_by),
         };
 

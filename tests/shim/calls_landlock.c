@@ -177,6 +177,45 @@ void scene_landlock_scope_child(void)
         waitpid(pid, NULL, 0);
 }
 
+/* A program of its own, which goes inside when one of them has come; what it shows would come at
+ * any time. */
+static void serve_inside(int port)
+{
+        int l, fd[TALKERS];
+        struct sockaddr_in sa;
+
+        freopen("/dev/null", "w", stdout);
+        l = listener(&sa);
+        write(port, &sa, sizeof(sa));
+        for (int i = 0; i < TALKERS; i++) {
+                fd[i] = accept(l, NULL, NULL);
+                if (i == 0)
+                        lock_in((struct ruleset){.scoped = SCOPED_ABSTRACT});
+        }
+        echo_by_threads(fd);
+        pause();
+}
+
+void scene_landlock_scope_peer(void)
+{
+        int fd[TALKERS], port[2];
+        struct sockaddr_in sa;
+        pid_t pid;
+
+        pipe(port);
+        fflush(stdout);
+        if ((pid = fork()) == 0)
+                serve_inside(port[1]);
+        read(port[0], &sa, sizeof(sa));
+        for (int i = 0; i < TALKERS; i++) {
+                fd[i] = socket(AF_INET, SOCK_STREAM, 0);
+                SHOW(connect(fd[i], (void *)&sa, sizeof(sa)));
+        }
+        talk_to(fd);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+}
+
 void scene_netns_left(void)
 {
         int client[TALKERS], server[TALKERS];

@@ -111,6 +111,31 @@ void scene_sandbox(void)
         SHOW(prctl(PR_GET_SECCOMP));
 }
 
+/* Its peer is a program of its own, which it rings. */
+void scene_sandbox_peer(void)
+{
+        int port[2], s = -1, status = 0;
+        struct sockaddr_in sa;
+        pid_t pid;
+
+        pipe(port);
+        fflush(stdout);
+        if ((pid = fork()) == 0) {
+                int l = listener(&sa);
+                write(port[1], &sa, sizeof(sa));
+                s = accept(l, NULL, NULL);
+                lock_in(with_ppoll, ARRAY_LEN(with_ppoll), false);
+                locked_child(s);
+        }
+        read(port[0], &sa, sizeof(sa));
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        talk(s);
+        close(s);
+        waitpid(pid, &status, 0);
+        SHOW(status);
+}
+
 /* ---- a container's filter ---- */
 
 #define OFTEN 200

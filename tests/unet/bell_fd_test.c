@@ -32,13 +32,15 @@ static int setup(void **state)
         signal(SIGPIPE, SIG_DFL); /* a ring raises none */
         bell = bell_make();
         ringer = bell_ringer(bell);
-        return bell >= 0 && ringer >= 0 ? 0 : -1;
+        bell_caller = bell_caller_new();
+        return bell >= 0 && ringer >= 0 && bell_caller >= 0 ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
         close(bell);
         close(ringer);
+        close(bell_caller);
         return 0;
 }
 
@@ -194,6 +196,124 @@ static void a_ringer_is_good_in_every_network_namespace(void **state)
         assert_int_equal(elsewhere(makes_one), 0);
 }
 
+/* ---- by name ---- */
+
+static int named(void)
+{
+        int name = bell_named(ringer);
+
+        assert_true(bell_is_named(name));
+        assert_false(bell_is_named(ringer) || bell_is_named(-1));
+        return name;
+}
+
+static void a_name_rings_without_a_ringer(void **state)
+{
+        int name = named();
+
+        close(ringer);
+        ringer = -1;
+        assert_true(bell_ring(name));
+        assert_false(bell_hear(bell, true));
+        assert_true(bell_ring(name | BELL_QUIET));
+        assert_true(bell_hear(bell, true));
+        assert_false(rung());
+        ringer = bell_unnamed(name);
+        assert_true(bell_is_ringer(ringer, bell));
+}
+
+static void a_name_answers_while_its_bell_is_there(void **state)
+{
+        int name = named(), copy = dup(bell);
+
+        assert_true(bell_answers(name));
+        close(bell);
+        assert_true(bell_answers(name) && bell_ring(name));
+        bell = copy;
+        assert_true(rung()); /* and the question was none */
+        bell_drain(bell);
+        assert_true(bell_answers(name) && !rung());
+        close(bell);
+        bell = -1;
+        assert_false(bell_answers(name));
+        assert_true(bell_ring(name)); /* there is nobody to be rung otherwise */
+        assert_true(bell_unnamed(name) < 0);
+}
+
+#define DEAF 100 /* more rings than a caller has room for stay in their queues */
+
+/* Bells that nobody reads, and somebody who spoils the caller, as a child of another user may. */
+static void a_caller_that_is_used_up_is_renewed(void **state)
+{
+        int name = named(), number = bell_caller, deaf[DEAF];
+
+        for (int i = 0; i < DEAF; i++) {
+                deaf[i] = bell_make();
+                int r = bell_ringer(deaf[i]), of = bell_named(r);
+                close(r);
+                for (int k = 0; k < 20; k++)
+                        assert_true(bell_ring(of));
+        }
+        assert_true(bell_ring(name) && rung());
+        bell_drain(bell);
+        assert_int_equal(shutdown(bell_caller, SHUT_RDWR), 0);
+        assert_true(bell_ring(name) && rung());
+        assert_int_equal(bell_caller, number);
+        assert_true(fcntl(bell_caller, F_GETFD) & FD_CLOEXEC);
+        for (int i = 0; i < DEAF; i++)
+                close(deaf[i]);
+}
+
+static void a_bell_that_is_shut_or_full_has_been_rung(void **state)
+{
+        int name = named();
+
+        for (int i = 0; i < 1000; i++)
+                assert_true(bell_ring(name));
+        assert_int_equal(shutdown(bell, SHUT_RDWR), 0);
+        assert_true(bell_ring(name));
+}
+
+/* Names that users chose, and the empty one. */
+static void only_a_name_of_the_kernels_is_rung(void **state)
+{
+        const struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "\0unet-bell-test-name"};
+        int other = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0), r,
+            alone = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+        assert_int_equal(bind(other, (const struct sockaddr *)&un, sizeof un), 0);
+        r = bell_ringer(other);
+        assert_true(r >= 0);
+        assert_int_equal(bell_named(r), -1);
+        assert_int_equal(bell_named(alone), -1);
+        assert_int_equal(bell_named(-1), -1);
+        close(other), close(r), close(alone);
+}
+
+static int theirs_has_no_name(void)
+{
+        int theirs = bell_make(), there = bell_ringer(theirs), here = bell_caller;
+
+        if (there < 0 || bell_named(there) != -1 || !bell_is_named(bell_named(ringer)))
+                return 1;
+        /* It goes on from there, but another in its place would call there. */
+        if (!bell_ring(bell_named(ringer)) || shutdown(here, SHUT_RDWR) != 0)
+                return 1;
+        return bell_ring(bell_named(ringer)) ? 1 : 0;
+}
+
+static void names_are_of_the_callers_network_namespace(void **state)
+{
+        int r = elsewhere(theirs_has_no_name);
+
+        if (r == 2) {
+                print_message("skipped: no network namespaces here\n");
+                skip();
+        }
+        assert_int_equal(r, 0);
+        assert_true(rung());
+}
+
 /* ---- descriptors in a ring ---- */
 
 static int send_rights(int sock, int fd)
@@ -300,6 +420,12 @@ int main(void)
                 t(a_bell_that_is_shut_raises_no_signal),
                 t(no_other_kind_is_a_bell),
                 t(a_ringer_is_good_in_every_network_namespace),
+                t(a_name_rings_without_a_ringer),
+                t(a_name_answers_while_its_bell_is_there),
+                t(a_caller_that_is_used_up_is_renewed),
+                t(a_bell_that_is_shut_or_full_has_been_rung),
+                t(only_a_name_of_the_kernels_is_rung),
+                t(names_are_of_the_callers_network_namespace),
                 t(a_bell_refuses_descriptors),
                 t(descriptors_that_come_are_handed_on),
                 t(nothing_is_sent_to_a_ringer),

@@ -116,8 +116,8 @@ static void ring(struct shm_chan *c, int fd)
         count(c->cnt, COUNT_NI_BELLS);
         if (c->late != NULL && c->late->n < SHM_LATE_MAX)
                 c->late->fd[c->late->n++] = fd;
-        else
-                bell_ring(fd);
+        else if (!bell_ring(fd) && c->late != NULL)
+                c->late->unheard = true;
 }
 
 /* Whether the peer sleeps until we make room, and there is enough to be worth waking it: it is told

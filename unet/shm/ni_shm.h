@@ -26,6 +26,7 @@ struct shm_shared {
 struct shm_late {
         int fd[SHM_LATE_MAX];
         uint32_t n;
+        bool unheard; /* of those beyond them one could not be rung */
 };
 
 /* One process's view of a channel. */
