@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""Servers of many processes: as many as there are connections are served, and one that is killed harms no other."""
+"""Servers of many processes: as many as there are connections are served, and one that is killed harms no other.
+
+    children_test.py [CHILDREN]
+"""
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,8 +16,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from children import PROGRAM  # noqa: E402
 from shim_test import CALLS, UNET, Case, wait_until  # noqa: E402
 
-MANY = 500                              # children, beyond any word of bits
-KILLED = 100
+MANY = int(sys.argv.pop()) if sys.argv[-1].isdigit() else 500   # children, beyond any word of bits
+KILLED = MANY // 5
+SEED = int(os.environ.get("UNET_TEST_SEED") or random.randrange(1 << 32))
 
 
 def is_daemon_of(pid, domain):
@@ -38,7 +43,7 @@ class Children(Case):
         server = self.server(*PROGRAM, what, str(self.port), str(MANY))
         client = self.run_it(*PROGRAM, "ask", str(self.port), str(MANY), shim=shim, stdin=subprocess.PIPE)
         self.assertEqual(self.answers(client, 0), MANY)
-        for pid in server.text().split()[:KILLED]:
+        for pid in random.Random(SEED).sample(server.text().split(), KILLED):
             os.kill(int(pid), signal.SIGKILL)
         client.child.stdin.write(b"\n")
         client.child.stdin.close()
@@ -79,4 +84,5 @@ class Children(Case):
 
 
 if __name__ == "__main__":
+    print(f"UNET_TEST_SEED={SEED}")
     unittest.main(verbosity=2)
