@@ -42,6 +42,9 @@ static inline void usock_leave(void)
                 usock_run_deferred();
 }
 
+/* Before a fork that can be refused: a child without a process slot would lose the sockets that it
+ * inherits. False: there is none. True: the fork follows. */
+bool usock_fork_may(void);
 /* Fork: called by the shim's or the library's atfork handlers. */
 void usock_fork_prepare(void);
 void usock_fork_parent(void);

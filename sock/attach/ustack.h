@@ -33,6 +33,7 @@ struct xdp_view {
 
 #define USTACK_WAKES 16u /* that are put off until the lock is left */
 #define USTACK_SPENT (2 * STACK_CHANS)
+#define USTACK_READY 8u /* threads that fork at once */
 
 struct ustack {
         struct stack s; /* first: s.owner is this */
@@ -53,6 +54,9 @@ struct ustack {
         uint32_t id;
         uint32_t slot; /* of this process in st->proc */
         bool unknown;  /* unetd could not be told of this process yet */
+        /* Process slots reserved for children of forks that are about to begin; under the lock. */
+        int ready[USTACK_READY];
+        uint32_t nready;
         /* The last channel that was to be mapped had none for its descriptors; under the lock. */
         bool short_of_numbers;
         struct shm_chan chan[STACK_CHANS];

@@ -64,7 +64,7 @@ static void copy_refs(struct ustack *u, uint32_t from, uint32_t to)
 }
 
 /* Leaves the stack locked. */
-static int prepare_stack(struct ustack *u)
+static int reserve(struct ustack *u)
 {
         int slot;
 
@@ -74,6 +74,63 @@ static int prepare_stack(struct ustack *u)
                 wait_1ms();
                 ustack_lock(u);
         }
+        return slot;
+}
+
+/* True: there is one for the fork that this thread is about to make, or will be looked for then. */
+static bool make_ready(struct ustack *u)
+{
+        int slot = 0;
+
+        if (READ_ONCE(u->nready) == USTACK_READY)
+                return true;
+        slot = reserve(u);
+        if (slot >= 0 && u->nready < USTACK_READY)
+                u->ready[u->nready++] = slot;
+        else if (slot >= 0)
+                atomic_store(&u->s.st->proc[slot].pid, 0);
+        else
+                count(&u->s.st->cnt, COUNT_STACK_FORKS_REFUSED);
+        ustack_leave(u);
+        return slot >= 0;
+}
+
+static void give_back(struct ustack *u)
+{
+        ustack_lock(u);
+        if (u->nready > 0)
+                atomic_store(&u->s.st->proc[u->ready[--u->nready]].pid, 0);
+        ustack_leave(u);
+}
+
+bool usock_fork_may(void)
+{
+        struct ustack *all[USTACKS_MAX];
+
+        for (uint32_t i = 0, n = ustack_all(all); i < n; i++)
+                if (!make_ready(all[i])) {
+                        while (i > 0)
+                                give_back(all[--i]);
+                        return false;
+                }
+        return true;
+}
+
+/* Leaves the stack locked. */
+static int reserve_ready(struct ustack *u)
+{
+        ustack_lock(u);
+        if (u->nready > 0)
+                return u->ready[--u->nready];
+        ustack_unlock(u);
+        return reserve(u);
+}
+
+/* Leaves the stack locked. */
+static int prepare_stack(struct ustack *u)
+{
+        int slot = reserve_ready(u);
+
         ustack_settle(u);
         if (slot >= 0)
                 copy_refs(u, u->slot, (uint32_t)slot);
@@ -238,6 +295,7 @@ void usock_fork_child(void)
                 registered = is_registered();
         }
         for (uint32_t i = 0; i < forking.n; i++) {
+                forking.all[i]->nready = 0; /* the parent's */
                 ustack_links_forked(forking.all[i]);
                 if (forking.slot[i] >= 0)
                         come_to(forking.all[i], (uint32_t)forking.slot[i], registered);

@@ -77,15 +77,26 @@ static const char *mode_name(const struct file *f)
         }
 }
 
-void log_decision(const struct file *f)
+/* A row of `unet why`. */
+static void log_line(int fd, const char *what, const char *mode, const char *why)
 {
         char line[256];
         int n;
 
         if (likely(shim.log < 1) || !is_standard_error())
                 return;
-        n = snprintf(line, sizeof(line), "unet: pid %d fd %d %s: %s: %s\n", (int)getpid(), f->kfd,
-                     f->kind == USOCK_UDP ? "udp" : "tcp", mode_name(f), f->why ? f->why : "-");
+        n = snprintf(line, sizeof(line), "unet: pid %d fd %d %s: %s: %s\n", (int)getpid(), fd, what,
+                     mode, why ? why : "-");
         if (n > 0)
                 sys3(SYS_write, STDERR_FILENO, line, MIN((size_t)n, sizeof(line) - 1));
+}
+
+void log_decision(const struct file *f)
+{
+        log_line(f->kfd, f->kind == USOCK_UDP ? "udp" : "tcp", mode_name(f), f->why);
+}
+
+void log_fork_refused(void)
+{
+        log_line(-1, "fork", "refused", "the stack has no slot for one more process");
 }

@@ -120,6 +120,8 @@ static long fork_by(long nr, const long a[6], uint64_t flags)
         bool elsewhere = flags & (CLONE_NEWNET | CLONE_NEWUSER);
         long r;
 
+        if (!fork_may())
+                return -1;
         if (elsewhere) {
                 remember_home();
                 usock_fork_elsewhere();

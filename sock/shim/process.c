@@ -4,7 +4,8 @@
  *
  * fork() is followed by pthread_atfork(), registered with the first socket. _Fork() runs no such
  * handlers and is hooked. vfork becomes fork once there is a socket (jump.S), for its child runs
- * our hooks on its parent's memory.
+ * our hooks on its parent's memory. A child for which the stack has no process slot is not made:
+ * fork() is hooked for that. What libc forks by itself, as daemon() does, goes without.
  *
  * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of
  * their kernel sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder
@@ -82,11 +83,34 @@ void fork_end(bool child)
                 fork_parent();
 }
 
+bool fork_may(void)
+{
+        bool may;
+
+        if (!shim.size || usock_tls.inside)
+                return true;
+        usock_enter();
+        may = usock_fork_may();
+        if (!may)
+                log_fork_refused();
+        usock_leave();
+        if (!may)
+                errno = EAGAIN;
+        return may;
+}
+
+pid_t h_fork(void)
+{
+        return fork_may() ? REAL(fork)() : -1;
+}
+
 pid_t h__Fork(void)
 {
         bool ours = shim.size && !usock_tls.inside;
         pid_t pid;
 
+        if (!fork_may())
+                return -1;
         if (ours)
                 fork_begin();
         pid = REAL(_Fork)();

@@ -19,6 +19,8 @@ bool image_searched_is_deaf(const char *file);
 void listener_left_to_kernel(int fd, struct file *f, const char *why);
 
 void process_start(void);
+/* False: there is no process slot for a child, and errno says EAGAIN; true: the fork follows. */
+bool fork_may(void);
 /* Around a fork of which pthread_atfork() does not hear. */
 void fork_begin(void);
 void fork_end(bool child);
@@ -26,5 +28,6 @@ void fork_end(bool child);
 /* Standard error is another file now, by the program's will. */
 void log_to(void);
 void log_decision(const struct file *f);
+void log_fork_refused(void);
 
 #endif
