@@ -78,9 +78,11 @@ void stack_limits_large(struct stack_limits *l);
 #define STACK_FORKING UINT32_MAX
 
 struct proc_slot {
-        _Atomic uint32_t pid;    /* 0: free */
-        _Atomic uint32_t full;   /* it has no descriptors for another channel: there comes none */
-        uint32_t parent;         /* STACK_FORKING: slot of the process that forks */
+        _Atomic uint32_t pid;  /* 0: free */
+        _Atomic uint32_t full; /* it has no descriptors for another channel: there comes none */
+        uint32_t parent;       /* slot of the process that forked it */
+        /* unetd had no room for it, or was not there: the keeper itself looks whether it lives. */
+        _Atomic uint32_t unknown;
         _Atomic uint32_t waking; /* its threads that are to wake others, having left the lock */
         /* When it came, ms since boot: a process that began later has its number again. */
         uint64_t start;
@@ -331,8 +333,9 @@ struct stack_state {
         uint64_t news_waiters;
         uint32_t crowd_news; /* first of the crowd_wants for any news */
         /* Waiters whom a process may not wake that has locked itself in: the keeper does. */
-        uint64_t wake_asked;
-        nstime unheard_at; /* the last wake-up that nobody could deliver; 0: none */
+        uint64_t wake_asked;          /* bits of waiter slots; WAITERS_CROWD; ASKED_BELLS */
+        nstime unheard_at;            /* the last wake-up that nobody could deliver; 0: none */
+        _Atomic uint32_t any_unknown; /* there may be one among proc[] */
         struct chan_slot chan[STACK_CHANS];
         struct pool socks;           /* struct sock_rec, at sock_off */
         struct pool sleepers, wants; /* struct crowd_waiter and crowd_want */

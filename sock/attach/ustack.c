@@ -113,8 +113,11 @@ static void make_known(void)
 {
         for (uint32_t i = 0; i < proc.nstacks; i++) {
                 struct ustack *u = proc.stack[i];
-                if (unlikely(u->unknown && u->id != 0))
-                        u->unknown = unetd_proc_add(&proc.client, u->id, u->slot, 0) != 0;
+                if (likely(!u->unknown || u->id == 0))
+                        continue;
+                u->unknown = unetd_proc_add(&proc.client, u->id, u->slot, 0) != 0;
+                if (!u->unknown)
+                        atomic_store(&u->s.st->proc[u->slot].unknown, 0);
         }
 }
 
@@ -455,6 +458,7 @@ int ustack_take_slot(struct stack_state *st, uint32_t pid)
                     !atomic_compare_exchange_strong(&st->proc[i].pid, &none, pid))
                         continue;
                 st->proc[i].start = ustack_boot_ms();
+                atomic_store(&st->proc[i].unknown, 0);
                 if (i >= stack_procs(st))
                         atomic_store_explicit(&st->procs, i + 1, memory_order_release);
                 return (int)i;
@@ -621,6 +625,13 @@ void ustack_lose(struct ustack *u)
         if (proc.mine == u)
                 proc.mine = NULL;
         ustack_free(u);
+}
+
+void ustack_is_unknown(struct ustack *u)
+{
+        atomic_store(&u->s.st->proc[u->slot].unknown, 1);
+        atomic_store(&u->s.st->any_unknown, 1);
+        bell_ring(u->fds.ring_keeper);
 }
 
 void ustack_forget_all(void)

@@ -91,6 +91,8 @@ struct ustack *ustack_mine(int *err);
 /* A free process slot of the stack becomes that of `pid`, or STACK_FORKING; -ENOSPC. Under
  * the lock. */
 int ustack_take_slot(struct stack_state *st, uint32_t pid);
+/* This process, of whom unetd does not know, is one for the keeper to look after. */
+void ustack_is_unknown(struct ustack *u);
 /* Forgets all stacks, of which this process has no slot any more, and unetd, which is to know it
  * anew. The client's lock is held. */
 void ustack_forget_all(void);

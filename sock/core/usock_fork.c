@@ -274,11 +274,22 @@ static int register_self(struct ustack *u, uint32_t slot)
         return err;
 }
 
+/* Its number here is its number with unetd and the keeper, as its parent's is. */
+static bool has_one_number(const struct proc_slot *p, const struct stack_state *st)
+{
+        return p->parent < STACK_PROCS &&
+               (uint32_t)getppid() == atomic_load(&st->proc[p->parent].pid);
+}
+
 static void come_to(struct ustack *u, uint32_t slot, bool registered)
 {
+        struct proc_slot *p = &u->s.st->proc[slot];
+
         u->slot = slot;
-        u->s.st->proc[slot].start = ustack_boot_ms();
+        p->start = ustack_boot_ms();
         u->unknown = !registered && (forking.by_parent || register_self(u, slot) != 0);
+        if (unlikely(u->unknown) && has_one_number(p, u->s.st))
+                ustack_is_unknown(u);
 }
 
 /* The locks are the parent's, which lets go of them; the client of unetd opens its own connections

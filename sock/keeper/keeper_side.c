@@ -171,12 +171,13 @@ static nstime tick(void *view, nstime now, bool *active)
         struct ustack *u = &v->u;
         struct stack_state *st = u->s.st;
         bool found, rested, others;
-        nstime again;
+        nstime again, unknown;
 
         if (v->resting || v->needed_at == 0)
                 v->needed_at = now;
         *active = v->resting = false;
         *active = v->heard;
+        unknown = keeper_bury_unknown(v, now);
         if (!ustack_trylock(u))
                 return next_look(v, now);
         v->heard = false;
@@ -208,7 +209,7 @@ static nstime tick(void *view, nstime now, bool *active)
                 return next_look(v, now);
         if (capture_awaited(v, now))
                 return now + NS_PER_MS;
-        again = nstime_min(again, st->keeper_at);
+        again = nstime_min(nstime_min(again, unknown), st->keeper_at);
         return v->strangers ? nstime_min(again, now + NS_PER_S) : again;
 }
 

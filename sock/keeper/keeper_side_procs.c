@@ -15,6 +15,7 @@
 
 /* The child of a process that died while it forked is looked for so often. */
 #define FORK_WAIT      NS_PER_S
+#define UNKNOWN_EVERY  NS_PER_S
 #define CLOCK_SLACK_MS 20 /* the kernel tells in ticks */
 
 /* Those of a process; after an exec not those that survived it. */
@@ -153,6 +154,42 @@ static bool is_there(const struct proc_slot *p)
 
         return p->pid != STACK_FORKING && read_stat(p->pid, line, &state) && *state != 'Z' &&
                *state != 'X' && began_ms(state) <= p->start + CLOCK_SLACK_MS;
+}
+
+/* The slot may be another's by now, of whom unetd knows. False: a process has the lock. */
+static bool bury(struct keeper_view *v, uint32_t slot, uint32_t pid)
+{
+        const struct proc_slot *p = &v->u.s.st->proc[slot];
+
+        if (!ustack_trylock(&v->u))
+                return false;
+        if (p->pid == pid && p->unknown)
+                proc_gone(v, slot);
+        ustack_unlock(&v->u);
+        return true;
+}
+
+nstime keeper_bury_unknown(struct keeper_view *v, nstime now)
+{
+        struct stack_state *st = v->u.s.st;
+        uint32_t left = 0, pid;
+
+        if (likely(atomic_load_explicit(&st->any_unknown, memory_order_relaxed) == 0))
+                return NSTIME_NEVER;
+        if (now < v->unknown_at)
+                return v->unknown_at;
+        atomic_store(&st->any_unknown, 0);
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++) {
+                pid = st->proc[i].pid;
+                if (pid == 0 || !st->proc[i].unknown)
+                        continue;
+                if (is_there(&st->proc[i]) || !bury(v, i, pid))
+                        left++;
+        }
+        if (left != 0)
+                atomic_store(&st->any_unknown, 1);
+        v->unknown_at = now + UNKNOWN_EVERY;
+        return left != 0 ? v->unknown_at : NSTIME_NEVER;
 }
 
 void keeper_bury_strangers(struct keeper_view *v)

@@ -29,9 +29,10 @@ struct keeper_view {
         uint32_t nunwatched;
         bool heard;   /* a ring told of a channel that nobody looked at, and no turn has followed */
         bool resting; /* the bell is armed for us, or a process's leader sleeps */
-        bool strangers; /* no process that unetd knows is left, but there are others */
-        bool nobody;    /* there are none, and what they left was gone through */
-        int state_fd;   /* the caller's */
+        bool strangers;    /* no process that unetd knows is left, but there are others */
+        bool nobody;       /* there are none, and what they left was gone through */
+        nstime unknown_at; /* when it is looked after those whom unetd does not know */
+        int state_fd;      /* the caller's */
         nstime forking_until[STACK_PROCS];
         nstime capture_until; /* 0: nobody captures, or everything was read */
         /* Links that we drive now, and unetd does not know of. */
@@ -69,5 +70,8 @@ int keeper_proc_execed(void *view, uint32_t slot);
 /* Children that died before they could tell unetd of themselves; only looked for when no process is
  * known any more. */
 void keeper_bury_strangers(struct keeper_view *v);
+/* What dead processes held of whom unetd does not know, beside others. When to look again. The lock
+ * must not be held: a look takes some 20 us a process. */
+nstime keeper_bury_unknown(struct keeper_view *v, nstime now);
 
 #endif

@@ -4,6 +4,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,47 @@ with selectors.DefaultSelector() as s:
             else:
                 s.unregister(key.fileobj)
                 key.fileobj.close()
+"""
+
+# A child for each connection, which echoes; says the numbers of the children.
+FORKS = """
+import os, signal, socket, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+l = socket.socket()
+l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+l.bind(("127.0.0.1", int(sys.argv[1])))
+l.listen(64)
+print("ready", flush=True)
+while True:
+    with l.accept()[0] as c:
+        pid = os.fork()
+        if pid == 0:
+            l.close()
+            while b := c.recv(100):
+                c.sendall(b)
+            os._exit(0)
+        print(pid, flush=True)
+"""
+
+# Asks COUNT children; when a line has come, says how many connections have ended, and how many answer.
+ASKS = """
+import socket, sys
+c = [socket.create_connection(("127.0.0.1", int(sys.argv[2])), timeout=200) for _ in range(int(sys.argv[1]))]
+for s in c:
+    s.sendall(b"first")
+    assert s.recv(100) == b"first"
+print("answered", flush=True)
+sys.stdin.readline()
+ended = 0
+for s in c[-2:]:
+    try:
+        ended += s.recv(100) == b""
+    except ConnectionResetError:
+        ended += 1
+for s in c[:-2]:
+    s.sendall(b"second")
+    assert s.recv(100) == b"second"
+print(ended, flush=True)
 """
 
 # COUNT connections at once, to each of the ports: all are answered, twice; the second time when a line has come.
@@ -149,6 +191,21 @@ class Limits(unittest.TestCase):
         self.limit("processes = 1")
         self.server(self.ports[0])
         self.assert_said(self.kernels(self.why(CLIENT, 2, self.ports[0])), 2, "[limits]", "no room for a stack")
+
+    def test_children_beyond_processes(self):
+        """They have what they inherited, and one of them that is killed is noticed, though unetd has no room for any."""
+        self.limit("processes = 4")
+        server = self.begin(FORKS, self.ports[0])
+        self.assertEqual(server.stdout.readline(), "ready\n")
+        client = self.begin(ASKS, 8, self.ports[0])
+        children = [int(server.stdout.readline()) for _ in range(8)]
+        self.assertEqual(client.stdout.readline(), "answered\n")
+        with open(self.log, encoding="utf-8") as f:
+            self.assertIn("no room for a process", f.read())
+        for pid in children[-2:]:
+            os.kill(pid, signal.SIGKILL)
+        out, _ = client.communicate("\n", timeout=PATIENCE)
+        self.assertEqual((client.returncode, out), (0, "2\n"))
 
 
 if __name__ == "__main__":
