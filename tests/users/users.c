@@ -24,7 +24,7 @@ struct users_table *table;
 const struct directory *hostile_dir;
 
 static int table_fd = -1;
-static pid_t system_unetd, victim;
+static pid_t system_unetd, victim, server;
 static unsigned worlds;
 static char config_path[64];
 
@@ -130,11 +130,45 @@ static bool daemon_is_there(void)
         return true;
 }
 
+void users_unetd_begins(void)
+{
+        system_unetd = fork();
+        if (system_unetd == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                execl(USERS_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--idle", "-1",
+                      NULL);
+                _exit(127);
+        }
+        eventually(daemon_is_there());
+}
+
+void users_unetd_dies(void)
+{
+        pid_t broker = users_broker();
+
+        users_kill(system_unetd);
+        eventually(kill(broker, 0) < 0);
+}
+
+void users_remove_files(void)
+{
+        struct sockaddr_un sun;
+        char leases[sizeof sun.sun_path + 8];
+        int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        if (unetd_system_name(&sun, unetd_domain(), sock) != 0) {
+                snprintf(leases, sizeof leases, "%s.leases", sun.sun_path);
+                unlink(sun.sun_path);
+                unlink(leases);
+        }
+        close(sock);
+}
+
 int users_setup_with(const char *config)
 {
         char domain[UNETD_DOMAIN_MAX + 1];
 
-        system_unetd = victim = 0;
+        system_unetd = victim = server = 0;
         if (geteuid() != 0)
                 return 0;
         snprintf(domain, sizeof domain, "users-%d-%u", (int)getpid(), worlds++);
@@ -149,14 +183,7 @@ int users_setup_with(const char *config)
         table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED, table_fd, 0);
         if (table == MAP_FAILED)
                 return -1;
-        system_unetd = fork();
-        if (system_unetd == 0) {
-                prctl(PR_SET_PDEATHSIG, SIGKILL);
-                execl(USERS_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--idle", "-1",
-                      NULL);
-                _exit(127);
-        }
-        eventually(daemon_is_there());
+        users_unetd_begins();
         return 0;
 }
 
@@ -174,9 +201,12 @@ int users_teardown(void **state)
 {
         if (victim > 0)
                 users_kill(victim);
+        if (server > 0)
+                users_kill(server);
         if (system_unetd > 0) {
                 kill(system_unetd, SIGCONT);
                 users_kill(system_unetd);
+                users_remove_files();
                 unlink(config_path);
         }
         if (table)
@@ -232,7 +262,7 @@ int users_fds(pid_t pid)
 
 /* ---- the victim ---- */
 
-static int be_victim(void)
+static int play(const char *role)
 {
         char fd[16];
         int flags = fcntl(table_fd, F_GETFD);
@@ -240,15 +270,48 @@ static int be_victim(void)
         fcntl(table_fd, F_SETFD, flags & ~FD_CLOEXEC);
         snprintf(fd, sizeof fd, "%d", table_fd);
         setenv("LD_PRELOAD", USERS_PRELOAD, 1);
-        execl(USERS_VICTIM, "users_victim", fd, NULL);
+        execl(USERS_VICTIM, "users_victim", fd, role, NULL);
         return 127;
+}
+
+static int be_victim(void)
+{
+        return play("all");
+}
+
+static int serve(void)
+{
+        return play("serves");
+}
+
+static int call(void)
+{
+        return play("calls");
+}
+
+int users_victim_meets(void)
+{
+        return play("meets");
+}
+
+static uint16_t victim_is_there(void)
+{
+        eventually(table->conns > 0 && table->kept > 0 && table->datagrams > 0);
+        return (uint16_t)table->port;
 }
 
 uint16_t users_victim_start(void)
 {
         victim = users_begin(VICTIM, be_victim);
-        eventually(table->conns > 0 && table->kept > 0 && table->datagrams > 0);
-        return (uint16_t)table->port;
+        return victim_is_there();
+}
+
+uint16_t users_victim_start_apart(void)
+{
+        server = users_begin(BYSTANDER, serve);
+        eventually(table->port != 0);
+        victim = users_begin(VICTIM, call);
+        return victim_is_there();
 }
 
 static void assert_unharmed(void)

@@ -56,6 +56,11 @@ int users_setup_with(const char *config);
 pid_t users_unetd(void);  /* the monitor, ... */
 pid_t users_broker(void); /* ... and its child */
 int users_fds(pid_t pid); /* descriptors that it has open */
+/* Kills it, both processes; and starts another one. */
+void users_unetd_dies(void);
+void users_unetd_begins(void);
+/* Removes what one that was killed leaves for the next. */
+void users_remove_files(void);
 
 /* In a child of that uid: like assert_true, but by exit status. */
 #define must(cond)                                                                 \
@@ -93,6 +98,11 @@ void users_kill(pid_t pid);
 /* Starts his programs, under the shim, and waits until each kind of transfer has been seen; his
  * server's port is over the fabric. */
 uint16_t users_victim_start(void);
+/* The same; who serves is the bystander. */
+uint16_t users_victim_start_apart(void);
+/* For users_run(): a program of his meets a listener at table->port, several times, and wants the
+ * port for itself; value[0]: how many ms that took. */
+int users_victim_meets(void);
 /* All go on: new connections, the old one, datagrams; nothing was wrong, no call failed. */
 void users_victim_goes_on(void);
 /* A line of what went wrong, and zero counts for the next part of a test. */

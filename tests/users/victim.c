@@ -1,7 +1,8 @@
 /*
  * The victim of tests/users: an echo server over TCP and UDP on 127.0.0.1, and its clients, each of
- * whom knows what has to come back. Plain sockets, under the shim. Argument: the descriptor of the
- * table (users.h).
+ * whom knows what has to come back. Plain sockets, under the shim. Arguments: the descriptor of the
+ * table (users.h), and what it does: "serves", "calls", "all", the clients in a process of their
+ * own; or "meets" another's listener, and ends.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -14,11 +15,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "tests/users/users.h"
 
 #define CHUNK    8192
 #define PAUSE_US 2000
+#define MEETINGS 5 /* fewer than wait at a listener that accepts nobody */
 
 struct users_table *table;
 
@@ -26,6 +29,14 @@ static void failed(const char *what)
 {
         fprintf(stderr, "victim: %s: %s\n", what, strerror(errno));
         atomic_fetch_add(&table->failed, 1);
+}
+
+static int64_t now_ms(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 static int bound(int type, uint16_t port)
@@ -226,25 +237,63 @@ static bool bind_both(int *tcp, int *udp)
         return false;
 }
 
-int main(int argc, char **argv)
+/* Whoever listens there, he is reached: by the kernel, if his keeper does not answer. */
+static int meets(void)
+{
+        int64_t began = now_ms();
+
+        for (int i = 0; i < MEETINGS; i++) {
+                int fd = connected(SOCK_STREAM);
+
+                if (fd < 0)
+                        return 1;
+                close(fd);
+        }
+        if (bound(SOCK_STREAM, (uint16_t)table->port) >= 0 || errno != EADDRINUSE)
+                return 1;
+        table->value[0] = now_ms() - began;
+        return 0;
+}
+
+static void begin_serving(int tcp, int udp)
+{
+        pthread_t thread;
+
+        pthread_create(&thread, NULL, serve, (void *)(intptr_t)tcp);
+        pthread_create(&thread, NULL, serve_datagrams, (void *)(intptr_t)udp);
+}
+
+static void begin_calling(void)
 {
         void *(*const work[])(void *) = {connects, keeps, sends};
         pthread_t thread;
-        int tcp, udp;
 
-        if (argc != 2)
+        for (size_t i = 0; i < ARRAY_LEN(work); i++)
+                pthread_create(&thread, NULL, work[i], NULL);
+}
+
+int main(int argc, char **argv)
+{
+        int tcp = -1, udp = -1;
+
+        if (argc != 3)
                 return 2;
         table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[1]), 0);
-        if (table == MAP_FAILED || !bind_both(&tcp, &udp))
+        if (table == MAP_FAILED)
                 return 1;
-        pthread_create(&thread, NULL, serve, (void *)(intptr_t)tcp);
-        pthread_create(&thread, NULL, serve_datagrams, (void *)(intptr_t)udp);
-        if (fork() == 0) { /* clients are a process of their own; and the listener is not theirs */
+        if (strcmp(argv[2], "meets") == 0)
+                return meets();
+        if (strcmp(argv[2], "calls") != 0 && !bind_both(&tcp, &udp))
+                return 1;
+        if (tcp >= 0)
+                begin_serving(tcp, udp);
+        if (strcmp(argv[2], "calls") == 0) {
+                begin_calling();
+        } else if (strcmp(argv[2], "all") == 0 && fork() == 0) { /* the listener is not theirs */
                 close(tcp);
                 close(udp);
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                for (size_t i = 0; i < ARRAY_LEN(work); i++)
-                        pthread_create(&thread, NULL, work[i], NULL);
+                begin_calling();
         }
         for (;;)
                 pause();
