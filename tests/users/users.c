@@ -150,7 +150,8 @@ void users_unetd_dies(void)
         eventually(kill(broker, 0) < 0);
 }
 
-void users_remove_files(void)
+/* What a unetd that was killed leaves. */
+static void remove_files(void)
 {
         struct sockaddr_un sun;
         char leases[sizeof sun.sun_path + 8];
@@ -206,7 +207,7 @@ int users_teardown(void **state)
         if (system_unetd > 0) {
                 kill(system_unetd, SIGCONT);
                 users_kill(system_unetd);
-                users_remove_files();
+                remove_files();
                 unlink(config_path);
         }
         if (table)
@@ -306,10 +307,24 @@ uint16_t users_victim_start(void)
         return victim_is_there();
 }
 
+static bool has_port(uint8_t proto)
+{
+        struct unetd_client c = {.pid = 0};
+        struct dir_hit hit;
+        bool has;
+
+        if (table->port == 0 || unetd_open(&c, UNETD_NO_START | UNETD_SYSTEM) < 0)
+                return false;
+        has = directory_lookup(c.dir, proto, ip_addr_v4(INADDR_LOOPBACK), (uint16_t)table->port, 0,
+                               &hit) == 1;
+        unetd_close(&c);
+        return has;
+}
+
 uint16_t users_victim_start_apart(void)
 {
         server = users_begin(BYSTANDER, serve);
-        eventually(table->port != 0);
+        eventually(has_port(IPPROTO_TCP) && has_port(IPPROTO_UDP));
         victim = users_begin(VICTIM, call);
         return victim_is_there();
 }

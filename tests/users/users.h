@@ -59,8 +59,6 @@ int users_fds(pid_t pid); /* descriptors that it has open */
 /* Kills it, both processes; and starts another one. */
 void users_unetd_dies(void);
 void users_unetd_begins(void);
-/* Removes what one that was killed leaves for the next. */
-void users_remove_files(void);
 
 /* In a child of that uid: like assert_true, but by exit status. */
 #define must(cond)                                                                 \

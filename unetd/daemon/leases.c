@@ -2,10 +2,13 @@
 #include "unetd/daemon/leases.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "unetd/daemon/ifaces.h"
 #include "unetd/daemon/links.h"
@@ -47,6 +50,77 @@ static struct vlink_range range_of(const struct lease *l)
         return (struct vlink_range){.proto = IPPROTO_TCP, .first = l->first, .count = l->count};
 }
 
+/* ---- whose they are, and were ---- */
+
+/*
+ * Of each block the user who has leased it, and one more; 0: nobody. A system-wide unetd has this
+ * in a file of root's: when it is started anew, what another user's stacks had with the last one is
+ * not leased to who comes first. His keepers bring it within KEPT, after which it is free.
+ */
+static uint32_t of_nobody[DIR_BLOCKS], *lessee = of_nobody;
+static bool forgotten;
+
+#define KEPT (600 * NS_PER_S)
+
+void leases_remember(const char *path)
+{
+        const size_t bytes = sizeof of_nobody;
+        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        void *p = MAP_FAILED;
+
+        if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
+                p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (p != MAP_FAILED)
+                lessee = p;
+        else
+                log_line("client ports of the next unetd are for who comes first: %s: %s", path,
+                         strerror(errno));
+        if (fd >= 0)
+                close(fd);
+}
+
+bool leases_are_none(void)
+{
+        for (uint32_t i = 0; i < DIR_BLOCKS; i++)
+                if (lessee[i] != 0)
+                        return false;
+        return true;
+}
+
+static uint32_t mark_of(const struct user *u)
+{
+        return u->uid + 1;
+}
+
+static void leased(const struct lease *l, const struct stack *st)
+{
+        for (uint32_t i = 0; i < l->count; i += DIR_BLOCK_PORTS)
+                lessee[(l->first + i) / DIR_BLOCK_PORTS] = st ? mark_of(st->user) : 0;
+        directory_lease(&unetd.dir, l->first, l->count, st ? st->id : 0);
+}
+
+/* What nobody has brought. */
+static void forget_the_last(void)
+{
+        if (forgotten || unetd.loop.now - unetd.began < KEPT)
+                return;
+        for (uint32_t port = 0; port < 65536; port += DIR_BLOCK_PORTS)
+                if (directory_lessee_of(unetd.dir.d, (uint16_t)port) == 0)
+                        lessee[port / DIR_BLOCK_PORTS] = 0;
+        forgotten = true;
+}
+
+static bool was_of_others(const struct user *u, uint32_t first, uint32_t count)
+{
+        for (uint32_t i = 0; i < count; i += DIR_BLOCK_PORTS) {
+                uint32_t of = lessee[(first + i) / DIR_BLOCK_PORTS];
+
+                if (of != 0 && of != mark_of(u))
+                        return true;
+        }
+        return false;
+}
+
 /* ---- zones ---- */
 
 /*
@@ -64,10 +138,10 @@ static struct vlink_range range_of(const struct lease *l)
 #define ZONES_SOME 8u /* one's port rests for 255 leases of four */
 
 struct zones {
-        const struct user *of[ZONES]; /* NULL: free */
-        const struct user *user;      /* who asks; NULL: all zones are for him */
-        uint32_t mine, more;          /* his, and the free ones that he may begin */
-        bool taken;                   /* none is free */
+        uint32_t of[ZONES];  /* as mark_of() says; 0: free */
+        uint32_t user;       /* who asks; 0: all zones are for him */
+        uint32_t mine, more; /* his, and the free ones that he may begin */
+        bool taken;          /* none is free */
 };
 
 static uint32_t zone_at(uint32_t port)
@@ -75,49 +149,42 @@ static uint32_t zone_at(uint32_t port)
         return (port - unetd.lease_low) / ZONE_PORTS;
 }
 
-static const struct user *lessee(uint32_t port)
-{
-        uint32_t id = directory_lessee_of(unetd.dir.d, (uint16_t)port);
-        const struct stack *st = id != 0 ? stack_find(id) : NULL;
-
-        return st ? st->user : NULL;
-}
-
 static void zones_look(struct zones *z, const struct user *u)
 {
         uint32_t all = zone_at(unetd.lease_end + ZONE_PORTS - 1), others = 0;
 
-        *z = (struct zones){.user = NULL};
+        *z = (struct zones){.user = 0};
         if (!unetd.cfg.shared)
                 return;
         for (uint32_t port = unetd.lease_low; port < unetd.lease_end; port += DIR_BLOCK_PORTS)
-                if (!z->of[zone_at(port)])
-                        z->of[zone_at(port)] = lessee(port);
+                if (z->of[zone_at(port)] == 0)
+                        z->of[zone_at(port)] = lessee[port / DIR_BLOCK_PORTS];
         for (uint32_t i = 0; i < all; i++) {
-                z->mine += z->of[i] == u;
-                others += z->of[i] && z->of[i] != u;
+                z->mine += z->of[i] == mark_of(u);
+                others += z->of[i] != 0 && z->of[i] != mark_of(u);
         }
         z->taken = z->mine + others == all;
         while (share_may_take(z->mine + z->more, z->mine + others + z->more, all))
                 z->more++;
         if (z->mine + z->more != 0)
-                z->user = u;
+                z->user = mark_of(u);
 }
 
 /* Returns true if a run of ports that has begun so many zones may go on at this one. */
 static bool zone_may_lease(const struct zones *z, uint32_t port, uint32_t *begun)
 {
-        const struct user *of = z->of[zone_at(port)];
+        uint32_t of = z->of[zone_at(port)];
 
-        if (!z->user || of == z->user)
+        if (z->user == 0 || of == z->user)
                 return true;
         *begun += port == unetd.lease_low || zone_at(port - 1) != zone_at(port) || *begun == 0;
-        return !of && *begun <= z->more;
+        return of == 0 && *begun <= z->more;
 }
 
 /* ---- free ports ---- */
 
-/* How many ports from there on nobody has leased, `want` at most; `clear`: nor claimed. */
+/* How many ports from there on nobody has leased, `want` at most; `clear`: nor claimed, nor leased
+ * with the last unetd. */
 static uint32_t free_run(const struct zones *z, uint32_t port, uint32_t want, bool clear)
 {
         uint32_t n = 0, begun = 0;
@@ -126,7 +193,8 @@ static uint32_t free_run(const struct zones *z, uint32_t port, uint32_t want, bo
         while (n < want && port + n < unetd.lease_end &&
                directory_lessee_of(unetd.dir.d, (uint16_t)(port + n)) == 0 &&
                zone_may_lease(z, port + n, &begun) &&
-               !(clear && ports_claimed((uint16_t)(port + n), DIR_BLOCK_PORTS, NULL)))
+               !(clear && (lessee[(port + n) / DIR_BLOCK_PORTS] != 0 ||
+                           ports_claimed((uint16_t)(port + n), DIR_BLOCK_PORTS, NULL))))
                 n += DIR_BLOCK_PORTS;
         return n;
 }
@@ -163,14 +231,15 @@ static struct lease clear_run(struct zones *z, uint32_t want)
         if (found.count < want)
                 found = longest_run(z, want, true);
         if (found.count == 0 && z->taken) {
-                z->user = NULL;
+                z->user = 0;
                 found = longest_run(z, want, true);
         }
         return found;
 }
 
-/* Ports at which somebody has a socket are taken only when there are no others: their lessee does
- * not use these (port_owner() in ifaces.c, open_conn() in sock/core/usock_connect.c). */
+/* Ports at which somebody has a socket are taken only when there are no others, and so are those of
+ * the last unetd's: their lessee does not use these (port_owner() in ifaces.c, open_conn() in
+ * sock/core/usock_connect.c). */
 static int lease_take(const struct user *u, struct lease *l, uint32_t want)
 {
         struct zones z;
@@ -182,7 +251,7 @@ static int lease_take(const struct user *u, struct lease *l, uint32_t want)
         if (found.count == 0)
                 found = longest_run(&z, want, false);
         if (found.count == 0)
-                return z.user ? -EDQUOT : -EADDRNOTAVAIL;
+                return z.user != 0 ? -EDQUOT : -EADDRNOTAVAIL;
         l->first = found.first;
         l->count = found.count;
         unetd.lease_next = l->first + l->count < unetd.lease_end ? (uint32_t)l->first + l->count
@@ -190,8 +259,8 @@ static int lease_take(const struct user *u, struct lease *l, uint32_t want)
         return 0;
 }
 
-/* Those that a stack had with an earlier unetd. They may have been another's meanwhile, or somebody
- * else may have a port there or a connection. */
+/* Those that a stack had with an earlier unetd. They may be another's by now, or have been his, or
+ * somebody else may have a port there or a connection. */
 static int lease_retake(const struct stack *st, struct lease *l, uint16_t first, uint32_t count)
 {
         struct zones z;
@@ -200,8 +269,8 @@ static int lease_retake(const struct stack *st, struct lease *l, uint16_t first,
             count == 0 || first % DIR_BLOCK_PORTS != 0 || count % DIR_BLOCK_PORTS != 0)
                 return -EADDRNOTAVAIL;
         zones_look(&z, st->user);
-        if (free_run(&z, first, count, false) < count || ports_claimed(first, count, st) ||
-            ifaces_flow_of_others(st->id, first, count))
+        if (was_of_others(st->user, first, count) || free_run(&z, first, count, false) < count ||
+            ports_claimed(first, count, st) || ifaces_flow_of_others(st->id, first, count))
                 return -EADDRNOTAVAIL;
         l->first = first;
         l->count = (uint16_t)count;
@@ -210,7 +279,7 @@ static int lease_retake(const struct stack *st, struct lease *l, uint16_t first,
 
 static void lease_free(struct stack *st, struct lease *l)
 {
-        directory_lease(&unetd.dir, l->first, l->count, 0);
+        leased(l, NULL);
         links_ports(NULL, NULL, st, range_of(l), false);
         assert(st->user->used.leases >= l->count);
         st->user->used.leases -= l->count;
@@ -273,13 +342,14 @@ int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
         l = calloc(1, sizeof *l);
         if (!l)
                 return -ENOMEM;
+        forget_the_last();
         r = msg->lease.first ? lease_retake(st, l, msg->lease.first, msg->lease.count)
                              : lease_take(u, l, want);
         if (r < 0) {
                 free(l);
                 return msg->lease.first ? r : none_left(u, r);
         }
-        directory_lease(&unetd.dir, l->first, l->count, st->id);
+        leased(l, st);
         LIST_INSERT_HEAD(&st->leases, l, link);
         u->used.leases += l->count;
         msg->lease.first = l->first;

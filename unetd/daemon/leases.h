@@ -7,6 +7,10 @@
 
 #include "unetd/daemon/daemon.h"
 
+/* Whose they are is kept in that file for the next unetd. As root, before leases_init(). */
+void leases_remember(const char *path);
+/* Returns true if there is nothing in it. */
+bool leases_are_none(void);
 void leases_init(void);
 int port_lease(struct client *cl, struct unetd_msg *msg);
 int port_unlease(struct client *cl, const struct unetd_msg *msg);

@@ -24,6 +24,7 @@
 #include "unetd/daemon/discard.h"
 #include "unetd/daemon/emul.h"
 #include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/leases.h"
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/ports.h"
 #include "unetd/daemon/routes.h"
@@ -326,13 +327,25 @@ static int take_file(int fd)
         return 0;
 }
 
+/* Beside it, for the next one. */
+static char leases_path[sizeof file.sun_path + sizeof ".leases"];
+
+static void remember_leases(void)
+{
+        snprintf(leases_path, sizeof leases_path, "%s.leases", file.sun_path);
+        leases_remember(leases_path);
+}
+
 static void leave_file(void)
 {
         struct stat st;
 
-        if (unetd.at_file.fd >= 0 && stat(file.sun_path, &st) == 0 &&
-            st.st_ino == file_made.st_ino && st.st_dev == file_made.st_dev)
-                unlink(file.sun_path);
+        if (unetd.at_file.fd < 0 || stat(file.sun_path, &st) < 0 || st.st_ino != file_made.st_ino ||
+            st.st_dev != file_made.st_dev)
+                return;
+        unlink(file.sun_path);
+        if (leases_are_none())
+                unlink(leases_path);
 }
 
 /* ---- listening ---- */
@@ -345,6 +358,8 @@ static int take_names(void)
         r = unetd.cfg.shared ? socket_at(&unetd.at_file, take_file) : -ENOENT;
         if (unetd.cfg.shared && r < 0)
                 log_line("no socket in " UNETD_RUN_DIR ": %s", strerror(-r));
+        if (r == 0)
+                remember_leases();
         by_name = socket_at(&unetd.listening, take_name);
         return r == 0 ? 0 : by_name;
 }
