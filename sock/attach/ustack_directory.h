@@ -25,6 +25,9 @@ const struct directory *ustack_directory_if_any(void);
  * be. (ustack_policy.c) */
 const char *ustack_rule(const struct directory *dir, uint8_t proto, enum rule_role role,
                         ip_addr addr, uint16_t port);
+/* What the kernel has against a connection or datagram to there, a negative errno: -ENETUNREACH
+ * also if `lo` is down, by which it would be lost. 0: nothing, or it cannot be asked. */
+int ustack_kernel_says(const struct directory *dir, uint8_t proto, ip_addr addr, uint16_t port);
 /* Why the kernel carries a connection or datagram to who has this address of this host: it has
  * something against it, and will say what. NULL: nothing, or it cannot be asked. */
 const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr,

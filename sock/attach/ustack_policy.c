@@ -179,8 +179,13 @@ static bool is_unetds(const struct directory *dir, ip_addr addr)
         return found;
 }
 
-const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr,
-                                  uint16_t port)
+static bool lo_is_down(const struct directory *dir, ip_addr addr)
+{
+        return unlikely(atomic_load_explicit(&dir->lo_down, memory_order_relaxed) != 0) &&
+               !is_unetds(dir, addr);
+}
+
+int ustack_kernel_says(const struct directory *dir, uint8_t proto, ip_addr addr, uint16_t port)
 {
         uint32_t host = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0,
                  second = (uint32_t)(ustack_now() / NS_PER_S);
@@ -189,16 +194,26 @@ const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip
                  now = pair | (second & 0x7fff) << 1 | (proto == IPPROTO_TCP);
         _Atomic uint64_t *at =
                 &allowed[(host ^ host >> 8 ^ (uint32_t)(pair >> 16 & 0xffff) * 7u) % PAIRS];
+        long err;
 
-        if (unlikely(atomic_load_explicit(&dir->lo_down, memory_order_relaxed) != 0) &&
-            !is_unetds(dir, addr))
-                return "lo is down";
+        if (lo_is_down(dir, addr))
+                return -ENETUNREACH;
         if (likely(atomic_load_explicit(at, memory_order_relaxed) == now) || host == 0 ||
             sandbox_forbids(SANDBOX_PLACE))
-                return NULL;
-        if (unlikely(is_policy(ask_kernel(proto, host, port)) && !is_unetds(dir, addr)))
-                return "the kernel refuses it: a route, a rule, an interface that is down, or a "
-                       "hook";
+                return 0;
+        err = ask_kernel(proto, host, port);
+        if (unlikely(is_policy(err) && !is_unetds(dir, addr)))
+                return (int)err;
         atomic_store_explicit(at, now, memory_order_relaxed);
-        return NULL;
+        return 0;
+}
+
+const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr,
+                                  uint16_t port)
+{
+        if (likely(ustack_kernel_says(dir, proto, addr, port) == 0))
+                return NULL;
+        return lo_is_down(dir, addr) ? "lo is down"
+                                     : "the kernel refuses it: a route, a rule, an interface that "
+                                       "is down, or a hook";
 }

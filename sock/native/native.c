@@ -354,17 +354,22 @@ int native_autobind(struct native_slot *n)
         return bind_to(n, n->us->family == AF_INET ? ip_addr_v4(INADDR_ANY) : any6, 0);
 }
 
-int native_nobody(const struct sockaddr *to, socklen_t len)
+int native_nobody(int kind, const struct sockaddr *to, socklen_t len)
 {
         const struct directory *dir = ustack_directory();
         uint16_t port;
         ip_addr addr;
+        int err;
 
         if (usock_addr_in(to, len, &addr, &port) != 0)
                 return -ENETUNREACH;
-        if (dir == NULL || ip_addr_is_any(addr) || ustack_is_local(dir, addr) == 1)
+        if (dir == NULL)
                 return -ECONNREFUSED;
-        return -ENETUNREACH;
+        err = ustack_kernel_says(dir, kind == USOCK_TCP ? IPPROTO_TCP : IPPROTO_UDP, addr, port);
+        if (err != 0)
+                return err;
+        return ip_addr_is_any(addr) || ustack_is_local(dir, addr) == 1 ? -ECONNREFUSED
+                                                                       : -ENETUNREACH;
 }
 
 static int name_call(int sock, struct sockaddr *addr, socklen_t *len,

@@ -59,8 +59,9 @@ int native_autobind(struct native_slot *n);
 /* A rule of the configuration keeps it, with the name that it has, off the fabric: -EACCES, as
  * there is no kernel's socket. */
 bool native_rule(struct native_slot *n);
-/* Nobody on the fabric has the address: -ECONNREFUSED when it is this host's, else -ENETUNREACH. */
-int native_nobody(const struct sockaddr *to, socklen_t len);
+/* Nobody on the fabric has the address, or a route of the kernel's refuses it: what that says, else
+ * -ECONNREFUSED when it is this host's, and -ENETUNREACH. */
+int native_nobody(int kind, const struct sockaddr *to, socklen_t len);
 
 /* All sockets of this process end, as by unet_close() without a word of SO_LINGER. No other thread
  * may be inside. */

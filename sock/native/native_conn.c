@@ -58,7 +58,7 @@ static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen
         if (err == 0)
                 err = usock_connect(n->us, sa, len, NULL);
         if (err == -ENOENT)
-                return native_nobody(sa, len);
+                return native_nobody(USOCK_TCP, sa, len);
         if (err != -EINPROGRESS)
                 return err;
         n->connecting = true;
@@ -72,7 +72,7 @@ static int connect_absent(struct native_slot *n, const struct sockaddr *sa, sock
         struct sock_rec *rec = usock_rec(n->us);
         ip_addr addr, laddr;
         uint16_t port;
-        int err = native_nobody(sa, len);
+        int err = native_nobody(USOCK_UDP, sa, len);
 
         if (err != -ECONNREFUSED)
                 return err;
@@ -119,7 +119,7 @@ int native_reconnect(struct native_slot *n)
                 return -EDESTADDRREQ;
         usock_addr_out(n->us->family, addr, port, (struct sockaddr *)&to, &len);
         err = usock_connect(n->us, (struct sockaddr *)&to, len, NULL);
-        return err == -ENOENT ? native_nobody((struct sockaddr *)&to, len) : err;
+        return err == -ENOENT ? native_nobody(USOCK_UDP, (struct sockaddr *)&to, len) : err;
 }
 
 static int do_connect(struct native_slot *n, const struct sockaddr *sa, socklen_t len, int flags)

@@ -208,7 +208,7 @@ static int nobody(struct native_slot *n, const struct msghdr *m)
         int err;
 
         if (m->msg_name != NULL && m->msg_namelen != 0)
-                return native_nobody(m->msg_name, m->msg_namelen);
+                return native_nobody(USOCK_UDP, m->msg_name, m->msg_namelen);
         pthread_mutex_lock(&n->setup);
         err = native_reconnect(n);
         pthread_mutex_unlock(&n->setup);
