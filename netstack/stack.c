@@ -105,6 +105,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->chan_room = l->chans;
         st->quiet_after = QUIET_AFTER;
         st->quiet_few = QUIET_FEW;
+        st->look_at = NSTIME_NEVER;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
         stack_ip_format(at_offset(st, o.ip), &st->prng);

@@ -281,6 +281,8 @@ struct stack_state {
         _Atomic uint64_t hot_words;
         nstime quiet_after; /* of idle ones so long; where there are more than so many */
         uint32_t quiet_few;
+        /* Looks at the others are paid for until then; one that was put off is due at look_at. */
+        _Atomic nstime looks_paid, look_at;
         uint64_t unetd; /* of whose channels they are: the instance that made the stack known */
         /* Counts of the bell: leaders asleep; the keeper gone back to sleep. */
         uint32_t sleeps, rests;
@@ -539,9 +541,12 @@ static inline void stack_heat(struct stack_state *st, uint32_t k)
 }
 /* Channel k is not looked at until somebody heats it. Under the lock. */
 void stack_cool(struct stack_state *st, uint32_t k);
-/* Looks at the others: what has come by one is seen by the next turn. Who was rung for them calls
- * it (the keeper), without the lock. Returns true if there was something. */
+/* Looks at the others: what has come by one is seen by the next turn. Returns true if there was
+ * something. No lock needed. */
 bool stack_look_quiet(struct stack *s);
+/* The same for who was rung for them (the keeper, who leads). Anybody may ring: a look is put off,
+ * and stack_deadline() is due, when many have found nothing. */
+bool stack_heard_quiet(struct stack *s, nstime now);
 /* The channel that k goes by, for a caller without the lock that asks only whether something is
  * pending; NULL: none, or not any more. It may be unmapped meanwhile: then nothing is pending
  * (sock/attach/ustack_chan.c). Acquire, to go with the store of a channel that was made ready

@@ -518,6 +518,7 @@ nstime stack_deadline(const struct stack *s)
 {
         nstime at = nstime_min(wheel_next(&s->st->wheel), READ_ONCE(s->ip->deadline));
 
+        at = nstime_min(at, atomic_load_explicit(&s->st->look_at, memory_order_relaxed));
         for (uint32_t i = 0; unlikely(i < READ_ONCE(s->st->netifs)); i++) {
                 struct netif *n = stack_netif(s->st, i);
                 uint32_t chan = READ_ONCE(n->chan);
@@ -540,6 +541,8 @@ bool stack_take(struct stack *s, nstime now)
         stack_sync(s);
         if (unlikely(s->now >= s->st->sweep_at))
                 stack_sweep(s);
+        if (unlikely(s->now >= atomic_load_explicit(&s->st->look_at, memory_order_relaxed)))
+                stack_look_put_off(s);
         STACK_FOR_HOT (s, k) {
                 struct stack_chan *c = &s->chan[k];
                 if (c->ops == NULL)

@@ -13,6 +13,10 @@
  * whether it is quiet, (d) ring. If (4) missed the message, (3) came before (b), and the sender
  * rings. The keeper's look comes after (1) then, so that nothing makes the channel quiet after it
  * was made hot. Who dies between (1) and (2) has the lock: all channels are hot after a repair.
+ *
+ * Anybody may ring (unet/bell_fd.h), with nothing in any channel. A look that finds nothing is paid
+ * for with time, twenty times what it takes; a few may be paid for later. When no more may be, the
+ * next look is put off, for all who ring meanwhile together.
  */
 #include "netstack/stack_road.h"
 
@@ -87,4 +91,28 @@ bool stack_look_quiet(struct stack *s)
                 any = true;
         }
         return any;
+}
+
+#define LOOK_COST  NS_PER_US /* a channel, of which a look takes some 50 ns */
+#define LOOKS_OWED 16
+
+bool stack_heard_quiet(struct stack *s, nstime now)
+{
+        nstime cost = READ_ONCE(s->nchan) * LOOK_COST, paid = atomic_load(&s->st->looks_paid);
+
+        if (paid > now + LOOKS_OWED * cost) {
+                atomic_store(&s->st->look_at, paid - LOOKS_OWED * cost);
+                return false;
+        }
+        if (stack_look_quiet(s))
+                return true;
+        atomic_store(&s->st->looks_paid, MAX(paid, now) + cost);
+        return false;
+}
+
+/* Who puts one off from here on comes too late for this look, or sees it done. */
+void stack_look_put_off(struct stack *s)
+{
+        atomic_store(&s->st->look_at, NSTIME_NEVER);
+        stack_heard_quiet(s, s->now);
 }

@@ -19,6 +19,7 @@
 #define QUIET_FEW   16u /* in a stack of so many all are looked at, however idle */
 /* Channels that were idle since the last time are not looked at any more. Under the lock. */
 void stack_sweep(struct stack *s);
+void stack_look_put_off(struct stack *s);
 
 /* ---- stack_rx.c ---- */
 

@@ -217,7 +217,7 @@ static void rang(void *view)
 {
         struct keeper_view *v = view;
 
-        v->heard |= stack_look_quiet(&v->u.s);
+        v->heard |= stack_heard_quiet(&v->u.s, ustack_now());
 }
 
 static bool resting(void *view)

@@ -122,7 +122,7 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
                 stack_want_returns(&u->s, false);
                 /* One peer rings once: to look for more costs a call. */
                 if (unlikely(bell_hear(u->fds.leader, u->s.nchan > 1)))
-                        stack_look_quiet(&u->s); /* the keeper may be stopped */
+                        stack_heard_quiet(&u->s, ustack_now()); /* the keeper may be stopped */
         }
         return rung;
 }

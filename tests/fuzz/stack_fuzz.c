@@ -245,7 +245,7 @@ static void step_quiet(struct world *w, unsigned how)
                 side->st->sweep_at = 0;
         stack_run(&side->s, w->p->now);
         if (how & 4)
-                stack_look_quiet(&side->s);
+                stack_heard_quiet(&side->s, side->s.now);
         run_both(w, how / 64);
 }
 
