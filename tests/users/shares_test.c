@@ -636,6 +636,52 @@ static void ports_are_held_for_others_too(void **state)
         users_wait(second);
 }
 
+/* ---- listeners ---- */
+
+/* At addresses of his own, all at one port. */
+static int listens_everywhere(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r = 0;
+        uint32_t n = 0, first = LOOPBACK + 1 + 0x10000 * (1 + (uint32_t)table->ready);
+        struct hostile_stack st;
+        uint16_t port = 0;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (; r == 0; n += r == 0) {
+                int sock = hostile_socket(IPPROTO_TCP, first + n, &port, true);
+
+                must(sock >= 0);
+                r = hostile_listen(c, st.id, IPPROTO_TCP, first + n, port, sock);
+                close(sock);
+        }
+        must(r == -EDQUOT);
+        table->value[table->ready] = n;
+        table->ready++;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static void entries_are_left_to_others(void **state)
+{
+        static const uint32_t who[] = {HOSTILE, VICTIM, BYSTANDER};
+        pid_t pid[ARRAY_LEN(who)];
+
+        if (users_cannot_run())
+                skip();
+        for (uint32_t i = 0; i < ARRAY_LEN(who); i++) {
+                pid[i] = users_begin(who[i], listens_everywhere);
+                eventually(table->ready == i + 1);
+        }
+        print_message("listeners: %d, %d, %d\n", (int)table->value[0], (int)table->value[1],
+                      (int)table->value[2]);
+        assert_in_range(table->value[0], 1, 4096);
+        assert_true(table->value[2] >= table->value[0] / 4);
+        users_unetd_answers();
+        table->done = 1;
+        for (uint32_t i = 0; i < ARRAY_LEN(who); i++)
+                users_wait(pid[i]);
+}
+
 /* ---- names ---- */
 
 /* All names of the victim's, half of them with a full backlog. */
@@ -700,6 +746,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(who_gives_ports_back_does_not_fill_the_log,
                                                 four_ports, users_teardown),
                 cmocka_unit_test_setup_teardown(ports_are_held_for_others_too, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(entries_are_left_to_others, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(names_of_others_are_not_waited_for, users_setup,
                                                 users_teardown),

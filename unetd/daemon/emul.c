@@ -186,7 +186,7 @@ static int check_offer(const struct client *cl, const struct wire_in *in)
                 return -EINVAL;
         if (in->msg.emul.mem.station_bytes > STATION_MAX ||
             cl->user->used.emul_endpoints >= unetd.cfg.per_uid.emul_endpoints ||
-            !share_may_hold(cl->user, UNETD_EMUL_FDS))
+            !share_may_attach(cl->user))
                 return -EDQUOT;
         if (cl->name || cl->call || cl->waiting || cl->conn.queued)
                 return -EBUSY; /* the connection owes something as it is */
@@ -301,6 +301,17 @@ static bool may_call(const struct client *cl, const struct emul_name *n)
         return cl->user->uid == n->as.uid || cl->user->uid == 0 || n->as.flags & UNETD_EMUL_ANYBODY;
 }
 
+/* Of the calls that may wait there. */
+static bool has_room(const struct emul_name *n, const struct user *u)
+{
+        const struct emul_call *call;
+        uint32_t his = 0;
+
+        TAILQ_FOREACH (call, &n->calls, link)
+                his += call->client->user == u;
+        return n->ncalls < CALLS_MAX && share_may_take(his, n->ncalls, CALLS_MAX);
+}
+
 int emul_connect(struct client *cl, const struct unetd_msg *msg)
 {
         struct emul_name *n;
@@ -313,7 +324,7 @@ int emul_connect(struct client *cl, const struct unetd_msg *msg)
         if (cl->name || cl->call || cl->new_tag)
                 return -EBUSY;
         n = name_find(msg->emul.uid, msg->emul.name);
-        if (!n || n->ncalls >= CALLS_MAX)
+        if (!n || !has_room(n, cl->user))
                 return -ECONNREFUSED;
         if (!may_call(cl, n))
                 return -EACCES;
@@ -334,7 +345,9 @@ static int answer(struct emul_call *call, struct unetd_msg *msg)
 {
         struct client *caller = call->client;
         uint32_t tag[2];
-        int r = unet_switch_connect(emul.sw, call->request.emul.port, msg->emul.port, tag);
+        int r = share_may_join(caller->user) && share_may_join(call->name->client->user)
+                        ? unet_switch_connect(emul.sw, call->request.emul.port, msg->emul.port, tag)
+                        : -EDQUOT;
 
         if (r == 0) {
                 caller->new_tag = call->request.emul.tag = tag[0];

@@ -55,6 +55,27 @@ static uint32_t leases_of(const struct user *u)
         return u->used.leases;
 }
 
+static uint32_t endpoints_of(const struct user *u)
+{
+        return u->used.emul_endpoints;
+}
+
+static uint32_t joined_of(const struct user *u)
+{
+        return u->emul.chans;
+}
+
+bool share_may_attach(const struct user *u)
+{
+        return share_may_hold(u, UNETD_EMUL_FDS) &&
+               share_may_take(endpoints_of(u), all(endpoints_of), SWITCH_PORTS - 1);
+}
+
+bool share_may_join(const struct user *u)
+{
+        return share_may_take(joined_of(u), all(joined_of), SWITCH_ROUTES);
+}
+
 bool share_may_enter(const struct user *u)
 {
         return share_may_hold(u, 1) && share_may_take(entries_of(u), all(entries_of), DIR_MAX);

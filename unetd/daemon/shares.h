@@ -11,6 +11,9 @@
  *   entries of the directory         DIR_MAX                  the stack's user
  *   descriptors of unetd             RLIMIT_NOFILE            who made it hold them
  *   descriptors of a user's keeper   its RLIMIT_NOFILE        others, who asked for channels
+ *   emulated endpoints               SWITCH_PORTS             who attached them
+ *   ends of channels between these   SWITCH_ROUTES            each end's user
+ *   calls that wait at a name        CALLS_MAX (emul.c)       who calls
  */
 #ifndef UNETD_SHARES_H
 #define UNETD_SHARES_H
@@ -30,5 +33,8 @@ bool share_keeper_may_take(const struct user *u, const struct user *payer);
 /* ... of an entry of the directory, of so many client ports. */
 bool share_may_enter(const struct user *u);
 bool share_may_lease(const struct user *u, uint32_t more);
+/* ... of an emulated endpoint, of an end of a channel between these. */
+bool share_may_attach(const struct user *u);
+bool share_may_join(const struct user *u);
 
 #endif
