@@ -162,6 +162,61 @@ static void many_who_wait_keep_nobody_waiting(void **state)
         users_wait(hostile);
 }
 
+/* ---- requests by many connections ---- */
+
+enum { FLOODING = 800 };
+
+/* Each of them asks for a list of the kernel's sockets, in vain, as fast as it is answered. */
+static int asks_by_many_connections(void)
+{
+        struct unetd_msg msg = {.type = UNETD_LISTEN_ADD, .seq = 1};
+        static int conn[FLOODING];
+        struct hostile_stack st;
+        uint16_t port = 0;
+        struct wire_in in;
+        int sock;
+
+        many_descriptors();
+        must(hostile_keeper(HOSTILE_ANSWERS) >= 0);
+        for (int i = 0; i < FLOODING; i++)
+                conn[i] = hostile_client();
+        must(hostile_stack(conn[0], &st) == 0);
+        sock = hostile_socket(IPPROTO_UDP, LOOPBACK + 1, &port, true);
+        must(sock >= 0);
+        msg.port = (struct unetd_port){
+                .stack = st.id, .proto = IPPROTO_UDP, .port = port, .addr = ip_addr_v4(LOOPBACK)};
+        while (table->done == 0) {
+                for (int i = 0; i < FLOODING; i++) {
+                        while (hostile_recv(conn[i], &in, 0) == 0)
+                                wire_in_close(&in);
+                        for (int n = 0;
+                             n < 8 && wire_send(conn[i], &msg, &sock, 1, MSG_DONTWAIT) == 0; n++)
+                                ;
+                }
+                table->ready = 1;
+        }
+        return 0;
+}
+
+static void many_connections_keep_nobody_waiting(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        users_victim_start();
+        hostile = users_begin(HOSTILE, asks_by_many_connections);
+        eventually(table->ready == 1);
+        for (int i = 0; i < 20; i++)
+                users_unetd_answers();
+        until = users_now_ms() + 2000;
+        print_message("longest wait beside %d connections that ask: %lld ms\n", FLOODING,
+                      (long long)longest_hello(not_over));
+        users_victim_goes_on();
+        table->done = 1;
+        users_wait(hostile);
+}
+
 /* ---- answers that nobody reads ---- */
 
 enum { DEAF = 150, HELLOS = 400 };
@@ -272,6 +327,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(many_claims_keep_nobody_waiting, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(many_who_wait_keep_nobody_waiting, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(many_connections_keep_nobody_waiting, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(unread_answers_keep_nobody_out, users_setup,
                                                 users_teardown),

@@ -85,7 +85,7 @@ static void refuse(struct conn *c, uint32_t seq)
 
 static void receive(struct conn *c)
 {
-        for (int i = 0; i < MESSAGES_A_TURN && !c->broken; i++) {
+        for (int i = 0; i < MESSAGES_A_TURN && !c->broken && (!c->may || c->may(c)); i++) {
                 struct wire_in in;
                 int r = wire_recv(c->src.fd, &in, MSG_DONTWAIT);
 
@@ -119,6 +119,7 @@ int conn_init(struct conn *c, struct loop *l, int fd, uint32_t queue_max)
                            .loop = l,
                            .queue_max = queue_max,
                            .message = c->message,
+                           .may = c->may,
                            .ended = c->ended,
                            .discard = c->discard};
         TAILQ_INIT(&c->out);

@@ -27,6 +27,8 @@ struct conn {
         /* A message in form. The handler takes the descriptors it wants; the rest are closed
          * after it. */
         void (*message)(struct conn *c, struct wire_in *in);
+        /* Returns true if one may be read in this turn of the loop. NULL: it may. */
+        bool (*may)(const struct conn *c);
         /* Told once; the owner frees later. */
         void (*ended)(struct conn *c);
         /* Closes descriptors: those that came and nobody wanted (`unwanted`), copies of those that

@@ -7,7 +7,7 @@
 
 #include "unetd/client/timens.h"
 
-#define BATCH 64
+#define BATCH 512 /* of many that one user makes ready, others are found soon */
 
 nstime loop_clock(void)
 {
