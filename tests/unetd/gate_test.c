@@ -14,6 +14,7 @@
 #include "unetd/bridge/gate_answer.h"
 #include "unetd/bridge/gate_rules.h"
 #include "unetd/bridge/gate_run.h"
+#include "unetd/client/proto.h"
 
 enum { US = 0x0a4d0001, PEER = 0x0a4d0002, OTHER = 0x0a4d0003, ALICE = 11, BOB = 12 };
 enum { WEB = 80, LEASED = 40000, NOBODYS = 7 };
@@ -402,6 +403,30 @@ static void a_connection_begins_with_who_has_the_port(void **state)
         expect_refused(&alice, segment(true, WEB, 5, TCP_ACK));
 }
 
+/* Of as many connections as there may be, none of which is one. The victim has few; the listener
+ * that they came to is gone. */
+static void a_flood_takes_no_connection(void **state)
+{
+        enum { FEW = 100, FLOOD = 4 * (int)GATE_FLOWS, STACKS = 64 };
+        const uint32_t mallory = 7 * UNETD_STACKS_OF_USER;
+
+        for (uint16_t i = 1; i <= FEW; i++)
+                expect_passes(&alice, segment(true, WEB, i, TCP_ACK));
+        for (uint32_t i = 0; i < FLOOD; i++) {
+                struct gate_key k = {.raddr = OTHER + i / 50000,
+                                     .local = LEASED,
+                                     .remote = (uint16_t)(i % 50000),
+                                     .proto = IP_PROTO_TCP};
+
+                gate_flow_note(rules.flows, &k, mallory + i % STACKS, GATE_STANDS, 100);
+        }
+        web_owner = BOB;
+        for (uint16_t i = 1; i <= FEW; i++) {
+                expect_to(ALICE, segment(false, WEB, i, TCP_ACK));
+                expect_passes(&alice, segment(true, WEB, i, TCP_ACK));
+        }
+}
+
 static void errors_go_to_who_sent_what_they_quote(void **state)
 {
         expect_to(ALICE, quoting(false, ICMP_UNREACHABLE, ported(true, IP_PROTO_UDP, WEB, 5, 20)));
@@ -538,6 +563,22 @@ static void a_stack_has_few_groups(void **state)
                 expect_passes(&alice, f);
         }
         assert_int_equal(groups.n, GATE_GROUPS_EACH);
+}
+
+static void nobody_takes_all_places_for_groups(void **state)
+{
+        struct gate_sender mallory = {.stack = 7 * UNETD_STACKS_OF_USER};
+
+        for (uint32_t i = 0; i < 2 * GATE_GROUPS; i++) {
+                struct frame f = igmp(GROUP + 1 + i, V2, 0);
+
+                mallory.stack += i % GATE_GROUPS_EACH == 0;
+                put32(f.p + f.len - 4, GROUP + 1 + i);
+                expect_passes(&mallory, f);
+        }
+        assert_int_equal(groups.n, GATE_GROUPS / 2);
+        expect_passes(&alice, igmp(GROUP, V2, 0));
+        expect_refused(&mallory, igmp(0xe0000002, LEAVE, 0));
 }
 
 static void what_is_for_several_goes_to_all(void **state)
@@ -839,6 +880,7 @@ int main(void)
                 RULE(connections_outlive_their_listener),
                 RULE(a_lease_takes_no_connection),
                 RULE(a_connection_begins_with_who_has_the_port),
+                RULE(a_flood_takes_no_connection),
                 RULE(errors_go_to_who_sent_what_they_quote),
                 RULE(echoes),
                 RULE(the_host_answers_echoes_itself),
@@ -848,6 +890,7 @@ int main(void)
                 RULE(no_stack_leaves_for_another),
                 RULE(damaged_reports),
                 RULE(a_stack_has_few_groups),
+                RULE(nobody_takes_all_places_for_groups),
                 RULE(what_is_for_several_goes_to_all),
                 RULE(damaged_frames),
                 RULE(those_that_stand_stay),

@@ -3,6 +3,8 @@
 
 #include <netinet/in.h>
 
+#include "unetd/client/proto.h"
+
 void gate_flows_init(struct gate_flows *t, const uint8_t seed[16])
 {
         memcpy(&t->key, seed, sizeof t->key);
@@ -57,6 +59,42 @@ static bool before(const struct gate_flow *a, const struct gate_flow *b)
         return a->stage != b->stage ? a->stage < b->stage : (int32_t)(a->used - b->used) < 0;
 }
 
+/* Returns true if nothing is lost with it. */
+static bool is_over(const struct gate_flow *f)
+{
+        return f->stack == 0 || f->stage == GATE_ENDED;
+}
+
+/* How many in the bucket are of the user of `stack`. */
+static uint32_t crowd(const struct gate_flow *bucket, uint32_t stack)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < GATE_WAYS; i++)
+                n += !is_over(&bucket[i]) && unetd_of_one_user(bucket[i].stack, stack);
+        return n;
+}
+
+/* The one that gives way to another one of `stack`. */
+static struct gate_flow *make_room(struct gate_flow *bucket, uint32_t stack)
+{
+        struct gate_flow *f = NULL;
+        uint32_t most = 0;
+
+        for (uint32_t i = 0; i < GATE_WAYS; i++) {
+                struct gate_flow *at = &bucket[i];
+                uint32_t n = is_over(at) ? GATE_WAYS + 2
+                                         : crowd(bucket, at->stack) +
+                                                   unetd_of_one_user(at->stack, stack);
+
+                if (n > most || (n == most && before(at, f))) {
+                        most = n;
+                        f = at;
+                }
+        }
+        return f;
+}
+
 void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t stack,
                     enum gate_stage stage, uint32_t sec)
 {
@@ -69,12 +107,8 @@ void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t sta
                         f->stage = (uint8_t)stage;
                 return;
         }
-        if (f == NULL) {
-                f = bucket;
-                for (uint32_t i = 1; i < GATE_WAYS; i++)
-                        if (before(&bucket[i], f))
-                                f = &bucket[i];
-        }
+        if (f == NULL)
+                f = make_room(bucket, stack);
         *f = (struct gate_flow){.key = *k, .stage = (uint8_t)stage, .stack = stack, .used = sec};
 }
 

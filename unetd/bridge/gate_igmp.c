@@ -2,6 +2,7 @@
 #include "unetd/bridge/gate_igmp.h"
 
 #include "ip/igmp.h"
+#include "unetd/client/proto.h"
 
 enum { V1_REPORT = 0x12, V2_REPORT = 0x16, V2_LEAVE = 0x17, V3_REPORT = 0x22, V2_LEN = 8 };
 enum { TO_IN = 3, BLOCK = 6, RECORDS_AT = 8, RECORD = 8 };
@@ -16,7 +17,7 @@ static bool others_have(const struct gate_groups *t, uint32_t stack, uint32_t gr
 
 static void note(struct gate_groups *t, uint32_t stack, uint32_t group)
 {
-        uint32_t has = 0, room = GATE_GROUPS;
+        uint32_t has = 0, his = 0, others = 0, room = GATE_GROUPS;
 
         assert(stack != 0 && t->n <= GATE_GROUPS);
         for (uint32_t i = t->n; i-- > 0;) {
@@ -24,10 +25,15 @@ static void note(struct gate_groups *t, uint32_t stack, uint32_t group)
                         room = i;
                 else if (t->at[i].stack == stack && ++has != 0 && t->at[i].group == group)
                         return;
+                else if (unetd_of_one_user(t->at[i].stack, stack))
+                        his++;
+                else
+                        others++;
         }
         if (room == GATE_GROUPS)
                 room = t->n;
-        if (has >= GATE_GROUPS_EACH || room == GATE_GROUPS)
+        if (has >= GATE_GROUPS_EACH || room == GATE_GROUPS ||
+            his + 1 > (GATE_GROUPS - others + 1) / 2)
                 return;
         t->at[room] = (struct gate_group){stack, group};
         t->n = MAX(t->n, room + 1);

@@ -240,6 +240,11 @@ static inline uint32_t unetd_stacks_of(uint32_t uid)
 {
         return (uid * 2654435761u) >> 18 << 16;
 }
+/* Returns true if both stacks are of one user, or of two that share numbers. */
+static inline bool unetd_of_one_user(uint32_t a, uint32_t b)
+{
+        return a / UNETD_STACKS_OF_USER == b / UNETD_STACKS_OF_USER;
+}
 
 struct unetd_chan_info {
         uint32_t stack, chan;           /* our end */
