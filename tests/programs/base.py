@@ -146,10 +146,6 @@ class Programs(unittest.TestCase):
         self.assertEqual(hashlib.sha256(out).hexdigest(), SUM, err + self.read("log"))
         return err
 
-    def fetch_both(self):
-        for shim in (True, False):
-            self.fetch(shim)
-
     def assert_said(self, what):
         self.assertIn(what, self.read("log"))
 

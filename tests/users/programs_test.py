@@ -45,10 +45,20 @@ print(n)
 
 
 class Users(Programs):
+    server, clients = True, (True, False)       # what is over the shim
+
     def setUp(self):
         if os.geteuid() != 0:
             self.skipTest("only root can be two users")
         super().setUp()
+
+    def fetch_by_each(self, url=None):
+        for shim in self.clients:
+            self.fetch(shim, url)
+
+    def assert_server_said(self, what):
+        if self.server:
+            self.assert_said(what)
 
 
 class Http(Users):
@@ -72,22 +82,22 @@ class Http(Users):
     def test_nginx(self):
         """Reload, and another binary in the place of the first."""
         self.nginx_conf()
-        self.serve(which("nginx"), "-c", self.path("conf"), "-p", self.dir)
+        self.serve(which("nginx"), "-c", self.path("conf"), "-p", self.dir, shim=self.server)
         master = int(wait_until("the master", lambda: self.read("pid")))
         self.addCleanup(self.end, master)
         first = self.settled(master)
-        self.fetch_both()
-        self.assert_said(GAVE_UP)
+        self.fetch_by_each()
+        self.assert_server_said(GAVE_UP)
         os.kill(master, signal.SIGHUP)
         self.settled(master, first)
-        self.fetch_both()
+        self.fetch_by_each()
         os.kill(master, signal.SIGUSR2)
         second = int(wait_until("the second master", lambda: self.read("pid.oldbin") and self.read("pid")))
         self.addCleanup(self.end, second)
         self.settled(second)
         os.kill(master, signal.SIGQUIT)
         wait_until("the first to end", lambda: not os.path.exists(f"/proc/{master}"))
-        self.fetch_both()
+        self.fetch_by_each()
 
     def test_nginx_loses_nobody(self):
         """Who connects all the time, while it starts and is told to reload, over the shim and not. Its workers give up root when somebody
@@ -97,12 +107,12 @@ class Http(Users):
         with open(self.path("log"), "ab") as log:
             visitors = [subprocess.Popen([sys.executable, "-c", VISITOR, str(self.port), self.path("small")], env=self.shimmed(shim),
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-                        for shim in (True, True, False)]
+                        for shim in (True, *self.clients)]
         for v in visitors:
             self.addCleanup(v.kill)
             self.addCleanup(v.stdout.close)
-        master = self.serve("env", f"LD_PRELOAD={SHIM} {GATE}", f"UNET_TEST_GATE={self.path('gate')}",
-                            which("nginx"), "-c", self.path("conf"), "-p", self.dir)
+        master = self.serve("env", f"LD_PRELOAD={SHIM if self.server else ''} {GATE}", f"UNET_TEST_GATE={self.path('gate')}",
+                            which("nginx"), "-c", self.path("conf"), "-p", self.dir, shim=self.server)
         for line in ("connected\n", "first\n"):
             for v in visitors:
                 self.assertEqual(v.stdout.readline(), line, self.read("log"))
@@ -116,7 +126,7 @@ class Http(Users):
         for v in visitors:
             self.assertGreater(int(v.stdout.read() or 0), 0, self.read("log"))
             self.assertEqual(v.wait(LIMIT), 0, self.read("log"))
-        self.assert_said(GAVE_UP)
+        self.assert_server_said(GAVE_UP)
 
     def apache(self, mpm):
         modules = "/usr/lib/apache2/modules"
@@ -133,12 +143,12 @@ class Http(Users):
             Group www-data
             StartServers 2
             DocumentRoot {self.dir}""")
-        s = self.serve(program, "-d", self.dir, "-f", self.path("conf"), "-D", "FOREGROUND")
+        s = self.serve(program, "-d", self.dir, "-f", self.path("conf"), "-D", "FOREGROUND", shim=self.server)
         first = self.settled(s.pid)
-        self.fetch_both()
+        self.fetch_by_each()
         s.send_signal(signal.SIGUSR1)
         self.settled(s.pid, first)
-        self.fetch_both()
+        self.fetch_by_each()
 
     def test_apache_prefork(self):
         self.apache("prefork")
@@ -146,22 +156,41 @@ class Http(Users):
     def test_apache_event(self):
         self.apache("event")
 
-    def test_lighttpd(self):
+    def lighttpd(self, more=""):
         self.write("conf", f"""
             server.document-root = "{self.dir}"
             server.port = {self.port}
             server.bind = "127.0.0.1"
             server.username = "www-data"
             server.groupname = "www-data"
+            {more}
             """)
-        s = self.serve(which("lighttpd"), "-D", "-f", self.path("conf"))
+        return self.serve(which("lighttpd"), "-D", "-f", self.path("conf"), shim=self.server)
+
+    def test_lighttpd(self):
+        s = self.lighttpd()
         wait_until("it to give up root", lambda: self.nothing_of_roots(s.pid))
-        self.fetch_both()
-        self.assert_said(GAVE_UP)
+        self.fetch_by_each()
+        self.assert_server_said(GAVE_UP)
+
+    def test_lighttpd_with_workers(self):
+        """Children of one that has given up root accept from its listener; in the place of one that is killed comes another."""
+        s = self.lighttpd("server.max-worker = 3")
+
+        def three(but=()):
+            return wait_until("three workers", lambda: len(v := self.settled(s.pid, but)) == 3 and v)
+
+        killed = three()[0]
+        self.fetch_by_each()
+        os.kill(killed, signal.SIGKILL)
+        three((killed,))
+        for _ in range(3):
+            self.fetch_by_each()
+        self.assert_server_said(GAVE_UP)
 
     def test_haproxy(self):
-        """Before a server of Python's; a second one takes its listeners over, and connections go on."""
-        backend = free_port()
+        """Before two servers of Python's, one over the shim; a second one takes its listeners over, and connections go on."""
+        backends = free_port(), free_port()
         conf = self.write("conf", f"""
             global
                 user nobody
@@ -176,20 +205,29 @@ class Http(Users):
                 bind 127.0.0.1:{self.port}
                 default_backend b
             backend b
-                server s 127.0.0.1:{backend}\n""")
+                balance roundrobin
+                server s0 127.0.0.1:{backends[0]}
+                server s1 127.0.0.1:{backends[1]}\n""")
         program = which("haproxy")
-        port, self.port = self.port, backend
-        self.serve(sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(backend))
-        self.port = port
-        first = self.serve(program, "-db", "-f", conf)
+        for backend, shim in zip(backends, (True, False)):
+            self.serve_at(backend, sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(backend), shim=shim)
+        first = self.serve(program, "-db", "-f", conf, shim=self.server)
         wait_until("it to give up root", lambda: self.nothing_of_roots(first.pid))
-        self.fetch_both()
-        self.assert_said(GAVE_UP)
+        for _ in backends:
+            self.fetch_by_each()
+        self.assert_server_said(GAVE_UP)
         with open(self.path("log"), "ab") as log:
-            second = self.start(log, program, "-db", "-f", conf, "-x", self.path("admin"), "-sf", str(first.pid))
+            second = self.start(log, program, "-db", "-f", conf, "-x", self.path("admin"), "-sf", str(first.pid), shim=self.server)
         wait_until("the first to end", lambda: first.poll() is not None)
-        self.fetch_both()
+        for _ in backends:
+            self.fetch_by_each()
         self.assertIsNone(second.poll(), self.read("log"))
+
+
+class OrdinaryHttp(Http):
+    """The same servers over the kernel, their clients over the shim."""
+
+    server, clients = False, (True,)
 
 
 class Ssh(Users):
@@ -274,10 +312,13 @@ secure_chroot_dir=/run/vsftpd/empty
 xferlog_enable=NO
 """)
         os.chown(conf, 0, 0)
-        self.serve(which("vsftpd"), conf)
-        for shim in (True, False):
-            self.fetch(shim, f"ftp://127.0.0.1:{self.port}/data")
-        self.assert_said("ours: came over the fabric")
+        self.serve(which("vsftpd"), conf, shim=self.server)
+        self.fetch_by_each(f"ftp://127.0.0.1:{self.port}/data")
+        self.assert_server_said("ours: came over the fabric")
+
+
+class OrdinaryFtp(Ftp):
+    server, clients = False, (True,)
 
 
 class Database(Users):
