@@ -120,15 +120,19 @@ bool usock_has_port(const struct usock *s);
 /* Somebody has leased this TCP port (unetd/client/directory.h). */
 bool usock_port_leased(uint16_t port);
 /* A TCP socket whose attempt to connect came to nothing (its connection is closed) is as it was
- * before: it keeps the address and port that it was bound to; NULL: it was not. */
-void usock_connect_undo(struct usock *s, const ip_addr *bound);
-/* connect() to AF_UNSPEC: the connection, however far it has come, is reset; then as that. */
-void usock_disconnect(struct usock *s, const ip_addr *bound);
+ * before: it keeps the address and port that it was bound to; NULL: it was not. False: another
+ * thread copies from it. Nothing was done: usock_let_copy(), then again. */
+bool usock_connect_undo(struct usock *s, const ip_addr *bound);
+/* connect() to AF_UNSPEC: the connection, however far it has come, is reset; then as that. False
+ * also while another thread copies to it: in the kernel these calls wait for one another. */
+bool usock_disconnect(struct usock *s, const ip_addr *bound);
 /* The same of a UDP socket: it has no peer, and the local address that it was bound to; NULL: the
  * one that it can be reached by. */
 void usock_udp_disconnect(struct usock *s, const ip_addr *bound);
 /* ... and it has lost the port that it had. What has come can be read all the same. */
 void usock_udp_unbind(struct usock *s);
+/* Some 50 us, where nothing wakes who waits. */
+void usock_let_copy(void);
 /* Whether it did come to nothing, when usock_poll() says that the attempt is over. */
 bool usock_connect_failed(const struct usock *s);
 int usock_shutdown(struct usock *s, int how);

@@ -313,7 +313,8 @@ static int still_there(struct usock *s, const struct usock_own *own, ip_addr add
                    ustack_takes(found->stack, addr, port, found->generation)) ||
             !gives_up(s))
                 return -EINPROGRESS;
-        usock_connect_undo(s, own->port != 0 ? &own->addr : NULL);
+        while (!usock_connect_undo(s, own->port != 0 ? &own->addr : NULL))
+                usock_let_copy();
         return -EAGAIN;
 }
 
@@ -387,13 +388,15 @@ bool usock_connect_failed(const struct usock *s)
                READ_ONCE(usock_conn(s)->state) == TCPS_CLOSED;
 }
 
-void usock_connect_undo(struct usock *s, const ip_addr *bound)
+/* Under the lock. What is read without it is the connection's until that is over (recv_once()); a
+ * connection that is written to lasts until then (TCF_RSV). */
+static void undo(struct usock *s, const ip_addr *bound)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
         nstime now = ustack_now();
 
-        ustack_lock(u);
+        assert(ustack_locked(u) && rec->reader == 0);
         if (rec->role == SOCK_ROLE_CONN) {
                 now = stack_time(&u->s, now);
                 stack_begin(u->s.st, rec->conn);
@@ -408,19 +411,46 @@ void usock_connect_undo(struct usock *s, const ip_addr *bound)
         rec->laddr = bound != NULL ? *bound : (ip_addr){{0, 0}};
         if (bound == NULL)
                 WRITE_ONCE(rec->lport, 0);
-        ustack_leave(u);
 }
 
-void usock_disconnect(struct usock *s, const ip_addr *bound)
+bool usock_connect_undo(struct usock *s, const ip_addr *bound)
 {
-        struct ustack *u = s->u;
+        bool free;
 
-        ustack_lock(u);
+        ustack_lock(s->u);
         usock_tcp_settle(s);
-        if (usock_rec(s)->role == SOCK_ROLE_CONN)
-                abort_conn(s);
-        ustack_leave(u);
-        usock_connect_undo(s, bound);
+        free = usock_rec(s)->reader == 0;
+        if (likely(free))
+                undo(s, bound);
+        ustack_leave(s->u);
+        return free;
+}
+
+bool usock_disconnect(struct usock *s, const ip_addr *bound)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        bool free;
+
+        ustack_lock(s->u);
+        usock_tcp_settle(s);
+        free = rec->reader == 0 && rec->writer == 0;
+        if (likely(free)) {
+                if (rec->role == SOCK_ROLE_CONN)
+                        abort_conn(s);
+                undo(s, bound);
+        }
+        ustack_leave(s->u);
+        return free;
+}
+
+void usock_let_copy(void)
+{
+        const struct timespec pause = {.tv_nsec = 50 * NS_PER_US};
+
+        if (sandbox_forbidden != 0)
+                sandbox_yield();
+        else
+                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
 int usock_listen(struct usock *s, int backlog)

@@ -233,7 +233,7 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
                 good = copy_in(c, span[i].ptr, span[i].len);
         ustack_lock(u);
         WRITE_ONCE(rec->writer, 0);
-        stack_begin(u->s.st, rec->conn);
+        stack_begin(u->s.st, tc->self);
         commit(u, tc, good ? (size_t)got : 0, flags, ustack_now());
         ustack_turn_over(u, rec);
         return good ? got : -EFAULT;

@@ -28,7 +28,8 @@ static int outcome(struct native_slot *n)
         n->connecting = false;
         if (!usock_connect_failed(n->us))
                 return -err;
-        usock_connect_undo(n->us, n->held ? &n->held_addr : NULL);
+        while (!usock_connect_undo(n->us, n->held ? &n->held_addr : NULL))
+                usock_let_copy();
         return err != 0 ? -err : -ECONNABORTED;
 }
 

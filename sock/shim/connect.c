@@ -13,15 +13,20 @@
 
 #include <netinet/in.h>
 
-/* The socket is what it was before; where it was bound the kernel knows. */
-static void connect_failed(struct file *f)
+/* The socket is what it was before; where it was bound the kernel knows. Without the lock while
+ * another thread copies: it may stand at a page that only a call of this process brings. */
+static void undo(struct file *f, bool (*how)(struct usock *, const ip_addr *), const char *why)
 {
         static const ip_addr any;
 
         assert(f->kind == USOCK_TCP && f->us != NULL);
         pthread_mutex_lock(&shim.lock);
-        usock_connect_undo(f->us, f->bound ? &any : NULL);
-        sock_decide(f, MODE_NEW, "an attempt to connect failed");
+        while (!how(f->us, f->bound ? &any : NULL)) {
+                pthread_mutex_unlock(&shim.lock);
+                usock_let_copy();
+                pthread_mutex_lock(&shim.lock);
+        }
+        sock_decide(f, MODE_NEW, why);
         pthread_mutex_unlock(&shim.lock);
 }
 
@@ -40,7 +45,7 @@ static int connect_result(struct file *f)
         usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &len);
         if (!usock_connect_failed(f->us))
                 return -err;
-        connect_failed(f);
+        undo(f, usock_connect_undo, "an attempt to connect failed");
         return err != 0 ? -err : -ECONNABORTED;
 }
 
@@ -65,17 +70,13 @@ static int connect_wait(struct file *f)
  * bound to nothing. */
 static int disconnect_tcp(struct file *f)
 {
-        static const ip_addr any;
         int r = file_materialise(f);
 
         assert(f->us != NULL);
         if (r < 0)
                 return r;
-        pthread_mutex_lock(&shim.lock);
         f->connecting = false;
-        usock_disconnect(f->us, f->bound ? &any : NULL);
-        sock_decide(f, MODE_NEW, "disconnected");
-        pthread_mutex_unlock(&shim.lock);
+        undo(f, usock_disconnect, "disconnected");
         return 0;
 }
 

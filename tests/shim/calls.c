@@ -241,6 +241,8 @@ static const struct {
         {"peek_all_late", scene_peek_all_late},
         {"empty_buffers", scene_empty_buffers},
         {"disconnect", scene_disconnect},
+        {"disconnect_beside_reader", scene_disconnect_beside_reader},
+        {"disconnect_beside_writer", scene_disconnect_beside_writer},
         {"names_refused", scene_names_refused},
         {"names_of_no_length", scene_names_of_no_length},
         {"sources", scene_sources},

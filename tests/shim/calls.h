@@ -300,6 +300,8 @@ void scene_small_writes(void);
 void scene_peek_all_late(void);
 void scene_empty_buffers(void);
 void scene_disconnect(void);
+void scene_disconnect_beside_reader(void);
+void scene_disconnect_beside_writer(void);
 void scene_names_refused(void);
 void scene_names_of_no_length(void);
 void scene_sources(void);
