@@ -6,6 +6,9 @@
  * Who gets the set reads the mark in /proc/self/fdinfo, and the memfd by /proc while this process
  * lives. Members of its half are those whose sockets it has, too; only these could it read or
  * write. From then on each process has members of its own, as after fork().
+ *
+ * A set in the set leaves with it: it gets a mark as well, and is a member for whoever has a number
+ * of it, which he finds by this mark.
  */
 #include "sock/shim/epoll.h"
 #include "sock/shim/epoll_set.h"
@@ -22,8 +25,13 @@
 
 #include "base/sandbox.h"
 
-#define MAGIC 0x554e4550u
+#define MAGIC 0x554e4551u
 #define MARK  0x2d6b54u /* EPOLL_WORD(), with the number of the memfd */
+
+uint64_t epoll_pass_name(const struct epoll_set *set)
+{
+        return !set || set->mark < 0 ? 0 : EPOLL_WORD(MARK, getpid(), (unsigned)set->mark);
+}
 
 /* ---- who passes it on ---- */
 
@@ -54,11 +62,11 @@ static void make_known(int fd, struct file *f, void *set)
 /* Who is spawned has none of those that close on exec. */
 static bool goes_along(const struct epoll_item *it, bool spawned)
 {
-        return !spawned || it->f->spawned;
+        return !spawned || it->f->spawned || it->f->mode == MODE_EPOLL;
 }
 
 /* -ENOENT: there is nothing to say. shim.lock held. */
-static int write_image(const struct epoll_set *set, bool spawned)
+static int write_image(const struct epoll_set *set, bool spawned, bool inner)
 {
         const struct epoll_item *it = set->members;
         struct epoll_list l;
@@ -67,7 +75,7 @@ static int write_image(const struct epoll_set *set, bool spawned)
 
         for (int i = 0; i < set->count; i++, it = it->next)
                 n += goes_along(it, spawned);
-        if (n == 0 && set->image < 0)
+        if (n == 0 && set->image < 0 && !inner)
                 return -ENOENT;
         err = epoll_list_begin(&l, MAGIC, n);
         if (err < 0)
@@ -95,7 +103,29 @@ static void put_mark(struct epoll_set *set, int image)
         set->image = image;
 }
 
-static void leaves(struct file *f, bool spawned)
+struct leaving {
+        struct epoll_set *set;
+        bool spawned;
+};
+
+static void leaves(struct file *f, bool spawned, bool inner);
+
+/* What the kernel alone had in it is ours to tell as well, as it is a member of one of ours. */
+static void inner_leaves(int fd, struct file *f, void *arg)
+{
+        const struct leaving *l = arg;
+        bool inner;
+
+        pthread_mutex_lock(&shim.lock);
+        inner = f->mode == MODE_EPOLL && f->kfd == fd && is_member(f, l->set);
+        if (inner && !f->set)
+                f->set = epoll_set_new(f);
+        pthread_mutex_unlock(&shim.lock);
+        if (inner)
+                leaves(f, l->spawned, true);
+}
+
+static void leaves(struct file *f, bool spawned, bool inner)
 {
         struct epoll_set *set = f->set;
         int image;
@@ -103,10 +133,12 @@ static void leaves(struct file *f, bool spawned)
         assert(f->mode == MODE_EPOLL);
         if (!set || atomic_load(&sandbox_forbidden) != 0)
                 return;
+        if (set->nested)
+                file_each(inner_leaves, &(struct leaving){set, spawned});
         if (!spawned)
                 file_each(make_known, set);
         pthread_mutex_lock(&shim.lock);
-        image = write_image(set, spawned);
+        image = write_image(set, spawned, inner);
         if (image >= 0)
                 put_mark(set, image);
         epoll_shared(set);
@@ -115,12 +147,12 @@ static void leaves(struct file *f, bool spawned)
 
 void epoll_leaves(struct file *f)
 {
-        leaves(f, false);
+        leaves(f, false, false);
 }
 
 void epoll_is_spawned(struct file *f)
 {
-        leaves(f, true);
+        leaves(f, true, false);
 }
 
 /* Sets that are closed here, and may be on their way: the last of them. Under shim.lock. */
@@ -217,24 +249,38 @@ static int open_image(uint64_t mark)
 
 /* What is in a set, by /proc/self/fdinfo. */
 struct marks {
+        uint64_t name; /* 0: its image is looked for; else whether this is its name */
+        bool named;
         int image; /* that a mark names; negative: none */
         unsigned seen;
 };
 
+static bool is_by_same(uint64_t mark, uint64_t name)
+{
+        return mark >> EPOLL_PLACE_BITS == name >> EPOLL_PLACE_BITS;
+}
+
+/* "tfd: NUMBER events: BITS data: WORD ..." */
 static void look_at_line(struct marks *m, const char *line)
 {
+        const uint64_t place = (1u << EPOLL_PLACE_BITS) - 1;
         const char *at = strstr(line, " data:");
         uint64_t data = at ? strtoull(at + 6, NULL, 16) : 0;
 
-        if (m->image < 0 && m->seen < MARKS_MOST && epoll_has_word(data, MARK)) {
+        if (!epoll_has_word(data, MARK))
+                return;
+        if (m->name != 0) {
+                m->named |= is_by_same(data, m->name) &&
+                            strtoull(line + strcspn(line, " "), NULL, 10) == (m->name & place);
+        } else if (m->image < 0 && m->seen < MARKS_MOST) {
                 m->seen++;
                 m->image = open_image(data);
         }
 }
 
-static struct marks look_for_marks(int epfd)
+static struct marks look_for_marks(int epfd, uint64_t name)
 {
-        struct marks m = {.image = -ENOENT};
+        struct marks m = {.name = name, .image = -ENOENT};
         char path[40], text[2048], *line, *end;
         size_t had = 0;
         long n;
@@ -262,16 +308,16 @@ static struct marks look_for_marks(int epfd)
 /* A mark whose image is gone may have been changed meanwhile: its maker passed the set on again. */
 static int find_image(int epfd)
 {
-        struct marks m = look_for_marks(epfd);
+        struct marks m = look_for_marks(epfd, 0);
 
         for (int i = 0; i < READ_AGAIN && m.image < 0 && m.seen > 0; i++)
-                m = look_for_marks(epfd);
+                m = look_for_marks(epfd, 0);
         return m.image;
 }
 
 struct coming {
         struct file *ef;
-        int image;
+        int epfd, image;
         struct epoll_kept k;
         bool found;
 };
@@ -287,6 +333,29 @@ static void comes_if_meant(int fd, struct file *f, void *arg)
         epoll_item_comes(c->ef, f, &c->k);
 }
 
+static void inner_comes(int fd, struct file *f, void *arg)
+{
+        struct coming *c = arg;
+
+        c->found = f->mode == MODE_EPOLL && f != c->ef;
+        if (c->found)
+                epoll_item_comes(c->ef, f, &c->k);
+}
+
+static void set_comes(int fd);
+
+/* It may have come in the same message, and not be known yet. */
+static void inner_if_meant(int fd, void *arg)
+{
+        struct coming *c = arg;
+
+        if (c->found || fd == c->epfd || !epoll_is_one(fd) || !look_for_marks(fd, c->k.inner).named)
+                return;
+        if (!file_peek(fd))
+                set_comes(fd);
+        file_at(fd, inner_comes, c);
+}
+
 /* By their sender's numbers first: a child has them there. No other thread closes what is found
  * before it is a member. */
 static void take(int fd, struct file *ef, void *arg)
@@ -295,16 +364,20 @@ static void take(int fd, struct file *ef, void *arg)
 
         c->ef = ef;
         for (unsigned i = 0; ef->mode == MODE_EPOLL && epoll_list_get(c->image, i, &c->k); i++) {
-                c->found = c->k.cookie == 0;
-                file_at(c->k.fd, comes_if_meant, c);
-                if (!c->found)
-                        file_each(comes_if_meant, c);
+                c->found = false;
+                if (c->k.inner != 0) {
+                        file_each_open(inner_if_meant, c);
+                } else if (c->k.cookie != 0) {
+                        file_at(c->k.fd, comes_if_meant, c);
+                        if (!c->found)
+                                file_each(comes_if_meant, c);
+                }
         }
 }
 
 static void take_members(int fd, int image)
 {
-        struct coming c = {.image = image};
+        struct coming c = {.epfd = fd, .image = image};
 
         if (epoll_file(fd))
                 file_at(fd, take, &c);
@@ -340,21 +413,23 @@ static struct file *find_known(int fd)
         return s.f;
 }
 
+static void set_comes(int fd)
+{
+        struct file *known = find_known(fd);
+        int image = known ? -1 : find_image(fd);
+
+        if (known)
+                file_number(known, fd);
+        else if (image >= 0)
+                take_members(fd, image);
+}
+
 void epoll_comes(int fd)
 {
-        struct file *known;
-        int image;
-
         if (!shim.size || file_peek(fd) || atomic_load(&sandbox_forbidden) != 0)
                 return;
         usock_enter();
-        if (epoll_is_one(fd)) {
-                known = find_known(fd);
-                image = known ? -1 : find_image(fd);
-                if (known)
-                        file_number(known, fd);
-                else if (image >= 0)
-                        take_members(fd, image);
-        }
+        if (epoll_is_one(fd))
+                set_comes(fd);
         usock_leave();
 }

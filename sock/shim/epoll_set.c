@@ -484,6 +484,7 @@ struct epoll_kept epoll_item_kept(const struct epoll_item *it)
                                    .data = it->data,
                                    .tag = it->tag,
                                    .cookie = it->f->us ? usock_cookie(it->f->us) : 0,
+                                   .inner = epoll_pass_name(it->f->set),
                                    .in = it->in,
                                    .out = it->out,
                                    .off = it->off,

@@ -81,6 +81,7 @@ struct epoll_kept {
         uint32_t events, in, out;
         bool off, fresh, in_kernel;
         uint64_t data, tag, cookie;
+        uint64_t inner; /* epoll_pass_name() of a member that is a set; 0: it is none */
 };
 
 /* Such members in memory that others can read, and nobody can change any more: a head, then
@@ -204,6 +205,8 @@ bool epoll_list_get(int fd, unsigned i, struct epoll_kept *k);
 /* What the set has for whoever gets it. */
 void epoll_pass_ended(struct epoll_set *set);
 bool epoll_pass_owns(int fd);
+/* What the set is known by to whoever has been passed it; NULL, or 0: nobody has. */
+uint64_t epoll_pass_name(const struct epoll_set *set);
 
 /* ---- epoll_wait.c ---- */
 

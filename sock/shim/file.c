@@ -518,8 +518,7 @@ struct dirent64_raw {
         char name[];
 };
 
-/* Every open number, by /proc. */
-static void each_open_number(void (*fn)(int fd))
+void file_each_open(void (*fn)(int fd, void *arg), void *arg)
 {
         char buf[4096] __attribute__((aligned(8)));
         int dir = (int)sys4(SYS_openat, AT_FDCWD, "/proc/self/fd",
@@ -533,14 +532,19 @@ static void each_open_number(void (*fn)(int fd))
                         const char *name = ((struct dirent64_raw *)(buf + at))->name;
 
                         if (name[0] != '.' && atoi(name) != dir)
-                                fn(atoi(name));
+                                fn(atoi(name), arg);
                 }
         sys1(SYS_close, dir);
 }
 
-static void adopt_one(int fd)
+static void adopt_one(int fd, void *arg)
 {
         shim_adopt_fd(fd);
+}
+
+static void set_comes(int fd, void *arg)
+{
+        epoll_comes(fd);
 }
 
 /*
@@ -555,9 +559,9 @@ __attribute__((constructor)) static void adopt_at_start(void)
 
         if (!adopt || getenv("UNET_DISABLE") || getauxval(AT_SECURE))
                 return;
-        each_open_number(adopt_one);
+        file_each_open(adopt_one, NULL);
         if (shim_started() && !strchr(adopt, ','))
-                each_open_number(epoll_comes);
+                file_each_open(set_comes, NULL);
         usock_enter();
         epoll_image_take(adopt);
         usock_adopted();

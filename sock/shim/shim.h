@@ -206,6 +206,8 @@ void file_left_to_spawned(struct file *f);
 void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg);
 /* ... for this one, if it has one. */
 void file_at(int fd, void (*fn)(int fd, struct file *f, void *arg), void *arg);
+/* For every open number, by /proc. */
+void file_each_open(void (*fn)(int fd, void *arg), void *arg);
 /* The kernel socket under it is made a real one, for what we cannot answer; -errno. */
 int file_materialise(struct file *f);
 /* The kernel's socket gets the O_NONBLOCK that the program has set: what is asked beside ours

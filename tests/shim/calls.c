@@ -300,6 +300,7 @@ static const struct {
         {"epoll_of_no_set", scene_epoll_of_no_set},
         {"same_ends", scene_same_ends},
         {"sets_passed", scene_sets_passed},
+        {"sets_in_sets_passed", scene_sets_in_sets_passed},
         {"sets_sent_and_closed", scene_sets_sent_and_closed},
         {"sets_sent_by_threads", scene_sets_sent_by_threads},
         {"epoll_many", scene_epoll_many},
@@ -339,6 +340,8 @@ int main(int argc, char **argv)
                 child_with_sets(argv[2]);
         if (argc == 3 && !strcmp(argv[1], "--world"))
                 child_with_world(argv[2]);
+        if (argc == 3 && !strcmp(argv[1], "--nest"))
+                child_with_nest(argv[2]);
         if (argc == 4 && !strcmp(argv[1], "--last"))
                 last_of_first(atoi(argv[2]), atoi(argv[3]));
         setvbuf(stdout, NULL, _IOLBF, 0);

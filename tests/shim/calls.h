@@ -135,6 +135,8 @@ void child_with_sets(const char *numbers);
 void scene_sets_over_exec(void);
 void child_with_world(const char *numbers);
 void scene_sets_passed(void);
+void child_with_nest(const char *numbers);
+void scene_sets_in_sets_passed(void);
 void scene_sets_sent_and_closed(void);
 void scene_sets_sent_by_threads(void);
 
