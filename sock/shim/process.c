@@ -179,6 +179,7 @@ struct image {
         bool looked, deaf; /* the library is not in it */
         int survive;       /* sockets of ours that it takes over */
         int sets;          /* who is in its epoll sets; -1: there are none */
+        const posix_spawn_file_actions_t *actions;
 };
 
 static bool is_deaf(struct image *s)
@@ -208,13 +209,43 @@ static bool closes_on_exec(int fd)
         return flags < 0 || flags & FD_CLOEXEC;
 }
 
+/* As glibc has them (posix/spawn_int.h). */
+struct spawn_action {
+        enum { SPAWN_CLOSE, SPAWN_DUP2, SPAWN_OPEN } tag;
+        union {
+                int fd; /* what is copied, of SPAWN_DUP2 */
+                struct {
+                        int fd;
+                        char *path;
+                        int flags;
+                        mode_t mode;
+                } open; /* the largest */
+        } of;
+};
+
+/* The child of posix_spawn() has a copy that does not close on exec. */
+static bool is_copied(const posix_spawn_file_actions_t *fa, int fd)
+{
+        const struct spawn_action *a = fa ? (const void *)fa->__actions : NULL;
+
+        for (int i = 0; a && i < fa->__used; i++)
+                if (a[i].tag == SPAWN_DUP2 && a[i].of.fd == fd)
+                        return true;
+        return false;
+}
+
+static bool goes_along(const struct image *s, int fd)
+{
+        return !closes_on_exec(fd) || is_copied(s->actions, fd);
+}
+
 /* Those that the new image will have; their kernel sockets are made to tell it the truth. */
 static void survives(int fd, struct file *f, void *arg)
 {
         struct image *s = arg;
 
         spare_used(f);
-        if (closes_on_exec(fd))
+        if (!goes_along(s, fd))
                 return;
         if (f->mode < MODE_NEW)
                 return;
@@ -244,7 +275,7 @@ static void survives(int fd, struct file *f, void *arg)
 /* Members first. */
 static void set_survives(int fd, struct file *f, void *arg)
 {
-        if (f->mode == MODE_EPOLL && f->set && !closes_on_exec(fd))
+        if (f->mode == MODE_EPOLL && f->set && goes_along(arg, fd))
                 epoll_is_spawned(f);
 }
 
@@ -258,7 +289,7 @@ static bool something_survives(struct image *s)
                 usock_exec();
         file_each(survives, s);
         if (!s->here && s->survive > 0 && !is_deaf(s))
-                file_each(set_survives, NULL);
+                file_each(set_survives, s);
         s->sets = s->here && s->survive > 0 && !is_deaf(s) ? epoll_image_make() : -1;
         usock_leave();
         return s->survive > 0;
@@ -494,7 +525,7 @@ int h_execle(const char *path, const char *arg, ...)
 int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa,
                   const posix_spawnattr_t *at, char *const argv[], char *const env[])
 {
-        struct image s = {.dir = AT_FDCWD, .path = path};
+        struct image s = {.dir = AT_FDCWD, .path = path, .actions = fa};
 
         if (something_survives(&s))
                 env = ENV_ADOPTING(&s, env);
@@ -504,7 +535,7 @@ int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t
 int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa,
                    const posix_spawnattr_t *at, char *const argv[], char *const env[])
 {
-        struct image s = {.path = file, .searched = true};
+        struct image s = {.path = file, .searched = true, .actions = fa};
 
         if (something_survives(&s))
                 env = ENV_ADOPTING(&s, env);

@@ -143,6 +143,7 @@ static const struct {
         {"namespaces", scene_namespaces},
         {"exec_cleaned", scene_exec_cleaned},
         {"spawn_and_close", scene_spawn_and_close},
+        {"spawned_by_actions", scene_spawned_by_actions},
         {"exec_and_close", scene_exec_and_close},
         {"exec_ends", scene_exec_ends},
         {"exec_listener", scene_exec_listener},

@@ -203,6 +203,7 @@ void scene_cloned(void);
 void scene_namespaces(void);
 void scene_exec_cleaned(void);
 void scene_spawn_and_close(void);
+void scene_spawned_by_actions(void);
 void scene_exec_and_close(void);
 void scene_exec_ends(void);
 void scene_exec_listener(void);
