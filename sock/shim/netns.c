@@ -168,3 +168,55 @@ long netns_fork(long nr, const long a[6], uint64_t flags)
                 return fork_by(nr, b, flags);
         return clone_apart(b, b[0] & LATER);
 }
+
+/* By libc's clone(): the child calls fn and ends. With memory of its own it needs no other stack
+ * for that, and comes back to us. */
+static int clone_to(int (*fn)(void *), int flags, void *arg, pid_t *parent, void *tls, pid_t *child)
+{
+#if defined(__x86_64__)
+        const long a[6] = {flags, 0, (long)parent, (long)child, (long)tls};
+#else
+        const long a[6] = {flags, 0, (long)parent, (long)tls, (long)child};
+#endif
+        long pid = netns_fork(SYS_clone, a, (uint64_t)(unsigned)flags);
+
+        if (pid == 0)
+                h__exit(fn(arg));
+        return (int)pid;
+}
+
+static bool is_fork(int (*fn)(void *), const void *stack, int flags)
+{
+        return fn && stack && !(flags & (CLONE_VM | CLONE_THREAD | CLONE_FILES)) &&
+               (shim.size || flags & (CLONE_NEWNET | CLONE_NEWUSER));
+}
+
+int h_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+        pid_t *parent, *child;
+        void *tls;
+        va_list ap;
+
+        va_start(ap, arg);
+        parent = va_arg(ap, pid_t *);
+        tls = va_arg(ap, void *);
+        child = va_arg(ap, pid_t *);
+        va_end(ap);
+        if (is_fork(fn, stack, flags))
+                return clone_to(fn, flags, arg, parent, tls, child);
+        return REAL(clone)(fn, stack, flags, arg, parent, tls, child);
+}
+
+int h___clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+        pid_t *parent, *child;
+        void *tls;
+        va_list ap;
+
+        va_start(ap, arg);
+        parent = va_arg(ap, pid_t *);
+        tls = va_arg(ap, void *);
+        child = va_arg(ap, pid_t *);
+        va_end(ap);
+        return h_clone(fn, stack, flags, arg, parent, tls, child);
+}

@@ -300,22 +300,35 @@ static long fork_by_number(long nr)
         return nr == SYS_clone ? syscall(nr, SIGCHLD, 0, 0, 0, 0) : syscall(nr);
 }
 
+struct cloned {
+        int *v, *w;
+};
+
+static int is_cloned(void *arg)
+{
+        struct cloned *c = arg;
+
+        to_and_fro(c->w);
+        close2(c->v);
+        close2(c->w);
+        return 3;
+}
+
+#define BY_LIBC (-1) /* its clone() */
+
 static void cloned_by(long nr)
 {
+        static char stack[1 << 16] __attribute__((aligned(64)));
         int v[2], w[2], x[2], status;
+        struct cloned c = {v, w};
         long pid;
 
         tcp_pair(v);
         tcp_pair(w);
-        pid = fork_by_number(nr);
-        if (pid == 0) {
-                to_and_fro(w);
-                for (int i = 0; i < 2; i++) {
-                        close(v[i]);
-                        close(w[i]);
-                }
-                _exit(0);
-        }
+        pid = nr == BY_LIBC ? clone(is_cloned, stack + sizeof(stack), SIGCHLD, &c)
+                            : fork_by_number(nr);
+        if (pid == 0)
+                _exit(is_cloned(&c));
         to_and_fro(v);
         waitpid((pid_t)pid, &status, 0);
         SHOW(status);
@@ -341,6 +354,7 @@ void scene_cloned(void)
 #ifdef SYS_fork
         cloned_by(SYS_fork);
 #endif
+        cloned_by(BY_LIBC);
 }
 
 static void is_refused(const struct sockaddr_in *to)
