@@ -390,11 +390,28 @@ int h_pidfd_open(pid_t pid, unsigned flags)
         return fd_returned(FD_TRY(REAL(pidfd_open)(pid, flags)));
 }
 
+/* The process may be this one, whose number is to be of a real socket. */
+static void may_be_got(int target)
+{
+        struct file *f = shim_started() ? file_enter(target, MODE_NEW) : NULL;
+
+        if (!f)
+                return;
+        pthread_mutex_lock(&shim.lock);
+        file_share(f);
+        pthread_mutex_unlock(&shim.lock);
+        if (f->mode >= MODE_NEW)
+                file_known_outside(f);
+        file_leave(f);
+}
+
 /* A socket of another process may be one of ours there. */
 int h_pidfd_getfd(int pidfd, int target, unsigned flags)
 {
-        int fd = fd_returned(FD_TRY(REAL(pidfd_getfd)(pidfd, target, flags)));
+        int fd;
 
+        may_be_got(target);
+        fd = fd_returned(FD_TRY(REAL(pidfd_getfd)(pidfd, target, flags)));
         if (fd >= 0 && !usock_tls.inside && !shim.disabled)
                 shim_adopt_fd(fd);
         return fd;

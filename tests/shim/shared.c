@@ -515,6 +515,8 @@ int main(int argc, char **argv)
         calls_begin();
         if (argc == 4 && strcmp(argv[1], "--other") == 0)
                 other(atoi(argv[2]), atoi(argv[3]));
+        if (argc == 3 && strcmp(argv[1], "--send") == 0)
+                return send(atoi(argv[2]), "call", 4, MSG_NOSIGNAL) < 0 ? errno : 200;
         if (argc > 1 && argv[1][0])
                 load(argv[1]);
         socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s);
