@@ -4,7 +4,10 @@
  * A stack hears from its keeper that a peer has ended, and the keeper from unetd. Both may have
  * been killed with the peer. What it leaves then is a bell whose name nobody has, and a bell's page
  * without a lock (unet/bell_fd.h): its processes and its keeper hold both while they live. A
- * process asks for the name; one that has a ringer of its own has the page, too.
+ * process asks for the name; one that has a ringer of its own has the page, too. While unetd is the
+ * one that made the stack known it tells of all ends, in their order: by name nobody is found gone
+ * before, for what comes in his stead may be on its way (an interface of its own after the
+ * gateway).
  *
  * Each peer is asked for every USTACK_PEERS_EVERY by whoever is at work in the stack. Who has
  * waited for longer than that sleeps on his connection to unetd (ustack_daemon_fd()), and looks as
@@ -35,7 +38,8 @@ static bool is_gone(const struct ustack *u, uint32_t k)
 
         if (page >= 0)
                 return !sandbox_forbids(SANDBOX_PEERS) && !bell_is_held(page);
-        return !sandbox_forbids(SANDBOX_NAMES) && !bell_answers(u->chan[k].leader_fd);
+        return ustack_unetd() != u->s.st->unetd && !sandbox_forbids(SANDBOX_NAMES) &&
+               !bell_answers(u->chan[k].leader_fd);
 }
 
 nstime ustack_peers_due(const struct ustack *u)
