@@ -415,6 +415,8 @@ int monitor_run(const struct monitor_scope *scope, int sock, int broker)
 
         prctl(PR_SET_NAME, "unetd-monitor", 0, 0, 0);
         monitor_scope_set(scope);
+        if (reap(broker, &status)) /* before its signal was waited for */
+                return status;
         while (p[0].fd >= 0) {
                 if (poll(p, 2, -1) < 0 && errno != EINTR)
                         break;
