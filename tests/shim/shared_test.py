@@ -23,7 +23,8 @@ KNOWN = (
     (r"[\w-]+ ended shutdown-\w+, bind$", OTHER_NAME),
     (r"[\w-]+ (waits-)?(over|reset) (close, )?bind(-taken)?$", OTHER_NAME),
     (r"[\w-]+ udp-bound disconnect, connect$", "what came before is lost when the socket turns to a peer that is not on the fabric"),
-    (r"dup (waits-)?refused pass-on$", "who gets it in a message is not told of the error; who passed it is"),
+    (r"dup (waits-)?refused (pass-on|spawn|spawn-as-output|vfork-exec|exec-cleared|fexecve|pidfd-getfd)$",
+     "who gets a copy in another process is not told of the error; who had it is"),
     (r"watched [\w-]+ disconnect$", "an edge of what connect() to AF_UNSPEC did in another process does not come; the level is there"),
     (r"watched (waits-)?udp send-oob$", "Linux binds a datagram socket before it refuses to send urgent data"),
 )
