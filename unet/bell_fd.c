@@ -222,23 +222,37 @@ bool bell_answers(int named)
         return sys3(SYS_connect, caller(), &un, NAME_BYTES) != -ECONNREFUSED;
 }
 
-/* Its number stays. Another namespace, where this thread may be, knows none of the names. */
-static bool caller_renew(int from)
+/* Another, of the same namespace: where this thread may be nobody has any of the names. */
+static int caller_like(int from)
 {
         int fd = new_socket();
-        bool done;
 
-        if (fd < 0)
-                return false;
-        done = net_of(fd) == net_of(from) && sys3(SYS_dup3, fd, from, O_CLOEXEC) >= 0;
+        if (fd < 0 || net_of(fd) == net_of(from))
+                return fd;
         sys1(SYS_close, fd);
-        return done;
+        return -EXDEV;
 }
 
 static long send_to(int from, const struct sockaddr_un *un, char what)
 {
         return sys6(SYS_sendto, from, (long)&what, 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)un,
                     (long)NAME_BYTES);
+}
+
+/* By another caller, which takes the place of one that is used up. It cannot while that one's
+ * number is above the soft RLIMIT_NOFILE: then the next ring takes another, too. */
+static long send_anew(int from, const struct sockaddr_un *un, char what)
+{
+        int fd = caller_like(from);
+        long r;
+
+        if (fd < 0)
+                return -ENOBUFS;
+        r = send_to(fd, un, what);
+        if (r >= 0)
+                sys3(SYS_dup3, fd, from, O_CLOEXEC);
+        sys1(SYS_close, fd);
+        return r;
 }
 
 /* EAGAIN is of a queue that is full, or of a caller that is used up: a new one knows. */
@@ -252,7 +266,7 @@ static bool ring_named(int named, char what)
                 return false;
         r = send_to(from, &un, what);
         if (unlikely(r == -EAGAIN || r == -EPIPE))
-                r = caller_renew(from) ? send_to(from, &un, what) : -ENOBUFS;
+                r = send_anew(from, &un, what);
         return r >= 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNREFUSED;
 }
 

@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -242,11 +243,10 @@ static void a_name_answers_while_its_bell_is_there(void **state)
 
 #define DEAF 100 /* more rings than a caller has room for stay in their queues */
 
-/* Bells that nobody reads, and somebody who spoils the caller, as a child of another user may. */
-static void a_caller_that_is_used_up_is_renewed(void **state)
-{
-        int name = named(), number = bell_caller, deaf[DEAF];
+static int deaf[DEAF]; /* bells that nobody reads */
 
+static void use_up_the_caller(void)
+{
         for (int i = 0; i < DEAF; i++) {
                 deaf[i] = bell_make();
                 int r = bell_ringer(deaf[i]), of = bell_named(r);
@@ -254,14 +254,49 @@ static void a_caller_that_is_used_up_is_renewed(void **state)
                 for (int k = 0; k < 20; k++)
                         assert_true(bell_ring(of));
         }
+}
+
+static void close_the_deaf(void)
+{
+        for (int i = 0; i < DEAF; i++)
+                close(deaf[i]);
+}
+
+/* By who does not read, or by who spoils it, as a child of another user may. */
+static void a_caller_that_is_used_up_is_renewed(void **state)
+{
+        int name = named(), number = bell_caller;
+
+        use_up_the_caller();
         assert_true(bell_ring(name) && rung());
         bell_drain(bell);
         assert_int_equal(shutdown(bell_caller, SHUT_RDWR), 0);
         assert_true(bell_ring(name) && rung());
         assert_int_equal(bell_caller, number);
         assert_true(fcntl(bell_caller, F_GETFD) & FD_CLOEXEC);
-        for (int i = 0; i < DEAF; i++)
-                close(deaf[i]);
+        close_the_deaf();
+}
+
+/* Where the kernel puts nothing in its place. */
+static void a_caller_above_the_soft_limit_rings_when_it_is_used_up(void **state)
+{
+        int name = named(), high = fcntl(bell_caller, F_DUPFD_CLOEXEC, 400);
+        struct rlimit was, low;
+
+        close(bell_caller);
+        bell_caller = high;
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+        low = (struct rlimit){300, was.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        use_up_the_caller();
+        assert_true(bell_ring(name) && rung());
+        bell_drain(bell);
+        assert_int_equal(shutdown(bell_caller, SHUT_RDWR), 0);
+        assert_true(bell_ring(name) && rung());
+        bell_drain(bell);
+        assert_true(bell_ring(name) && rung());
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+        close_the_deaf();
 }
 
 static void a_bell_that_is_shut_or_full_has_been_rung(void **state)
@@ -423,6 +458,7 @@ int main(void)
                 t(a_name_rings_without_a_ringer),
                 t(a_name_answers_while_its_bell_is_there),
                 t(a_caller_that_is_used_up_is_renewed),
+                t(a_caller_above_the_soft_limit_rings_when_it_is_used_up),
                 t(a_bell_that_is_shut_or_full_has_been_rung),
                 t(only_a_name_of_the_kernels_is_rung),
                 t(names_are_of_the_callers_network_namespace),
