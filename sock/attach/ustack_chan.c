@@ -10,13 +10,28 @@
 
 #include <errno.h>
 
+static void ring(struct ustack *u, uint32_t k)
+{
+        const struct ustack_way *way = ustack_way_at(u, k);
+
+        if (way != NULL && way->ring != NULL)
+                way->ring(u, k);
+}
+
 void ustack_ring_peers(struct ustack *u)
 {
-        for (uint32_t k = 0; k < u->s.nchan; k++) {
-                const struct ustack_way *way = ustack_way_at(u, k);
-                if (way != NULL && way->ring != NULL)
-                        way->ring(u, k);
-        }
+        assert(ustack_locked(u));
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                ring(u, k);
+        stack_flush_bells(&u->s);
+}
+
+void ustack_ring_unheard(struct ustack *u)
+{
+        assert(ustack_locked(u));
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                if (u->s.st->chan[k].shm.rung == SHM_UNHEARD)
+                        ring(u, k);
         stack_flush_bells(&u->s);
 }
 

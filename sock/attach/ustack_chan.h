@@ -32,6 +32,9 @@ void ustack_ringers_make(struct ustack *u);
 void ustack_ringers_close(struct ustack *u);
 /* Peers are rung for whatever was sent: who was to do it has died. Under the lock. */
 void ustack_ring_peers(struct ustack *u);
+/* Those are who did not hear a process that rang (shm_chan_unheard()); the keeper. Under the
+ * lock. */
+void ustack_ring_unheard(struct ustack *u);
 /* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the
  * caller's still. */
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);

@@ -278,12 +278,11 @@ static void ask_keeper(struct ustack *u, uint32_t slot)
         bell_ring(u->fds.ring_keeper);
 }
 
-/* Peers did not hear their names: Landlock forbids that, or the caller cannot be renewed. Under the
- * lock. */
+/* Peers did not hear their names: Landlock forbids that, their bells are connected elsewhere, or
+ * the caller cannot be renewed. Under the lock. */
 static void ask_keeper_to_ring(struct ustack *u)
 {
         assert(ustack_locked(u));
-        u->keeps_ringers = true;
         u->s.st->wake_asked |= ASKED_BELLS;
         bell_ring(u->fds.ring_keeper);
 }
@@ -323,7 +322,7 @@ void ustack_unlock_and_wake(struct ustack *u)
         struct proc_slot *self = &st->proc[u->slot];
         struct waiter_slot who[USTACK_WAKES];
         struct shm_late bells = u->bells;
-        uint32_t slot[USTACK_WAKES], n = u->nwakes, unheard = 0;
+        uint32_t slot[USTACK_WAKES], n = u->nwakes, unheard = 0, silent = 0;
 
         for (uint32_t i = 0; i < n; i++) {
                 slot[i] = u->wakes[i];
@@ -334,13 +333,17 @@ void ustack_unlock_and_wake(struct ustack *u)
         atomic_fetch_add(&self->waking, 1);
         rlock_unlock(&st->lock);
         for (uint32_t i = 0; i < bells.n; i++)
-                bells.unheard |= !bell_ring(bells.fd[i]);
+                if (!bell_ring(bells.fd[i]))
+                        silent |= 1u << i;
         for (uint32_t i = 0; i < n; i++)
                 if (!ring(u, &who[i]))
                         unheard |= 1u << i;
-        if (unlikely(unheard != 0 || bells.unheard)) {
+        if (unlikely(unheard != 0 || silent != 0 || bells.unheard)) {
                 ustack_lock(u);
-                if (bells.unheard)
+                for (uint32_t i = 0; i < bells.n; i++)
+                        if (silent >> i & 1)
+                                shm_chan_unheard(bells.chan[i]);
+                if (silent != 0 || bells.unheard)
                         ask_keeper_to_ring(u);
                 for (uint32_t i = 0; i < n; i++)
                         if (unheard >> i & 1)
@@ -384,7 +387,7 @@ void ustack_wake_asked(struct ustack *u)
         if (st->wake_asked & WAITERS_CROWD)
                 wake_crowd_asked(u);
         if (st->wake_asked & ASKED_BELLS)
-                ustack_ring_peers(u);
+                ustack_ring_unheard(u);
         st->wake_asked &= ~(WAITERS_CROWD | ASKED_BELLS);
         while (st->wake_asked != 0) {
                 uint32_t i = (uint32_t)__builtin_ctzll(st->wake_asked);

@@ -14,7 +14,9 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,7 +142,6 @@ static void sends_unheard(struct side *s)
         filter_sendto(bell_caller, SECCOMP_RET_ERRNO | EPERM); /* as Landlock says */
         CHECK(unet_send(sock, "!", 1, 0) == 1);
         hear(s);
-        CHECK(mine()->keeps_ringers);
         CHECK(unet_close(sock) == 0);
 }
 
@@ -149,17 +150,7 @@ static void the_keeper_rings_whom_a_process_cannot(void **state)
         play(TWO_PROCESSES, sends_unheard, is_rung, 0);
 }
 
-/* ---- a channel ends while a thread has left the lock and is about to ring ---- */
-
-static bool channel_is_over(struct ustack *u)
-{
-        bool over;
-
-        ustack_lock(u);
-        over = channel(u) < 0;
-        ustack_leave(u);
-        return over;
-}
+/* ---- a peer whose bell is connected elsewhere: who rings it is refused ---- */
 
 static void accepts_until_killed(int port_to)
 {
@@ -187,6 +178,112 @@ static pid_t peer_make(int *sock)
         CHECK(read(pipe_to[0], &port, sizeof port) == sizeof port);
         *sock = tcp_connect_to(port);
         return pid;
+}
+
+#define LAST_RUNG 0xfffffffcu /* no bell says so */
+
+/* Channels that are taken for rung up to now. Under the lock. */
+static uint32_t mark_rung(struct ustack *u)
+{
+        uint32_t n = 0;
+
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                if (u->s.chan[k].ops != NULL) {
+                        u->s.st->chan[k].shm.rung = LAST_RUNG;
+                        n++;
+                }
+        return n;
+}
+
+static uint32_t marked(struct ustack *u)
+{
+        uint32_t n = 0;
+
+        ustack_lock(u);
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                n += u->s.st->chan[k].shm.rung == LAST_RUNG;
+        ustack_leave(u);
+        return n;
+}
+
+static bool keeper_was_asked(struct ustack *u)
+{
+        bool asked;
+
+        ustack_lock(u);
+        asked = (u->s.st->wake_asked & ASKED_BELLS) == 0;
+        ustack_leave(u);
+        return asked;
+}
+
+static void sends_to_who_refuses(struct side *s)
+{
+        int other, sock;
+        pid_t peer = peer_make(&other); /* before this process has a stack for it to share */
+        struct ustack *u = mine();
+        uint32_t n;
+
+        sock = side_connect(s);
+        tell(s, 0);
+        hear(s);
+        ustack_lock(u);
+        n = mark_rung(u);
+        ustack_leave(u);
+        CHECK(n == 2);
+        CHECK(unet_send(sock, "!", 1, 0) == 1);
+        tell(s, 0);
+        EVENTUALLY(keeper_was_asked(u));
+        CHECK(marked(u) == n - 1); /* the other peer is rung for nothing */
+        CHECK(!u->keeps_ringers);
+        hear(s);
+        CHECK(kill(peer, SIGKILL) == 0 && waitpid(peer, NULL, 0) == peer);
+        CHECK(unet_close(sock) == 0 && unet_close(other) == 0);
+}
+
+/* Its bell says that it sleeps, and what is sent to it is not looked at. */
+static void refuses(struct side *s)
+{
+        int sock = side_accept(s);
+        struct ustack *u = mine();
+        struct sockaddr_un un;
+        socklen_t len = sizeof un;
+        int elsewhere = bell_make();
+
+        hear(s);
+        CHECK(getsockname(elsewhere, (struct sockaddr *)&un, &len) == 0);
+        CHECK(connect(u->fds.leader, (struct sockaddr *)&un, len) == 0);
+        CHECK(connect(u->fds.keeper, (struct sockaddr *)&un, len) == 0);
+        ustack_lock(u);
+        WRITE_ONCE(u->s.st->leader, 1);
+        stack_arm(&u->s);
+        bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
+        ustack_unlock(u);
+        tell(s, 0);
+        hear(s);
+        ustack_lock(u);
+        WRITE_ONCE(u->s.st->leader, 0);
+        ustack_leave(u);
+        tell(s, 0);
+        CHECK(unet_recv(sock, &(char){0}, 1, 0) == 1);
+        CHECK(unet_close(sock) == 0);
+        close(elsewhere);
+}
+
+static void who_refuses_rings_costs_no_other_channel_anything(void **state)
+{
+        play(TWO_PROCESSES, sends_to_who_refuses, refuses, 0);
+}
+
+/* ---- a channel ends while a thread has left the lock and is about to ring ---- */
+
+static bool channel_is_over(struct ustack *u)
+{
+        bool over;
+
+        ustack_lock(u);
+        over = channel(u) < 0;
+        ustack_leave(u);
+        return over;
 }
 
 static void ends_a_channel_between(struct side *s)
@@ -227,6 +324,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_peer_of_who_died_before_the_ring_is_rung),
                 cmocka_unit_test(the_keeper_rings_whom_a_process_cannot),
+                cmocka_unit_test(who_refuses_rings_costs_no_other_channel_anything),
                 cmocka_unit_test(a_ringer_keeps_its_number_while_it_may_be_rung_by),
         };
 

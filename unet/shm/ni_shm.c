@@ -113,11 +113,16 @@ static bool shm_pending(struct unet_chan *ch)
 
 static void ring(struct shm_chan *c, int fd)
 {
+        struct shm_late *late = c->late;
+
         count(c->cnt, COUNT_NI_BELLS);
-        if (c->late != NULL && c->late->n < SHM_LATE_MAX)
-                c->late->fd[c->late->n++] = fd;
-        else if (!bell_ring(fd) && c->late != NULL)
-                c->late->unheard = true;
+        if (late != NULL && late->n < SHM_LATE_MAX) {
+                late->chan[late->n] = c;
+                late->fd[late->n++] = fd;
+        } else if (!bell_ring(fd) && late != NULL) {
+                shm_chan_unheard(c);
+                late->unheard = true;
+        }
 }
 
 /* Whether the peer sleeps until we make room, and there is enough to be worth waking it: it is told
@@ -169,6 +174,11 @@ void shm_chan_ring_again(struct shm_chan *c)
 {
         c->sh->rung = c->sh->quiet_rung = 0;
         c->sent = c->gave = true;
+}
+
+void shm_chan_unheard(struct shm_chan *c)
+{
+        c->sh->rung = SHM_UNHEARD;
 }
 
 static void repair(struct unet_chan *ch)

@@ -15,16 +15,22 @@
 /* The part of a channel that all processes of a stack share; in its state segment. */
 struct shm_shared {
         struct shm_pos pos;
-        uint32_t rung;       /* peer's bell word when we last rang */
+        uint32_t rung;       /* peer's bell word when we last rang; or SHM_UNHEARD */
         uint32_t quiet_rung; /* its ctrl.quiet when we last rang its keeper for that */
         struct frame_geom tx_geom, rx_geom;
 };
+
+/* A word for which nobody rings. */
+#define SHM_UNHEARD (1u << 2 | BELL_POLLED)
+
+struct shm_chan;
 
 /* Ringers that are put off until the lock of who sends is left: a ring is a wake-up, which takes
  * longer than all else under it. */
 #define SHM_LATE_MAX 8u
 struct shm_late {
         int fd[SHM_LATE_MAX];
+        struct shm_chan *chan[SHM_LATE_MAX];
         uint32_t n;
         bool unheard; /* of those beyond them one could not be rung */
 };
@@ -46,6 +52,8 @@ struct shm_chan {
 
 /* What was sent by it may not have been rung for: the next flush does. */
 void shm_chan_ring_again(struct shm_chan *c);
+/* A ring for it was not heard: somebody else is to ring again. */
+void shm_chan_unheard(struct shm_chan *c);
 
 /* Completes a channel whose regions, bell and ringers are filled in. */
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt);
