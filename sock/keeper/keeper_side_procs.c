@@ -5,9 +5,11 @@
 #include "sock/keeper/keeper_view.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include "unetd/client/maps.h"
@@ -116,44 +118,47 @@ int keeper_proc_execed(void *view, uint32_t slot)
         return holds;
 }
 
-/* The line of /proc/<pid>/stat from the state on (proc(5), field 3). False: there is no
- * such process. */
-static bool read_stat(uint32_t pid, char line[512], const char **state)
+/* When it began, in ms since boot by our clock: field 22 of /proc/<pid>/stat (proc(5)), in ticks.
+ * 0: that cannot be read. */
+static uint64_t began_ms(uint32_t pid)
 {
-        char path[32], *end = NULL;
+        char path[32], line[512] = "", *field;
         FILE *f;
 
         snprintf(path, sizeof path, "/proc/%u/stat", pid);
         f = fopen(path, "re");
         if (f == NULL)
-                return false;
-        if (fgets(line, 512, f) != NULL)
-                end = strrchr(line, ')');
+                return 0;
+        field = fgets(line, sizeof line, f) != NULL ? strrchr(line, ')') : NULL;
         fclose(f);
-        *state = end != NULL && end[1] == ' ' ? end + 2 : NULL;
-        return *state != NULL;
+        for (int i = 2; i < 22 && field != NULL; i++)
+                if ((field = strchr(field, ' ')) != NULL)
+                        field++;
+        if (field == NULL)
+                return 0;
+        return strtoull(field, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) -
+               (uint64_t)(timens.boot / NS_PER_MS);
 }
 
-/* Field 22: when it began, in ticks since boot, by our clock. */
-static uint64_t began_ms(const char *state)
+/* All its threads have ended. What cannot be found out is not so. */
+static bool has_ended(uint32_t pid)
 {
-        for (int field = 3; field < 22 && state != NULL; field++)
-                if ((state = strchr(state, ' ')) != NULL)
-                        state++;
-        if (state == NULL)
-                return UINT64_MAX;
-        return strtoull(state, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) -
-               (uint64_t)(timens.boot / NS_PER_MS);
+        int fd = pidfd_open((pid_t)pid, 0);
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        bool ended;
+
+        if (fd < 0) /* the number is nobody's, or a thread's of another process */
+                return errno == ESRCH || errno == EINVAL || errno == ENOENT;
+        ended = poll(&p, 1, 0) == 1;
+        close(fd);
+        return ended;
 }
 
 /* The process that took the slot lives, and is not another one that has its number now. */
 static bool is_there(const struct proc_slot *p)
 {
-        char line[512];
-        const char *state;
-
-        return p->pid != STACK_FORKING && read_stat(p->pid, line, &state) && *state != 'Z' &&
-               *state != 'X' && began_ms(state) <= p->start + CLOCK_SLACK_MS;
+        return p->pid != STACK_FORKING && !has_ended(p->pid) &&
+               began_ms(p->pid) <= p->start + CLOCK_SLACK_MS;
 }
 
 /* The slot may be another's by now, of whom unetd knows. False: a process has the lock. */

@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -350,6 +352,113 @@ static void a_count_that_takes_long_is_followed_by_a_rest(void **state)
         keeper->detach(view);
 }
 
+/* ---- processes that unetd does not know ---- */
+
+static bool no_files; /* none can be opened any more */
+
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+        if (!no_files)
+                return __real_fopen(path, mode);
+        errno = EMFILE;
+        return NULL;
+}
+
+static void *goes_on(void *arg)
+{
+        pause();
+        return arg;
+}
+
+/* A child, and what it does. */
+static pid_t unknown_process(struct scene *sc, uint32_t i, void (*does)(void))
+{
+        pid_t pid = fork();
+
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                does();
+                _exit(1);
+        }
+        sc->s.st->proc[i].start = ustack_boot_ms();
+        atomic_store(&sc->s.st->proc[i].pid, (uint32_t)pid);
+        atomic_store(&sc->s.st->proc[i].unknown, 1);
+        atomic_store(&sc->s.st->any_unknown, 1);
+        atomic_store(&sc->s.st->procs, i + 1);
+        return pid;
+}
+
+static bool is_kept(const struct scene *sc, void *view, uint32_t i)
+{
+        static nstime now = 2 * NS_PER_S;
+        bool active;
+
+        keeper->tick(view, now += 2 * NS_PER_S, &active);
+        return atomic_load(&sc->s.st->proc[i].pid) != 0;
+}
+
+static void pauses(void)
+{
+        pause();
+}
+
+static void a_process_of_which_nothing_can_be_read_lives(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        pid_t pid = unknown_process(sc, 1, pauses);
+
+        no_files = true;
+        assert_true(is_kept(sc, view, 1));
+        no_files = false;
+        assert_true(is_kept(sc, view, 1));
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+        assert_false(is_kept(sc, view, 1));
+        over(pid);
+        keeper->detach(view);
+}
+
+static void first_thread_ends(void)
+{
+        pthread_t t;
+
+        if (pthread_create(&t, NULL, goes_on, NULL) == 0)
+                pthread_exit(NULL);
+}
+
+static char state_of(pid_t pid)
+{
+        char path[32], state = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        assert_int_equal(fscanf(f, "%*d (%*[^)]) %c", &state), 1);
+        fclose(f);
+        return state;
+}
+
+/* The kernel calls it a zombie. */
+static void a_process_lives_while_one_of_its_threads_does(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        pid_t pid = unknown_process(sc, 1, first_thread_ends);
+
+        while (state_of(pid) != 'Z')
+                usleep(1000);
+        assert_true(is_kept(sc, view, 1));
+        over(pid);
+        assert_false(is_kept(sc, view, 1));
+        keeper->detach(view);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -371,6 +480,10 @@ int main(void)
                 cmocka_unit_test_setup_teardown(where_it_is_counted_it_is_told_as_well, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(a_count_that_takes_long_is_followed_by_a_rest,
+                                                setup, teardown),
+                cmocka_unit_test_setup_teardown(a_process_of_which_nothing_can_be_read_lives, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(a_process_lives_while_one_of_its_threads_does,
                                                 setup, teardown),
         };
 
