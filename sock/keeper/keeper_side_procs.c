@@ -75,20 +75,15 @@ static void proc_gone(struct keeper_view *v, uint32_t slot)
         v->forking_until[slot] = 0;
 }
 
-int keeper_proc_died(void *view, uint32_t slot)
+/* All that a process held, and its children that had not come to the stack. False: one of them may
+ * yet. */
+static bool end_proc(struct keeper_view *v, uint32_t slot)
 {
-        struct keeper_view *v = view;
         struct ustack *u = &v->u;
         struct proc_slot *p = u->s.st->proc;
 
-        if (slot >= STACK_PROCS || slot == SOCK_REF_FLIGHT)
-                return 0;
-        if (!ustack_trylock(u))
-                return -EAGAIN;
-        if (child_awaited(v, slot, ustack_now())) {
-                ustack_unlock(u);
-                return -EAGAIN;
-        }
+        if (child_awaited(v, slot, ustack_now()))
+                return false;
         /* What came while it lived, before its end: as in usock_close(). */
         stack_run(&u->s, ustack_now());
         for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
@@ -96,8 +91,21 @@ int keeper_proc_died(void *view, uint32_t slot)
                         proc_gone(v, i);
         proc_gone(v, slot);
         stack_run(&u->s, ustack_now());
-        ustack_unlock(u);
-        return 0;
+        return true;
+}
+
+int keeper_proc_died(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        bool done;
+
+        if (slot >= STACK_PROCS || slot == SOCK_REF_FLIGHT)
+                return 0;
+        if (!ustack_trylock(&v->u))
+                return -EAGAIN;
+        done = end_proc(v, slot);
+        ustack_unlock(&v->u);
+        return done ? 0 : -EAGAIN;
 }
 
 int keeper_proc_execed(void *view, uint32_t slot)
@@ -161,17 +169,17 @@ static bool is_there(const struct proc_slot *p)
                began_ms(p->pid) <= p->start + CLOCK_SLACK_MS;
 }
 
-/* The slot may be another's by now, of whom unetd knows. False: a process has the lock. */
+/* The slot may be another's by now, of whom unetd knows. False: it is to be tried again. */
 static bool bury(struct keeper_view *v, uint32_t slot, uint32_t pid)
 {
         const struct proc_slot *p = &v->u.s.st->proc[slot];
+        bool done;
 
         if (!ustack_trylock(&v->u))
                 return false;
-        if (p->pid == pid && p->unknown)
-                proc_gone(v, slot);
+        done = p->pid != pid || !p->unknown || end_proc(v, slot);
         ustack_unlock(&v->u);
-        return true;
+        return done;
 }
 
 nstime keeper_bury_unknown(struct keeper_view *v, nstime now)

@@ -459,6 +459,25 @@ static void a_process_lives_while_one_of_its_threads_does(void **state)
         keeper->detach(view);
 }
 
+/* It was about to fork, and nobody has come of that. */
+static void a_process_that_dies_while_it_forks_leaves_no_child(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        struct proc_slot *child = &sc->s.st->proc[2];
+        pid_t pid = unknown_process(sc, 1, pauses);
+
+        child->parent = 1;
+        atomic_store(&child->pid, STACK_FORKING);
+        atomic_store(&sc->s.st->procs, 3);
+        over(pid);
+        assert_true(is_kept(sc, view, 1)); /* a child is waited for */
+        while (is_kept(sc, view, 1))
+                usleep(10000);
+        assert_int_equal(atomic_load(&child->pid), 0);
+        keeper->detach(view);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -484,6 +503,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(a_process_of_which_nothing_can_be_read_lives, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(a_process_lives_while_one_of_its_threads_does,
+                                                setup, teardown),
+                cmocka_unit_test_setup_teardown(a_process_that_dies_while_it_forks_leaves_no_child,
                                                 setup, teardown),
         };
 
