@@ -267,9 +267,9 @@ static int register_self(struct ustack *u, uint32_t slot)
                 ustack_client_done();
                 wait_1ms();
         }
-        atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none,
-                                       err == 0 ? (uint32_t)ustack_client_held()->self
-                                                : (uint32_t)getpid());
+        if (err == 0)
+                atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none,
+                                               (uint32_t)ustack_client_held()->self);
         ustack_client_done();
         return err;
 }
@@ -281,15 +281,27 @@ static bool has_one_number(const struct proc_slot *p, const struct stack_state *
                (uint32_t)getppid() == atomic_load(&st->proc[p->parent].pid);
 }
 
+/* Until it says who it is it dies as one that was never born: its parent sees to that. So what the
+ * keeper is to know of it comes first. */
+static void stay_unknown(struct ustack *u)
+{
+        struct proc_slot *p = &u->s.st->proc[u->slot];
+        uint32_t none = STACK_FORKING;
+        bool by_keeper = has_one_number(p, u->s.st);
+
+        if (by_keeper)
+                ustack_is_unknown(u);
+        if (by_keeper || !forking.by_parent)
+                atomic_compare_exchange_strong(&p->pid, &none, (uint32_t)getpid());
+}
+
 static void come_to(struct ustack *u, uint32_t slot, bool registered)
 {
-        struct proc_slot *p = &u->s.st->proc[slot];
-
         u->slot = slot;
-        p->start = ustack_boot_ms();
+        u->s.st->proc[slot].start = ustack_boot_ms();
         u->unknown = !registered && (forking.by_parent || register_self(u, slot) != 0);
-        if (unlikely(u->unknown) && has_one_number(p, u->s.st))
-                ustack_is_unknown(u);
+        if (unlikely(u->unknown))
+                stay_unknown(u);
 }
 
 /* The locks are the parent's, which lets go of them; the client of unetd opens its own connections

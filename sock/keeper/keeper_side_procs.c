@@ -196,7 +196,7 @@ nstime keeper_bury_unknown(struct keeper_view *v, nstime now)
                 pid = st->proc[i].pid;
                 if (pid == 0 || !st->proc[i].unknown)
                         continue;
-                if (is_there(&st->proc[i]) || !bury(v, i, pid))
+                if (pid == STACK_FORKING || is_there(&st->proc[i]) || !bury(v, i, pid))
                         left++;
         }
         if (left != 0)
