@@ -116,8 +116,10 @@ static void make_known(void)
                 if (likely(!u->unknown || u->id == 0))
                         continue;
                 u->unknown = unetd_proc_add(&proc.client, u->id, u->slot, 0) != 0;
-                if (!u->unknown)
-                        atomic_store(&u->s.st->proc[u->slot].unknown, 0);
+                if (u->unknown)
+                        continue;
+                atomic_store(&u->s.st->proc[u->slot].pid, (uint32_t)proc.client.self);
+                atomic_store(&u->s.st->proc[u->slot].unknown, 0);
         }
 }
 

@@ -274,34 +274,39 @@ static int register_self(struct ustack *u, uint32_t slot)
         return err;
 }
 
-/* Its number here is its number with unetd and the keeper, as its parent's is. */
-static bool has_one_number(const struct proc_slot *p, const struct stack_state *st)
+/* Its number here is its number with unetd and the keeper, as its parent's is: which is known, or
+ * marked for the keeper. Before u->unknown, the parent's, is the child's. */
+static bool has_one_number(const struct ustack *u, uint32_t parent)
 {
-        return p->parent < STACK_PROCS &&
-               (uint32_t)getppid() == atomic_load(&st->proc[p->parent].pid);
+        const struct proc_slot *procs = u->s.st->proc;
+
+        return parent < STACK_PROCS && (!u->unknown || atomic_load(&procs[parent].unknown) != 0) &&
+               (uint32_t)getppid() == atomic_load(&procs[parent].pid);
 }
 
 /* Until it says who it is it dies as one that was never born: its parent sees to that. So what the
  * keeper is to know of it comes first. */
-static void stay_unknown(struct ustack *u)
+static void stay_unknown(struct ustack *u, bool by_keeper)
 {
-        struct proc_slot *p = &u->s.st->proc[u->slot];
         uint32_t none = STACK_FORKING;
-        bool by_keeper = has_one_number(p, u->s.st);
 
         if (by_keeper)
                 ustack_is_unknown(u);
         if (by_keeper || !forking.by_parent)
-                atomic_compare_exchange_strong(&p->pid, &none, (uint32_t)getpid());
+                atomic_compare_exchange_strong(&u->s.st->proc[u->slot].pid, &none,
+                                               (uint32_t)getpid());
 }
 
 static void come_to(struct ustack *u, uint32_t slot, bool registered)
 {
+        struct proc_slot *p = &u->s.st->proc[slot];
+        bool one_number = has_one_number(u, p->parent);
+
         u->slot = slot;
-        u->s.st->proc[slot].start = ustack_boot_ms();
+        p->start = ustack_boot_ms();
         u->unknown = !registered && (forking.by_parent || register_self(u, slot) != 0);
         if (unlikely(u->unknown))
-                stay_unknown(u);
+                stay_unknown(u, one_number);
 }
 
 /* The locks are the parent's, which lets go of them; the client of unetd opens its own connections
