@@ -18,6 +18,10 @@
 #define SO_NETNS_COOKIE 71 /* Linux 5.14 */
 #endif
 
+/* What some filters look at: send() is a sendto() without an address. */
+#define ADDRESS 4096
+#define RING    3, ADDRESS, 1, MSG_DONTWAIT | MSG_NOSIGNAL, ADDRESS, 8
+
 _Atomic uint32_t sandbox_forbidden;
 
 #if defined(__x86_64__)
@@ -44,14 +48,14 @@ static const struct {
         {SANDBOX_UNETD, SYS_mmap, {0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED}},
         {SANDBOX_UNETD, SYS_munmap, {0}},
         {SANDBOX_FILES, SYS_openat, {(uint64_t)AT_FDCWD, 0, O_RDONLY | O_CLOEXEC}},
-        {SANDBOX_WAKE, SYS_sendto, {0}},
+        {SANDBOX_WAKE, SYS_sendto, {RING}},
         {SANDBOX_PLACE, SYS_socket, {AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0}},
         {SANDBOX_PLACE, SYS_bind, {0}},
         {SANDBOX_PLACE, SYS_getsockname, {0}},
         {SANDBOX_PLACE, SYS_fcntl, {0, F_DUPFD_CLOEXEC}},
         {SANDBOX_PEERS, SYS_fcntl, {0, F_OFD_GETLK}},
-        {SANDBOX_NAMES, SYS_sendto, {0}},
-        {SANDBOX_NAMES, SYS_connect, {0}},
+        {SANDBOX_NAMES, SYS_sendto, {RING}},
+        {SANDBOX_NAMES, SYS_connect, {3, ADDRESS, 8}},
         {SANDBOX_NAMES, SYS_getpeername, {0}},
         {SANDBOX_NAMES, SYS_getsockopt, {0, SOL_SOCKET, SO_NETNS_COOKIE}},
         {SANDBOX_NAMES, SYS_socket, {AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0}},
