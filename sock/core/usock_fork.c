@@ -77,10 +77,24 @@ static int reserve(struct ustack *u)
         return slot;
 }
 
-/* True: there is one for the fork that this thread is about to make, or will be looked for then. */
+/* A socket of the stack is this process's. */
+static bool has_any(struct ustack *u)
+{
+        struct pool *p = &u->s.st->socks;
+
+        assert(ustack_locked(u));
+        for (uint32_t i = 1; i < p->fresh; i++)
+                if (sock_held_by(u->s.st, pool_at(p, i), u->slot))
+                        return true;
+        return false;
+}
+
+/* True: there is one for the fork that this thread is about to make, or will be looked for then, or
+ * the child loses nothing without. */
 static bool make_ready(struct ustack *u)
 {
-        int slot = 0;
+        bool may = true;
+        int slot;
 
         if (READ_ONCE(u->nready) == USTACK_READY)
                 return true;
@@ -90,9 +104,11 @@ static bool make_ready(struct ustack *u)
         else if (slot >= 0)
                 atomic_store(&u->s.st->proc[slot].pid, 0);
         else
+                may = !has_any(u);
+        if (!may)
                 count(&u->s.st->cnt, COUNT_STACK_FORKS_REFUSED);
         ustack_leave(u);
-        return slot >= 0;
+        return may;
 }
 
 static void give_back(struct ustack *u)
