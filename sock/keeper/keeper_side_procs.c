@@ -108,21 +108,30 @@ int keeper_proc_died(void *view, uint32_t slot)
         return done ? 0 : -EAGAIN;
 }
 
-int keeper_proc_execed(void *view, uint32_t slot)
+/* Another program has taken the process over. True: sockets survived that. */
+static bool end_image(struct keeper_view *v, uint32_t slot)
 {
-        struct keeper_view *v = view;
         struct ustack *u = &v->u;
         bool holds;
 
-        if (slot >= STACK_PROCS || slot == SOCK_REF_FLIGHT)
-                return 0;
-        if (!ustack_trylock(u))
-                return -EAGAIN;
         ustack_links_left(u, slot);
         note_listeners(v, slot, true);
         holds = ustack_proc_execed(u, slot, ustack_now());
         stack_run(&u->s, ustack_now());
-        ustack_unlock(u);
+        return holds;
+}
+
+int keeper_proc_execed(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        bool holds;
+
+        if (slot >= STACK_PROCS || slot == SOCK_REF_FLIGHT)
+                return 0;
+        if (!ustack_trylock(&v->u))
+                return -EAGAIN;
+        holds = end_image(v, slot);
+        ustack_unlock(&v->u);
         return holds;
 }
 
@@ -182,10 +191,24 @@ static bool bury(struct keeper_view *v, uint32_t slot, uint32_t pid)
         return done;
 }
 
+/* It lives; unetd tells nothing of its exec. */
+static void look_at_image(struct keeper_view *v, uint32_t slot)
+{
+        const struct proc_slot *p = &v->u.s.st->proc[slot];
+        uint32_t pid = p->pid;
+
+        if (pid == 0 || pid == STACK_FORKING || maps_file((int32_t)pid, v->state_fd) ||
+            !ustack_trylock(&v->u))
+                return;
+        if (p->pid == pid && p->unknown)
+                end_image(v, slot);
+        ustack_unlock(&v->u);
+}
+
 nstime keeper_bury_unknown(struct keeper_view *v, nstime now)
 {
         struct stack_state *st = v->u.s.st;
-        uint32_t left = 0, pid;
+        uint32_t left = 0, next = STACK_PROCS, pid;
 
         if (likely(atomic_load_explicit(&st->any_unknown, memory_order_relaxed) == 0))
                 return NSTIME_NEVER;
@@ -198,7 +221,12 @@ nstime keeper_bury_unknown(struct keeper_view *v, nstime now)
                         continue;
                 if (pid == STACK_FORKING || is_there(&st->proc[i]) || !bury(v, i, pid))
                         left++;
+                if (next == STACK_PROCS && i >= v->image_from)
+                        next = i;
         }
+        if (next != STACK_PROCS)
+                look_at_image(v, next);
+        v->image_from = next != STACK_PROCS ? next + 1 : 0;
         if (left != 0)
                 atomic_store(&st->any_unknown, 1);
         v->unknown_at = now + UNKNOWN_EVERY;

@@ -32,7 +32,10 @@ struct keeper_view {
         bool strangers;    /* no process that unetd knows is left, but there are others */
         bool nobody;       /* there are none, and what they left was gone through */
         nstime unknown_at; /* when it is looked after those whom unetd does not know */
-        int state_fd;      /* the caller's */
+        /* From which slot on it is looked for one whose program may be another by now: one a look,
+         * since maps may be long. */
+        uint32_t image_from;
+        int state_fd; /* the caller's */
         nstime forking_until[STACK_PROCS];
         nstime capture_until; /* 0: nobody captures, or everything was read */
         /* Links that we drive now, and unetd does not know of. */

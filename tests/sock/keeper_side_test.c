@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -478,6 +479,46 @@ static void a_process_that_dies_while_it_forks_leaves_no_child(void **state)
         keeper->detach(view);
 }
 
+static void becomes_another_program(void)
+{
+        execlp("sleep", "sleep", "1000", NULL);
+}
+
+static bool is_another_program(pid_t pid)
+{
+        char path[32], name[32] = "";
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/comm", pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        assert_int_equal(fscanf(f, "%31s", name), 1);
+        fclose(f);
+        return strcmp(name, "sleep") == 0;
+}
+
+/* Its slot stays, for sockets that close-on-exec does not close. */
+static void what_a_process_held_before_its_exec_ends(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        pid_t pid = unknown_process(sc, 1, becomes_another_program);
+        struct sock_rec *rec;
+
+        fly(sc, 77, 0);
+        rec = stack_sock(&sc->s, 1);
+        rec->refs = sock_ref_bit(1);
+        rec->flights = 0;
+        assert_true(keeper->cookie_owner(view, 77));
+        while (!is_another_program(pid))
+                usleep(1000);
+        assert_true(is_kept(sc, view, 1));
+        assert_true(is_kept(sc, view, 1)); /* of several it looks at one */
+        assert_false(keeper->cookie_owner(view, 77));
+        over(pid);
+        keeper->detach(view);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -506,6 +547,8 @@ int main(void)
                                                 setup, teardown),
                 cmocka_unit_test_setup_teardown(a_process_that_dies_while_it_forks_leaves_no_child,
                                                 setup, teardown),
+                cmocka_unit_test_setup_teardown(what_a_process_held_before_its_exec_ends, setup,
+                                                teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
