@@ -169,9 +169,8 @@ static void replace_leaders(struct wait *w)
         }
 }
 
-/* A last look before a place is taken: where many are at work, much comes while the lock is waited
- * for. True: it is for us. */
-static bool came_meanwhile(struct wait *w)
+/* Where many are at work, much comes while the lock is waited for. */
+bool wait_came_meanwhile(struct wait *w)
 {
         bool ours = false;
 
@@ -253,6 +252,13 @@ static bool disarm(struct wait *w, const uint32_t slot[])
         return rung;
 }
 
+/* What an earlier sleep has told of the kernel's side is not what this one does. */
+static void forget_answers(struct usock_item *v, int n)
+{
+        for (int i = 0; i < n; i++)
+                v[i].answered = false;
+}
+
 static int doze_in(struct wait *w, struct usock_place *p)
 {
         uint32_t slot[USTACKS_MAX] = {0};
@@ -265,6 +271,7 @@ static int doze_in(struct wait *w, struct usock_place *p)
         sigfillset(&all);
         sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
         w->is_long = ustack_now() - w->began >= USTACK_PEERS_EVERY;
+        forget_answers(w->v, w->n);
         if (!arm(w, p, slot, &until)) {
                 k = kernel_set(w->v, w->n, w->pfd);
                 w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
@@ -301,11 +308,8 @@ static int doze_in(struct wait *w, struct usock_place *p)
 
 int wait_doze(struct wait *w)
 {
-        struct usock_place *p;
+        struct usock_place *p = usock_place_get();
 
-        if (came_meanwhile(w))
-                return 0;
-        p = usock_place_get();
         if (p == NULL)
                 return sys_ppoll(NULL, 0, NS_PER_MS, w->mask) == -EINTR ? -EINTR : 0;
         return doze_in(w, p);

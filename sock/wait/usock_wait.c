@@ -275,6 +275,8 @@ static int pause_or_doze(struct wait *w, nstime now)
 
         if (err != 0 && (err < 0 || wait_pending(w, 0)))
                 return err;
+        if (wait_came_meanwhile(w))
+                return 0;
         err = wait_doze(w);
         rest_seen = usock_ticks();
         slept = ustack_now() - now;

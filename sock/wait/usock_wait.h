@@ -66,6 +66,8 @@ void wait_over(struct wait *w, nstime now, bool came);
 
 /* The kernel's side of the items, as it is now. */
 void wait_ask_kernel(struct wait *w);
+/* A last look before a place to sleep in is taken. Returns true if something has come for us. */
+bool wait_came_meanwhile(struct wait *w);
 /* Sleeps once. 0, or -EINTR. */
 int wait_doze(struct wait *w);
 
