@@ -55,6 +55,8 @@ while True:
         if pid == 0:
             l.close()
             while b := c.recv(100):
+                if b == b"exec":
+                    os.execlp("sleep", "sleep", "1000")
                 c.sendall(b)
             os._exit(0)
         print(pid, flush=True)
@@ -69,13 +71,14 @@ for s in c:
     assert s.recv(100) == b"first"
 print("answered", flush=True)
 sys.stdin.readline()
+c[-3].sendall(b"exec")
 ended = 0
-for s in c[-2:]:
+for s in c[-3:]:
     try:
         ended += s.recv(100) == b""
     except ConnectionResetError:
         ended += 1
-for s in c[:-2]:
+for s in c[:-3]:
     s.sendall(b"second")
     assert s.recv(100) == b"second"
 print(ended, flush=True)
@@ -193,19 +196,21 @@ class Limits(unittest.TestCase):
         self.assert_said(self.kernels(self.why(CLIENT, 2, self.ports[0])), 2, "[limits]", "no room for a stack")
 
     def test_children_beyond_processes(self):
-        """They have what they inherited, and one of them that is killed is noticed, though unetd has no room for any."""
+        """They have what they inherited, and one of them that is killed, or becomes another program, is noticed, though
+        unetd has no room for any."""
         self.limit("processes = 4")
         server = self.begin(FORKS, self.ports[0])
         self.assertEqual(server.stdout.readline(), "ready\n")
         client = self.begin(ASKS, 8, self.ports[0])
         children = [int(server.stdout.readline()) for _ in range(8)]
+        self.addCleanup(os.kill, children[-3], signal.SIGKILL)
         self.assertEqual(client.stdout.readline(), "answered\n")
         with open(self.log, encoding="utf-8") as f:
             self.assertIn("no room for a process", f.read())
         for pid in children[-2:]:
             os.kill(pid, signal.SIGKILL)
         out, _ = client.communicate("\n", timeout=PATIENCE)
-        self.assertEqual((client.returncode, out), (0, "2\n"))
+        self.assertEqual((client.returncode, out), (0, "3\n"))
 
 
 if __name__ == "__main__":
