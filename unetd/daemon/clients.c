@@ -153,9 +153,9 @@ static void reply(struct client *cl, struct unetd_msg *msg, int err)
         conn_reply(&cl->conn, msg, err);
 }
 
-static void take_message(struct client *cl, struct wire_in *in)
+static void client_message(struct conn *c, struct wire_in *in)
 {
-        struct conn *c = &cl->conn;
+        struct client *cl = (struct client *)c;
         int r;
 
         if (discard_stuck(cl->user)) {
@@ -173,20 +173,6 @@ static void take_message(struct client *cl, struct wire_in *in)
                 if (r != REPLY_LATER)
                         reply(cl, &in->msg, r);
         }
-}
-
-static void client_message(struct conn *c, struct wire_in *in)
-{
-        struct client *cl = (struct client *)c;
-        nstime began = loop_clock();
-
-        take_message(cl, in);
-        user_spent(cl->user, began);
-}
-
-static bool client_may_go_on(const struct conn *c)
-{
-        return user_may_go_on(((const struct client *)c)->user);
 }
 
 static void client_ended(struct conn *c)
@@ -220,7 +206,7 @@ static void client_new(int fd, const struct ucred *cred)
         cl->user = u;
         cl->pid = cred->pid;
         cl->conn.message = client_message;
-        cl->conn.may = client_may_go_on;
+        cl->conn.share = unetd.cfg.shared ? &u->share : NULL;
         cl->conn.ended = client_ended;
         cl->conn.discard = client_discard;
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);

@@ -117,7 +117,7 @@ struct user {
         LIST_ENTRY(user) link;
         uint32_t uid, gid;
         uint32_t next_stack;
-        nstime turn, spent; /* of the loop, in which so much of it was his */
+        struct conn_share share; /* of his clients: what his keeper says others have asked for */
         enum keeper_state keeper_state;
         int32_t keeper_pid;
         nstime keeper_look; /* not before is it looked at whether it is stopped */

@@ -23,7 +23,6 @@
 /* ---- users ---- */
 
 static void keeper_message(struct conn *c, struct wire_in *in);
-static bool keeper_may_go_on(const struct conn *c);
 static void keeper_ended(struct conn *c);
 static void keeper_discard(struct conn *c, const int *fds, unsigned n, bool unwanted);
 
@@ -42,7 +41,6 @@ struct user *user_get(uint32_t uid, uint32_t gid)
         u->uid = uid;
         u->gid = gid;
         u->keeper.message = keeper_message;
-        u->keeper.may = keeper_may_go_on;
         u->keeper.ended = keeper_ended;
         u->keeper.discard = keeper_discard;
         u->emul.bytes_max = (uint64_t)unetd.cfg.per_uid.emul_kb << 10;
@@ -54,19 +52,6 @@ struct user *user_get(uint32_t uid, uint32_t gid)
         discard_init(u);
         LIST_INSERT_HEAD(&unetd.users, u, link);
         return u;
-}
-
-bool user_may_go_on(const struct user *u)
-{
-        return !unetd.cfg.shared || u->turn != unetd.loop.now || u->spent < USER_TURN;
-}
-
-void user_spent(struct user *u, nstime began)
-{
-        if (u->turn != unetd.loop.now)
-                u->spent = 0;
-        u->turn = unetd.loop.now;
-        u->spent += loop_clock() - began;
 }
 
 static void user_free_if_unused(struct user *u)
@@ -368,18 +353,11 @@ void keeper_hands_over(const struct client *cl, struct wire_in *in)
 static void keeper_message(struct conn *c, struct wire_in *in)
 {
         struct user *u = (struct user *)c;
-        nstime began = loop_clock();
 
         if (in->msg.seq != 0)
                 answered(u, &in->msg);
         else
                 keeper_said(u, in);
-        user_spent(u, began);
-}
-
-static bool keeper_may_go_on(const struct conn *c)
-{
-        return user_may_go_on((const struct user *)c);
 }
 
 /* ---- a keeper's death ---- */

@@ -15,11 +15,6 @@ bool user_may_log(const struct user *u);
                 if (user_may_log(u))           \
                         log_line(__VA_ARGS__); \
         } while (0)
-/* Of each turn of a loop that users share one has so long, over all his connections; what else he
- * says is read in a later one. `began`: a message of his was looked at since then. */
-#define USER_TURN (2 * NS_PER_MS)
-bool user_may_go_on(const struct user *u);
-void user_spent(struct user *u, nstime began);
 /* A keeper runs, is started, or is waited for. 0 or a negative errno. `awaited`: one may
  * still come. */
 int user_need_keeper(struct user *u, bool awaited);

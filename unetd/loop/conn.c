@@ -83,22 +83,54 @@ static void refuse(struct conn *c, uint32_t seq)
         conn_send(c, &msg, NULL, 0);
 }
 
+static bool may_go_on(const struct conn *c)
+{
+        const struct conn_share *s = c->share;
+
+        return !s || s->turn != c->loop->now || s->spent < SHARE_A_TURN;
+}
+
+static void spend(const struct conn *c, nstime began)
+{
+        struct conn_share *s = c->share;
+
+        if (!s)
+                return;
+        if (s->turn != c->loop->now)
+                *s = (struct conn_share){.turn = c->loop->now};
+        s->spent += loop_clock() - began;
+}
+
+/* False: there is none. */
+static bool receive_one(struct conn *c)
+{
+        nstime began = loop_clock();
+        struct wire_in in;
+        int r = wire_recv(c->src.fd, &in, MSG_DONTWAIT);
+
+        if (r == -EAGAIN)
+                return false;
+        if (r == -EBADMSG || r == -EMFILE)
+                refuse(c, in.msg.seq);
+        else if (r < 0)
+                conn_fail(c);
+        else
+                c->message(c, &in);
+        discard(c, in.fds, in.n, !c->broken);
+        spend(c, began);
+        return true;
+}
+
 static void receive(struct conn *c)
 {
-        for (int i = 0; i < MESSAGES_A_TURN && !c->broken && (!c->may || c->may(c)); i++) {
-                struct wire_in in;
-                int r = wire_recv(c->src.fd, &in, MSG_DONTWAIT);
+        int n = 0;
 
-                if (r == -EAGAIN)
+        for (; n < MESSAGES_A_TURN && !c->broken && may_go_on(c); n++)
+                if (!receive_one(c))
                         return;
-                if (r == -EBADMSG || r == -EMFILE)
-                        refuse(c, in.msg.seq);
-                else if (r < 0)
-                        conn_fail(c);
-                else
-                        c->message(c, &in);
-                discard(c, in.fds, in.n, !c->broken);
-        }
+        if (n > 0 && !c->broken && !may_go_on(c) &&
+            loop_requeue(c->loop, &c->src, EPOLLIN | (c->queued ? EPOLLOUT : 0)) < 0)
+                conn_fail(c);
 }
 
 static void conn_ready(struct loop_source *s, uint32_t events)
@@ -119,7 +151,7 @@ int conn_init(struct conn *c, struct loop *l, int fd, uint32_t queue_max)
                            .loop = l,
                            .queue_max = queue_max,
                            .message = c->message,
-                           .may = c->may,
+                           .share = c->share,
                            .ended = c->ended,
                            .discard = c->discard};
         TAILQ_INIT(&c->out);

@@ -6,6 +6,9 @@
  * is full; one whose message is not in form gets an error and stays. conn_fail() and the peer's end
  * make a connection *broken*: it is out of the loop and silent, and its owner, who is told once,
  * frees it after the batch.
+ *
+ * Connections may have a share of each turn together. The one that uses it up comes last in the
+ * next turn; those that were not heard come first.
  */
 #ifndef UNETD_CONN_H
 #define UNETD_CONN_H
@@ -17,18 +20,23 @@
 
 struct conn_out;
 
+#define SHARE_A_TURN (2 * NS_PER_MS) /* and what the last message takes longer */
+
+struct conn_share {
+        nstime turn, spent; /* so much of that turn */
+};
+
 struct conn {
         struct loop_source src;
         struct loop *loop;
         TAILQ_HEAD(, conn_out) out;
         uint32_t queued, queue_max;
-        uint32_t queued_fds; /* copies of descriptors in the queue */
+        uint32_t queued_fds;      /* copies of descriptors in the queue */
+        struct conn_share *share; /* NULL: it has MESSAGES_A_TURN and no limit of time */
         bool broken;
         /* A message in form. The handler takes the descriptors it wants; the rest are closed
          * after it. */
         void (*message)(struct conn *c, struct wire_in *in);
-        /* Returns true if one may be read in this turn of the loop. NULL: it may. */
-        bool (*may)(const struct conn *c);
         /* Told once; the owner frees later. */
         void (*ended)(struct conn *c);
         /* Closes descriptors: those that came and nobody wanted (`unwanted`), copies of those that

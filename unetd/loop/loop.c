@@ -39,6 +39,14 @@ void loop_mod(struct loop *l, struct loop_source *s, uint32_t events)
         epoll_ctl(l->epoll, EPOLL_CTL_MOD, s->fd, &ev);
 }
 
+/* What epoll has reported and is still ready it queues behind what it has not, in the order that it
+ * was reported in; what is added goes to the tail. */
+int loop_requeue(struct loop *l, struct loop_source *s, uint32_t events)
+{
+        epoll_ctl(l->epoll, EPOLL_CTL_DEL, s->fd, NULL);
+        return loop_add(l, s, events);
+}
+
 void loop_del(struct loop *l, struct loop_source *s)
 {
         if (s->fd >= 0)

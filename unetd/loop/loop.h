@@ -28,6 +28,8 @@ int loop_init(struct loop *l, nstime (*after)(struct loop *l));
 /* Adds a source for `events` (EPOLLIN, EPOLLOUT; 0: only its end). 0 or a negative errno. */
 int loop_add(struct loop *l, struct loop_source *s, uint32_t events);
 void loop_mod(struct loop *l, struct loop_source *s, uint32_t events);
+/* The others that are ready are told of before it. 0, or a negative errno: it is out. */
+int loop_requeue(struct loop *l, struct loop_source *s, uint32_t events);
 /* Takes it out and closes nothing. */
 void loop_del(struct loop *l, struct loop_source *s);
 /* Runs until `stop`. */
