@@ -542,10 +542,8 @@ static inline void stack_heat(struct stack_state *st, uint32_t k)
 /* Channel k is not looked at until somebody heats it. Under the lock. */
 void stack_cool(struct stack_state *st, uint32_t k);
 /* Looks at the others: what has come by one is seen by the next turn. Returns true if there was
- * something. No lock needed. */
-bool stack_look_quiet(struct stack *s);
-/* The same for who was rung for them (the keeper, who leads). Anybody may ring: a look is put off,
- * and stack_deadline() is due, when many have found nothing. */
+ * something. Anybody may ring for them: when many looks have found nothing one is put off, and
+ * stack_deadline() is due. No lock needed. */
 bool stack_heard_quiet(struct stack *s, nstime now);
 /* The channel that k goes by, for a caller without the lock that asks only whether something is
  * pending; NULL: none, or not any more. It may be unmapped meanwhile: then nothing is pending

@@ -78,7 +78,7 @@ void stack_sweep(struct stack *s)
                         be_quiet(s, k);
 }
 
-bool stack_look_quiet(struct stack *s)
+static bool look_at_quiet(struct stack *s)
 {
         bool any = false;
 
@@ -104,7 +104,7 @@ bool stack_heard_quiet(struct stack *s, nstime now)
                 atomic_store(&s->st->look_at, paid - LOOKS_OWED * cost);
                 return false;
         }
-        if (stack_look_quiet(s))
+        if (look_at_quiet(s))
                 return true;
         atomic_store(&s->st->looks_paid, MAX(paid, now) + cost);
         return false;

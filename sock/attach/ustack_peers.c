@@ -65,7 +65,7 @@ static void end(struct ustack *u, uint32_t k, nstime now)
 void ustack_peers_look(struct ustack *u, nstime now)
 {
         WRITE_ONCE(u->peers_at, now + USTACK_PEERS_EVERY);
-        stack_look_quiet(&u->s); /* the keeper may be stopped */
+        stack_heard_quiet(&u->s, now); /* the keeper may be stopped */
         for (uint32_t k = 0; k < u->s.nchan; k++)
                 if (has_bell(u, k) && is_gone(u, k))
                         end(u, k, now);

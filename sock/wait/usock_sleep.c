@@ -233,8 +233,9 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
         return found || usock_tls.pending;
 }
 
-/* Takes what has come, too. True: our place was rung. */
-static bool disarm(struct wait *w, const uint32_t slot[])
+/* Takes what has come, too. `alone`: unetd has ended, and peers may have ended with it. True: our
+ * place was rung. */
+static bool disarm(struct wait *w, const uint32_t slot[], bool alone)
 {
         nstime now = ustack_now();
         bool rung = false;
@@ -243,8 +244,7 @@ static bool disarm(struct wait *w, const uint32_t slot[])
         for (uint32_t i = 0; i < w->nall; i++) {
                 ustack_lock(w->all[i]);
                 rung |= delist(w->all[i], w, slot[i]);
-                if (w->is_long)
-                        /* Unetd may have ended, and they with it. */
+                if (alone)
                         WRITE_ONCE(w->all[i]->peers_at, 0);
                 wait_turn(w, w->all[i], now);
                 ustack_unlock(w->all[i]);
@@ -263,10 +263,10 @@ static int doze_in(struct wait *w, struct usock_place *p)
 {
         uint32_t slot[USTACKS_MAX] = {0};
         nstime until = w->until, now;
-        bool rung = false;
+        bool rung = false, alone = false;
         sigset_t all, old;
         long ret = 0;
-        int k;
+        int k, unetd;
 
         sigfillset(&all);
         sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
@@ -285,6 +285,7 @@ static int doze_in(struct wait *w, struct usock_place *p)
                                 (struct pollfd){.fd = w->all[i]->fds.leader, .events = POLLIN};
                         k += ustack_wake_fds(w->all[i], w->pfd + k);
                 }
+                unetd = k;
                 if (w->is_long) {
                         w->look_daemon = true;
                         w->pfd[k] = (struct pollfd){.fd = ustack_daemon_fd(&until)};
@@ -297,8 +298,9 @@ static int doze_in(struct wait *w, struct usock_place *p)
                 if (ret > 0)
                         kernel_results(w->v, w->n, w->pfd);
                 rung = ret > 0 && w->pfd[w->nk].revents != 0;
+                alone = ret > 0 && k > unetd && w->pfd[unetd].revents != 0;
         }
-        rung |= disarm(w, slot);
+        rung |= disarm(w, slot, alone);
         if (ret == 0)
                 replace_leaders(w);
         sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "unet/bell_fd.h"
 
 #define PEERS  6u
 #define ROUNDS (3000 / SLOWER)
@@ -267,11 +269,55 @@ static void peers_are_heard_when_they_ask(void **state)
         assert_int_equal(play_alone(answers_peers, 0), 0);
 }
 
+/* ---- it waits for somebody, and is rung for nothing ---- */
+
+static void *accepts_one(void *listener)
+{
+        int sock = unet_accept(*(int *)listener, NULL, NULL);
+
+        CHECK(sock >= 0 && unet_close(sock) == 0);
+        return NULL;
+}
+
+/* Whoever waits wakes, and sleeps again. */
+static void ring(struct ustack *u)
+{
+        uint32_t sleeps = READ_ONCE(u->s.st->sleeps);
+
+        CHECK(bell_ring(u->fds.ring_leader));
+        EVENTUALLY(READ_ONCE(u->s.st->sleeps) != sleeps);
+}
+
+static void waits_for_long(struct side *s)
+{
+        int l = tcp_listen_any(), sock;
+        struct ustack *u = mine();
+        pthread_t thread;
+
+        CHECK(pthread_create(&thread, NULL, accepts_one, &l) == 0);
+        sleep_ms(USTACK_PEERS_EVERY / NS_PER_MS + 100);
+        ring(u);
+        ustack_lock(u);
+        WRITE_ONCE(u->peers_at, NSTIME_NEVER);
+        ustack_leave(u);
+        ring(u);
+        CHECK(READ_ONCE(u->peers_at) == NSTIME_NEVER); /* nobody has looked at all peers */
+        sock = tcp_connect_to(port_of(l));
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK(unet_close(sock) == 0 && unet_close(l) == 0);
+}
+
+static void who_is_rung_in_vain_does_not_look_at_all_peers(void **state)
+{
+        assert_int_equal(play_alone(waits_for_long, 0), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(peers_are_heard_when_they_answer),
                 cmocka_unit_test(peers_are_heard_when_they_ask),
+                cmocka_unit_test(who_is_rung_in_vain_does_not_look_at_all_peers),
                 cmocka_unit_test_teardown(peers_are_heard_while_the_keeper_is_stopped,
                                           let_the_keeper_go_on),
         };
