@@ -225,6 +225,7 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
         s->st = st;
         s->frames = f;
         s->bell = bell;
+        s->look_at = NSTIME_NEVER;
         s->capture = at_offset(st, st->capture_off);
         s->trace = at_offset(st, st->trace_off);
         s->ip = at_offset(st, st->ip_off);

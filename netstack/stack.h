@@ -431,6 +431,7 @@ struct stack {
         bool (*elsewhere)(struct stack *s, uint32_t k, ip_addr addr, uint16_t port);
         void *owner;      /* of those who set the ones above */
         nstime now;       /* of the call in progress */
+        nstime look_at;   /* this process's look at quiet channels (stack_quiet.c); WRITE_ONCE() */
         uint32_t rx_chan; /* whose messages are being taken */
         bool rx_batch;    /* ... and a batch of them is */
         uint32_t rx_told; /* pcb whose socket is told at the end of the batch, 0: none */

@@ -518,7 +518,7 @@ nstime stack_deadline(const struct stack *s)
 {
         nstime at = nstime_min(wheel_next(&s->st->wheel), READ_ONCE(s->ip->deadline));
 
-        at = nstime_min(at, atomic_load_explicit(&s->st->look_at, memory_order_relaxed));
+        at = nstime_min(at, stack_look_due(s));
         for (uint32_t i = 0; unlikely(i < READ_ONCE(s->st->netifs)); i++) {
                 struct netif *n = stack_netif(s->st, i);
                 uint32_t chan = READ_ONCE(n->chan);
@@ -541,7 +541,7 @@ bool stack_take(struct stack *s, nstime now)
         stack_sync(s);
         if (unlikely(s->now >= s->st->sweep_at))
                 stack_sweep(s);
-        if (unlikely(s->now >= atomic_load_explicit(&s->st->look_at, memory_order_relaxed)))
+        if (unlikely(s->now >= stack_look_due(s)))
                 stack_look_put_off(s);
         STACK_FOR_HOT (s, k) {
                 struct stack_chan *c = &s->chan[k];

@@ -16,7 +16,9 @@
  *
  * Anybody may ring (unet/bell_fd.h), with nothing in any channel. A look that finds nothing is paid
  * for with time, twenty times what it takes; a few may be paid for later. When no more may be, the
- * next look is put off, for all who ring meanwhile together.
+ * next look is put off, for all who ring meanwhile together. It is due in all processes, as who was
+ * rung may have gone, or be stopped. Who was rung does it in any case: another may have no room to
+ * map the channel that matters.
  */
 #include "netstack/stack_road.h"
 
@@ -96,23 +98,40 @@ static bool look_at_quiet(struct stack *s)
 #define LOOK_COST  NS_PER_US /* a channel, of which a look takes some 50 ns */
 #define LOOKS_OWED 16
 
-bool stack_heard_quiet(struct stack *s, nstime now)
+static nstime cost(const struct stack *s)
 {
-        nstime cost = READ_ONCE(s->nchan) * LOOK_COST, paid = atomic_load(&s->st->looks_paid);
+        return READ_ONCE(s->nchan) * LOOK_COST;
+}
 
-        if (paid > now + LOOKS_OWED * cost) {
-                atomic_store(&s->st->look_at, paid - LOOKS_OWED * cost);
-                return false;
-        }
+static bool look(struct stack *s, nstime now)
+{
         if (look_at_quiet(s))
                 return true;
-        atomic_store(&s->st->looks_paid, MAX(paid, now) + cost);
+        atomic_store(&s->st->looks_paid, MAX(atomic_load(&s->st->looks_paid), now) + cost(s));
         return false;
+}
+
+bool stack_heard_quiet(struct stack *s, nstime now)
+{
+        nstime due = atomic_load(&s->st->looks_paid) - LOOKS_OWED * cost(s);
+
+        if (due <= now)
+                return look(s, now);
+        WRITE_ONCE(s->look_at, due);
+        atomic_store(&s->st->look_at, due);
+        return false;
+}
+
+nstime stack_look_due(const struct stack *s)
+{
+        return nstime_min(READ_ONCE(s->look_at),
+                          atomic_load_explicit(&s->st->look_at, memory_order_relaxed));
 }
 
 /* Who puts one off from here on comes too late for this look, or sees it done. */
 void stack_look_put_off(struct stack *s)
 {
+        WRITE_ONCE(s->look_at, NSTIME_NEVER);
         atomic_store(&s->st->look_at, NSTIME_NEVER);
-        stack_heard_quiet(s, s->now);
+        look(s, s->now);
 }

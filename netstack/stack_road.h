@@ -19,6 +19,8 @@
 #define QUIET_FEW   16u /* in a stack of so many all are looked at, however idle */
 /* Channels that were idle since the last time are not looked at any more. Under the lock. */
 void stack_sweep(struct stack *s);
+/* When a look that was put off is due; then: looks. */
+nstime stack_look_due(const struct stack *s);
 void stack_look_put_off(struct stack *s);
 
 /* ---- stack_rx.c ---- */

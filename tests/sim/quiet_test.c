@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -90,11 +91,40 @@ static void what_comes_meanwhile_is_heard(void **state)
         pair_free(p);
 }
 
+/* A process that has not mapped the channel, and another that was rung. */
+static void who_does_not_see_a_channel_takes_no_look(void **state)
+{
+        struct pair *p = pair_shm(1);
+        struct stack *rung = &p->side[1].s, *blind = malloc(sizeof *blind);
+        uint8_t said[] = "news", heard[sizeof said];
+        uint32_t client, server;
+        nstime due;
+
+        assert_non_null(blind);
+        pair_connect(p, 80, &client, &server);
+        become_quiet(p);
+        *blind = *rung;
+        blind->chan[PAIR_CHAN].ch = NULL;
+        blind->chan[PAIR_CHAN].ops = NULL;
+        while (atomic_load(&rung->st->look_at) == NSTIME_NEVER)
+                stack_heard_quiet(rung, p->now);
+        assert_int_equal(pair_write(p, 0, client, said, sizeof said), sizeof said);
+        stack_run(&p->side[0].s, p->now);
+        due = stack_deadline(rung);
+        stack_take(blind, due);
+        assert_true(stack_deadline(rung) <= due);
+        stack_run(rung, due);
+        assert_int_equal(pair_read(p, 1, server, heard, sizeof heard), sizeof heard);
+        free(blind);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(rings_in_vain_cost_a_share_of_the_time),
                 cmocka_unit_test(what_comes_meanwhile_is_heard),
+                cmocka_unit_test(who_does_not_see_a_channel_takes_no_look),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
