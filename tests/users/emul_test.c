@@ -94,38 +94,56 @@ static void endpoints_are_left_to_others(void **state)
 
 /* ---- calls ---- */
 
-static int answers_late(void)
+static int listen_at_door(void)
 {
         struct unetd_msg msg = {.type = UNETD_EMUL_LISTEN, .emul = {.flags = UNETD_EMUL_ANYBODY}};
-        int listener = hostile_client(), c = hostile_client();
-        uint32_t id = 0, port, uid = 0;
+        int listener = hostile_client();
 
         strcpy(msg.emul.name, "door");
-        must(attach(&port) == 0);
         must(hostile_ask(listener, &msg, NULL, 0) == 0);
+        return listener;
+}
+
+/* It is rung: the name's number. */
+static uint32_t hear_call(int listener)
+{
+        struct wire_in in = {.n = 0};
+
+        while (in.msg.type != UNETD_EMUL_CALL)
+                must(hostile_recv(listener, &in, USERS_PATIENCE_MS) == 0);
+        return in.msg.emul.listener;
+}
+
+/* Whose call it was. */
+static uint32_t accept_call(int c, uint32_t port, uint32_t id)
+{
+        struct unetd_msg msg = {.type = UNETD_EMUL_ACCEPT, .emul = {.port = port, .listener = id}};
+
+        must(hostile_ask(c, &msg, NULL, 0) == 0);
+        return msg.emul.uid;
+}
+
+static int answers_late(void)
+{
+        int listener = listen_at_door(), c = hostile_client();
+        uint32_t id, port, uid = 0;
+
+        must(attach(&port) == 0);
         table->ready = 1;
         must_eventually(table->done == 1);
-        while (id == 0) {
-                struct wire_in in;
-
-                must(hostile_recv(listener, &in, USERS_PATIENCE_MS) == 0);
-                id = in.msg.type == UNETD_EMUL_CALL ? in.msg.emul.listener : 0;
-        }
+        id = hear_call(listener);
         while (uid != BYSTANDER) {
-                msg = (struct unetd_msg){.type = UNETD_EMUL_ACCEPT,
-                                         .emul = {.port = port, .listener = id}};
-                must(hostile_ask(c, &msg, NULL, 0) == 0);
-                uid = msg.emul.uid;
+                uid = accept_call(c, port, id);
                 table->value[1] += uid == HOSTILE;
         }
         table->ready = 4;
         return 0;
 }
 
-static int call(uint32_t port)
+static int call(uint32_t port, uint32_t whom)
 {
         struct unetd_msg msg = {
-                .type = UNETD_EMUL_CONNECT, .seq = 1u << 30, .emul = {.port = port, .uid = VICTIM}};
+                .type = UNETD_EMUL_CONNECT, .seq = 1u << 30, .emul = {.port = port, .uid = whom}};
         int fd = hostile_client();
 
         strcpy(msg.emul.name, "door");
@@ -151,7 +169,7 @@ static int calls_again_and_again(void)
         must(attach(&port) == 0);
         for (int i = 0; i < CALLS; i++) {
                 struct wire_in in;
-                int fd = call(port);
+                int fd = call(port, VICTIM);
 
                 in_step(hostile_client());
                 if (hostile_recv(fd, &in, 0) == 0) {
@@ -172,7 +190,7 @@ static int calls_once(void)
         int fd;
 
         must(attach(&port) == 0);
-        fd = call(port);
+        fd = call(port, VICTIM);
         in_step(hostile_client());
         table->done = 1;
         must(hostile_recv(fd, &in, USERS_PATIENCE_MS) == 0 && in.msg.err == 0);
@@ -191,6 +209,58 @@ static void nobody_fills_anothers_name_with_calls(void **state)
         eventually(table->ready == 2);
         print_message("calls of one user that wait at a name: %d\n", (int)table->value[0]);
         assert_in_range(table->value[0], 1, 32);
+        users_run(BYSTANDER, calls_once);
+        users_wait(victim);
+        users_wait(hostile);
+}
+
+/* ---- a caller that may not have one more channel ---- */
+
+static int two_channels_each(void **state)
+{
+        return users_setup_with("[limits]\nemulated_channels = 2\n");
+}
+
+/* One of himself to himself is all. */
+static int calls_with_no_channel_left(void)
+{
+        int listener = listen_at_door(), c = hostile_client(), fd;
+        struct wire_in in;
+        uint32_t port;
+
+        must(attach(&port) == 0);
+        fd = call(port, HOSTILE);
+        must(accept_call(c, port, hear_call(listener)) == HOSTILE);
+        must(hostile_recv(fd, &in, USERS_PATIENCE_MS) == 0 && in.msg.err == 0);
+        fd = call(port, VICTIM);
+        in_step(hostile_client());
+        table->ready = 2;
+        must(hostile_recv(fd, &in, USERS_PATIENCE_MS) == 0 && in.msg.err == -EDQUOT);
+        return 0;
+}
+
+static int accepts_once(void)
+{
+        int listener = listen_at_door(), c = hostile_client();
+        uint32_t port;
+
+        must(attach(&port) == 0);
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        must(accept_call(c, port, hear_call(listener)) == BYSTANDER);
+        return 0;
+}
+
+static void anothers_limit_is_no_error_of_who_accepts(void **state)
+{
+        pid_t victim, hostile;
+
+        if (users_cannot_run())
+                skip();
+        victim = users_begin(VICTIM, accepts_once);
+        eventually(table->ready == 1);
+        hostile = users_begin(HOSTILE, calls_with_no_channel_left);
+        eventually(table->ready == 2);
         users_run(BYSTANDER, calls_once);
         users_wait(victim);
         users_wait(hostile);
@@ -288,6 +358,8 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(nobody_fills_anothers_name_with_calls, users_setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(anothers_limit_is_no_error_of_who_accepts,
+                                                two_channels_each, users_teardown),
                 cmocka_unit_test_setup_teardown(an_endpoint_takes_so_much_of_unetd, users_setup,
                                                 users_teardown),
         };

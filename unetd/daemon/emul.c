@@ -339,13 +339,30 @@ int emul_connect(struct client *cl, const struct unetd_msg *msg)
         return REPLY_LATER;
 }
 
+static bool may_join(const struct user *u)
+{
+        return share_may_join(u) && u->emul.chans < u->emul.chans_max;
+}
+
+/* The oldest whose user may have one more channel. Another user's limits are no error of who
+ * accepts. */
+static struct emul_call *next_call(struct emul_name *n, const struct user *accepts)
+{
+        struct emul_call *call;
+
+        while ((call = TAILQ_FIRST(&n->calls)) != NULL && call->client->user != accepts &&
+               !may_join(call->client->user))
+                call_end(call, -EDQUOT);
+        return call;
+}
+
 /* Both sides learn their tags. Until the caller has read its own, the channel ends with the
  * caller's connection. */
 static int answer(struct emul_call *call, struct unetd_msg *msg)
 {
         struct client *caller = call->client;
         uint32_t tag[2];
-        int r = share_may_join(caller->user) && share_may_join(call->name->client->user)
+        int r = share_may_join(call->name->client->user)
                         ? unet_switch_connect(emul.sw, call->request.emul.port, msg->emul.port, tag)
                         : -EDQUOT;
 
@@ -362,15 +379,17 @@ static int answer(struct emul_call *call, struct unetd_msg *msg)
 int emul_accept(struct client *cl, struct unetd_msg *msg)
 {
         struct emul_name *n = name_by_id(msg->emul.listener);
+        struct emul_call *call;
         int r;
 
         if (!n || !owns_port(cl, msg->emul.port))
                 return -ENOENT;
         if (n->as.uid != cl->user->uid)
                 return -EPERM;
-        if (TAILQ_EMPTY(&n->calls))
+        call = next_call(n, cl->user);
+        if (!call)
                 return -ENOMSG;
-        r = answer(TAILQ_FIRST(&n->calls), msg);
+        r = answer(call, msg);
         if (!TAILQ_EMPTY(&n->calls))
                 ring(n);
         return r;
