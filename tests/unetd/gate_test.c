@@ -427,6 +427,41 @@ static void a_flood_takes_no_connection(void **state)
         }
 }
 
+static uint32_t flows_of(uint32_t stack)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < GATE_FLOWS; i++)
+                n += rules.flows->slot[i].stack == stack;
+        return n;
+}
+
+static void note_many(uint32_t raddr, uint16_t local, uint32_t stack, enum gate_stage stage)
+{
+        for (uint32_t i = 0; i < 4 * GATE_FLOWS; i++) {
+                struct gate_key k = {.raddr = raddr + i / 50000,
+                                     .local = local,
+                                     .remote = (uint16_t)(i % 50000),
+                                     .proto = IP_PROTO_TCP};
+
+                gate_flow_note(rules.flows, &k, stack, stage, 1 + (stage == GATE_ASKED));
+        }
+}
+
+/* Alice has all that the table holds, and somebody sends SYNs to Bob, who answers. */
+static void a_flood_of_syns_takes_one_place_in_eight(void **state)
+{
+        const uint32_t other = 7 * UNETD_STACKS_OF_USER;
+        uint32_t before;
+
+        note_many(OTHER, WEB, ALICE, GATE_STANDS);
+        before = flows_of(ALICE);
+        assert_true(before > GATE_FLOWS - GATE_FLOWS / GATE_WAYS);
+        note_many(PEER, LEASED, other, GATE_ASKED);
+        assert_in_range(flows_of(other), 1, GATE_FLOWS / GATE_WAYS + GATE_FLOWS - before);
+        assert_true(flows_of(ALICE) >= before - GATE_FLOWS / GATE_WAYS);
+}
+
 static void errors_go_to_who_sent_what_they_quote(void **state)
 {
         expect_to(ALICE, quoting(false, ICMP_UNREACHABLE, ported(true, IP_PROTO_UDP, WEB, 5, 20)));
@@ -881,6 +916,7 @@ int main(void)
                 RULE(a_lease_takes_no_connection),
                 RULE(a_connection_begins_with_who_has_the_port),
                 RULE(a_flood_takes_no_connection),
+                RULE(a_flood_of_syns_takes_one_place_in_eight),
                 RULE(errors_go_to_who_sent_what_they_quote),
                 RULE(echoes),
                 RULE(the_host_answers_echoes_itself),

@@ -75,17 +75,27 @@ static uint32_t crowd(const struct gate_flow *bucket, uint32_t stack)
         return n;
 }
 
-/* The one that gives way to another one of `stack`. */
-static struct gate_flow *make_room(struct gate_flow *bucket, uint32_t stack)
+/* The one of the most gives way to another one of `stack`. */
+static uint32_t way(const struct gate_flow *bucket, const struct gate_flow *at, uint32_t stack,
+                    enum gate_stage stage)
+{
+        bool own = unetd_of_one_user(at->stack, stack);
+
+        if (is_over(at))
+                return GATE_WAYS + 4;
+        if (stage == GATE_ASKED && at->stage == GATE_ASKED)
+                return GATE_WAYS + 2 + own;
+        return crowd(bucket, at->stack) + own;
+}
+
+static struct gate_flow *make_room(struct gate_flow *bucket, uint32_t stack, enum gate_stage stage)
 {
         struct gate_flow *f = NULL;
         uint32_t most = 0;
 
         for (uint32_t i = 0; i < GATE_WAYS; i++) {
                 struct gate_flow *at = &bucket[i];
-                uint32_t n = is_over(at) ? GATE_WAYS + 2
-                                         : crowd(bucket, at->stack) +
-                                                   unetd_of_one_user(at->stack, stack);
+                uint32_t n = way(bucket, at, stack, stage);
 
                 if (n > most || (n == most && before(at, f))) {
                         most = n;
@@ -108,7 +118,7 @@ void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t sta
                 return;
         }
         if (f == NULL)
-                f = make_room(bucket, stack);
+                f = make_room(bucket, stack, stage);
         *f = (struct gate_flow){.key = *k, .stage = (uint8_t)stage, .stack = stack, .used = sec};
 }
 

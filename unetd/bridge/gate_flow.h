@@ -6,7 +6,8 @@
  * bounded and forgets: in a bucket of eight one that ended gives way; else the user who has most
  * there loses the one that has not been used for longest, and first one that was only asked for (a
  * SYN was answered, no more). Who sends on many connections, or says so, makes the table forget his
- * own. Forgotten, a connection is looked up in the directory again.
+ * own. One that is only asked for takes the place of another such, his own first: a flood of SYNs
+ * takes one place in eight. Forgotten, a connection is looked up in the directory again.
  *
  * The hash is keyed: a stranger cannot choose what falls into one bucket.
  */
