@@ -20,7 +20,7 @@
 #define LEASE_MOST 4096u /* ports at once: the most that lease_ports may say */
 
 /* Whole blocks of what the kernel chooses from. */
-void leases_init(void)
+static void choose_range(void)
 {
         unsigned low = 32768, high = 60999;
         FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
@@ -55,34 +55,73 @@ static struct vlink_range range_of(const struct lease *l)
 /*
  * Of each block the user who has leased it, and one more; 0: nobody. A system-wide unetd has this
  * in a file of root's: when it is started anew, what another user's stacks had with the last one is
- * not leased to who comes first. His keepers bring it within KEPT, after which it is free.
+ * not leased to who comes first. His keepers bring it within KEPT, after which it is free, however
+ * often unetd is started anew meanwhile.
  */
-static uint32_t of_nobody[DIR_BLOCKS], *lessee = of_nobody;
-static bool forgotten;
+struct lessee {
+        uint32_t user;
+        uint32_t until; /* in seconds; 0: it is leased from this unetd */
+};
 
-#define KEPT (600 * NS_PER_S)
+static struct lessee of_nobody[DIR_BLOCKS], *lessees = of_nobody;
+
+#define KEPT 600u /* seconds */
+
+/* The memory is there: or a store could be the end of unetd. 0 or a negative errno. */
+static int lessees_open(const char *path)
+{
+        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), err;
+        void *p = MAP_FAILED;
+
+        if (fd < 0)
+                return -errno;
+        err = posix_fallocate(fd, 0, sizeof of_nobody);
+        if (err == 0)
+                p = mmap(NULL, sizeof of_nobody, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (p != MAP_FAILED)
+                lessees = p;
+        else if (err == 0)
+                err = errno;
+        close(fd);
+        return -err;
+}
 
 void leases_remember(const char *path)
 {
-        const size_t bytes = sizeof of_nobody;
-        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-        void *p = MAP_FAILED;
+        int r = lessees_open(path);
 
-        if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
-                p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (p != MAP_FAILED)
-                lessee = p;
-        else
+        if (r < 0)
                 log_line("client ports of the next unetd are for who comes first: %s: %s", path,
-                         strerror(errno));
-        if (fd >= 0)
-                close(fd);
+                         strerror(-r));
+}
+
+/* What the last unetd's stacks had until it ended. */
+static void keep_the_last(void)
+{
+        uint32_t until = (uint32_t)(loop_clock() / NS_PER_S) + KEPT;
+
+        for (struct lessee *l = lessees; l < lessees + DIR_BLOCKS; l++)
+                if (l->until == 0 || l->until > until)
+                        l->until = until;
+}
+
+void leases_init(void)
+{
+        keep_the_last();
+        choose_range();
+}
+
+static uint32_t lessee_at(uint32_t port)
+{
+        const struct lessee *l = &lessees[port / DIR_BLOCK_PORTS];
+
+        return l->until != 0 && l->until <= unetd.loop.now / NS_PER_S ? 0 : l->user;
 }
 
 bool leases_are_none(void)
 {
-        for (uint32_t i = 0; i < DIR_BLOCKS; i++)
-                if (lessee[i] != 0)
+        for (uint32_t port = 0; port < 65536; port += DIR_BLOCK_PORTS)
+                if (lessee_at(port) != 0)
                         return false;
         return true;
 }
@@ -95,25 +134,15 @@ static uint32_t mark_of(const struct user *u)
 static void leased(const struct lease *l, const struct stack *st)
 {
         for (uint32_t i = 0; i < l->count; i += DIR_BLOCK_PORTS)
-                lessee[(l->first + i) / DIR_BLOCK_PORTS] = st ? mark_of(st->user) : 0;
+                lessees[(l->first + i) / DIR_BLOCK_PORTS] =
+                        (struct lessee){.user = st ? mark_of(st->user) : 0};
         directory_lease(&unetd.dir, l->first, l->count, st ? st->id : 0);
-}
-
-/* What nobody has brought. */
-static void forget_the_last(void)
-{
-        if (forgotten || unetd.loop.now - unetd.began < KEPT)
-                return;
-        for (uint32_t port = 0; port < 65536; port += DIR_BLOCK_PORTS)
-                if (directory_lessee_of(unetd.dir.d, (uint16_t)port) == 0)
-                        lessee[port / DIR_BLOCK_PORTS] = 0;
-        forgotten = true;
 }
 
 static bool was_of_others(const struct user *u, uint32_t first, uint32_t count)
 {
         for (uint32_t i = 0; i < count; i += DIR_BLOCK_PORTS) {
-                uint32_t of = lessee[(first + i) / DIR_BLOCK_PORTS];
+                uint32_t of = lessee_at(first + i);
 
                 if (of != 0 && of != mark_of(u))
                         return true;
@@ -158,7 +187,7 @@ static void zones_look(struct zones *z, const struct user *u)
                 return;
         for (uint32_t port = unetd.lease_low; port < unetd.lease_end; port += DIR_BLOCK_PORTS)
                 if (z->of[zone_at(port)] == 0)
-                        z->of[zone_at(port)] = lessee[port / DIR_BLOCK_PORTS];
+                        z->of[zone_at(port)] = lessee_at(port);
         for (uint32_t i = 0; i < all; i++) {
                 z->mine += z->of[i] == mark_of(u);
                 others += z->of[i] != 0 && z->of[i] != mark_of(u);
@@ -193,7 +222,7 @@ static uint32_t free_run(const struct zones *z, uint32_t port, uint32_t want, bo
         while (n < want && port + n < unetd.lease_end &&
                directory_lessee_of(unetd.dir.d, (uint16_t)(port + n)) == 0 &&
                zone_may_lease(z, port + n, &begun) &&
-               !(clear && (lessee[(port + n) / DIR_BLOCK_PORTS] != 0 ||
+               !(clear && (lessee_at(port + n) != 0 ||
                            ports_claimed((uint16_t)(port + n), DIR_BLOCK_PORTS, NULL))))
                 n += DIR_BLOCK_PORTS;
         return n;
@@ -342,7 +371,6 @@ int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
         l = calloc(1, sizeof *l);
         if (!l)
                 return -ENOMEM;
-        forget_the_last();
         r = msg->lease.first ? lease_retake(st, l, msg->lease.first, msg->lease.count)
                              : lease_take(u, l, want);
         if (r < 0) {
