@@ -33,6 +33,23 @@ static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
         }
 }
 
+/* Who connects from now on is refused, as by the kernel, which has closed the listener: he may have
+ * waited for the end of the process. */
+static void listeners_gone(struct keeper_view *v, uint32_t slot)
+{
+        struct pool *p = &v->u.s.st->socks;
+        nstime now = ustack_now();
+
+        assert(ustack_locked(&v->u));
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                const struct sock_rec *rec = pool_at(p, i);
+                if (rec->role != SOCK_ROLE_LISTENER || !sock_held_by(v->u.s.st, rec, slot))
+                        continue;
+                keeper_note_listener(v, rec, slot);
+                ustack_unref(&v->u, i, slot, now);
+        }
+}
+
 static bool has_slot(void *arg, int32_t pid)
 {
         const struct stack_state *st = ((const struct keeper_view *)arg)->u.s.st;
@@ -84,6 +101,7 @@ static bool end_proc(struct keeper_view *v, uint32_t slot)
 
         if (child_awaited(v, slot, ustack_now()))
                 return false;
+        listeners_gone(v, slot);
         /* What came while it lived, before its end: as in usock_close(). */
         stack_run(&u->s, ustack_now());
         for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)

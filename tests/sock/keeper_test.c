@@ -6,6 +6,7 @@
 #include "tests/sock/sides.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -426,6 +427,95 @@ static void print_sizes(const char *who, const struct size *a, const struct size
                       b->fds, b->rss_kb);
 }
 
+/* ---- who connects when a server is no more, and the keeper does not know that yet ---- */
+
+static pid_t start_listener(uint16_t *port)
+{
+        int p[2], l;
+        pid_t pid;
+
+        CHECK(pipe(p) == 0);
+        pid = fork();
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                l = tcp_listen_any();
+                *port = port_of(l);
+                CHECK(write(p[1], port, sizeof *port) == sizeof *port);
+                for (;;)
+                        unet_close(unet_accept(l, NULL, NULL));
+        }
+        CHECK(read(p[0], port, sizeof *port) == sizeof *port);
+        close(p[0]);
+        close(p[1]);
+        return pid;
+}
+
+static uint64_t wakes_of(pid_t pid)
+{
+        char path[40], line[128];
+        uint64_t n = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/status", pid);
+        f = fopen(path, "re");
+        CHECK(f != NULL);
+        while (fgets(line, sizeof line, f) != NULL)
+                if (strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
+                        n = strtoull(line + 24, NULL, 10);
+        fclose(f);
+        return n;
+}
+
+/* It looks in every few milliseconds before that. */
+static void until_it_rests(pid_t pid)
+{
+        uint64_t before;
+
+        do {
+                before = wakes_of(pid);
+                sleep_ms(200);
+        } while (wakes_of(pid) != before);
+}
+
+static void connects_after_the_end(struct side *s)
+{
+        struct unet_pollfd v = {.fd = -1, .events = POLLOUT};
+        pid_t server, keeper;
+        struct sockaddr_in sa;
+        socklen_t len = sizeof(int);
+        uint16_t port;
+        int err = 0;
+
+        server = start_listener(&port);
+        CHECK(unet_close(tcp_connect_to(port)) == 0);
+        keeper = world_keeper();
+        CHECK(keeper > 0);
+        until_it_rests(keeper);
+        CHECK(kill(keeper, SIGSTOP) == 0);
+        CHECK(kill(server, SIGKILL) == 0 && waitpid(server, NULL, 0) == server);
+        v.sock = unet_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        sa = loopback(port);
+        CHECK_ERR(unet_connect(v.sock, (struct sockaddr *)&sa, sizeof sa), EINPROGRESS);
+        CHECK(kill(keeper, SIGCONT) == 0);
+        CHECK(unet_poll(&v, 1, PATIENCE_MS) == 1);
+        CHECK(unet_getsockopt(v.sock, SOL_SOCKET, SO_ERROR, &err, &len) == 0);
+        CHECK(err == ECONNREFUSED);
+        CHECK(unet_close(v.sock) == 0);
+}
+
+static void a_server_that_is_no_more_refuses(void **state)
+{
+        assert_int_equal(play_alone(connects_after_the_end, 0), 0);
+}
+
+/* A check that fails leaves it stopped. */
+static int let_the_keeper_go_on(void **state)
+{
+        pid_t keeper = world_keeper();
+
+        return keeper > 0 ? kill(keeper, SIGCONT) : 0;
+}
+
 /* Of each kind; a leak of one descriptor a round is seen after a few. */
 #define FIRST_ROUNDS (HOARDS ? 50 : 100)
 #define ALL_ROUNDS   (HOARDS ? 250 : 1000)
@@ -477,6 +567,7 @@ int main(void)
                 cmocka_unit_test(what_was_taken_arrives_after_a_kill),
                 cmocka_unit_test(a_sleeper_learns_that_its_peer_was_killed),
                 cmocka_unit_test(a_dead_listener_gives_its_port_back),
+                cmocka_unit_test_teardown(a_server_that_is_no_more_refuses, let_the_keeper_go_on),
                 cmocka_unit_test(a_connection_outlives_the_process_that_made_it),
                 cmocka_unit_test(peers_come_and_go_while_a_thread_looks),
                 cmocka_unit_test(a_thousand_rounds_leave_nothing_behind),
