@@ -32,6 +32,10 @@ struct usock {
 void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now);
 /* Ends references of a process slot to a socket; the last one closes it. Under the lock. */
 void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
+/* What a process slot that holds a socket had begun with it, and can end no more, is undone: what
+ * it had not committed was never sent or read, and what the keeper was not told of is in no
+ * message. Under the lock. */
+void ustack_end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now);
 /* Gives up what a process slot held, copies under way included. Under the lock. */
 void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now);
 /* Its process is another program now: gives up all but what was to survive. True: there is such.

@@ -136,10 +136,9 @@ void usock_landed(struct usock *s)
         ustack_leave(s->u);
 }
 
-/* A copy that the dead process had under way is undone: what it had not committed was never sent
- * or read. */
-static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
+void ustack_end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
 {
+        assert(ustack_locked(u));
         if (rec->writer == slot + 1)
                 end_writing(u, rec, now);
         if (rec->reader == slot + 1) {
@@ -189,7 +188,7 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
                 struct sock_rec *rec = pool_at(p, i);
                 if (!sock_held_by(u->s.st, rec, slot))
                         continue;
-                end_copies(u, rec, slot, now);
+                ustack_end_copies(u, rec, slot, now);
                 end_loans(u, rec, slot, now);
                 if (keep && sock_kept_by(u->s.st, rec, slot))
                         any = true;

@@ -20,16 +20,21 @@
 #define UNKNOWN_EVERY  NS_PER_S
 #define CLOCK_SLACK_MS 20 /* the kernel tells in ticks */
 
-/* Those of a process; after an exec not those that survived it. */
+/* Those of a process; after an exec not those that survived it. Of a socket that was just being
+ * passed on it is the last holder, too. */
 static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
 {
         struct pool *p = &v->u.s.st->socks;
+        nstime now = ustack_now();
 
         assert(ustack_locked(&v->u));
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (!(execed && sock_kept_by(v->u.s.st, rec, slot)))
-                        keeper_note_listener(v, rec, slot);
+                if (!sock_held_by(v->u.s.st, rec, slot) ||
+                    (execed && sock_kept_by(v->u.s.st, rec, slot)))
+                        continue;
+                ustack_end_copies(&v->u, rec, slot, now);
+                keeper_note_listener(v, rec, slot);
         }
 }
 
@@ -42,9 +47,10 @@ static void listeners_gone(struct keeper_view *v, uint32_t slot)
 
         assert(ustack_locked(&v->u));
         for (uint32_t i = 1; i < p->fresh; i++) {
-                const struct sock_rec *rec = pool_at(p, i);
+                struct sock_rec *rec = pool_at(p, i);
                 if (rec->role != SOCK_ROLE_LISTENER || !sock_held_by(v->u.s.st, rec, slot))
                         continue;
+                ustack_end_copies(&v->u, rec, slot, now);
                 keeper_note_listener(v, rec, slot);
                 ustack_unref(&v->u, i, slot, now);
         }

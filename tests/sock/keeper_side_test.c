@@ -25,6 +25,7 @@
 #include "sock/attach/handle.h"
 #include "sock/keeper/keeper_side.h"
 #include "sock/attach/ustack.h"
+#include "tcp/tcp_listen.h"
 
 static const struct keeper_stack_ops *const keeper = &keeper_stack_ops;
 
@@ -150,6 +151,39 @@ static void what_a_keeper_that_is_gone_watched_ends(void **state)
         assert_true(in_flight(second, 78));
         assert_true(in_flight(second, 79));
         keeper->detach(second);
+}
+
+/* A listener at port 80, held by process slot 1, which was to pass it on and has not told so. */
+static void listen_and_fly(struct scene *sc)
+{
+        struct sock_rec *rec;
+        int l;
+
+        fly(sc, 77, 2);
+        rec = stack_sock(&sc->s, 1);
+        rec->refs |= 1ull << 1;
+        rec->kind = USOCK_TCP;
+        rec->lport = 80;
+        rec->registered = SOCK_TAKES;
+        l = tcp_listen(&sc->s.tcp, ip_addr_v4(0), 80, 1, &rec->opts);
+        assert_true(l > 0);
+        rec->conn = (uint32_t)l;
+        sock_set_role(rec, SOCK_ROLE_LISTENER);
+}
+
+static void a_listener_that_was_about_to_leave_ends_with_its_process(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        struct keeper_listener at;
+
+        listen_and_fly(sc);
+        assert_int_equal(keeper->proc_died(view, 1), 0);
+        assert_true(keeper->listener_gone(view, &at));
+        assert_int_equal(at.port, 80);
+        assert_false(keeper->listener_gone(view, &at));
+        assert_int_equal(sc->s.st->socks.used, 0);
+        keeper->detach(view);
 }
 
 /* A process that is hardly ever out of its stack needs nobody who looks; what a look comes too late
@@ -528,6 +562,8 @@ int main(void)
                                                 teardown),
                 cmocka_unit_test_setup_teardown(what_a_keeper_that_is_gone_watched_ends, setup,
                                                 teardown),
+                cmocka_unit_test_setup_teardown(
+                        a_listener_that_was_about_to_leave_ends_with_its_process, setup, teardown),
                 cmocka_unit_test_setup_teardown(looks_become_seldom_where_a_process_has_the_lock,
                                                 setup, teardown),
                 cmocka_unit_test_setup_teardown(a_process_without_numbers_left_gets_no_channel,
