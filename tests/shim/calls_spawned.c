@@ -54,6 +54,21 @@ static void connection(enum how how, int side)
         close(v[!side]);
 }
 
+/* Who had the listener last is gone. */
+static void until_refused(const struct sockaddr_in *sa)
+{
+        int s, r;
+
+        do {
+                s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+                r = connect(s, (const void *)sa, sizeof(*sa));
+                if (r < 0)
+                        printf("  then: %s\n", name_of(r));
+                close(s);
+                usleep(20000);
+        } while (r == 0);
+}
+
 static void listener_of_one(enum how how)
 {
         struct sockaddr_in sa;
@@ -64,6 +79,7 @@ static void listener_of_one(enum how how)
         answers(s, pid);
         show_recv(s, 10, 0);
         close(s);
+        until_refused(&sa);
 }
 
 static void datagrams(enum how how)

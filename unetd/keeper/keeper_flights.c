@@ -93,7 +93,8 @@ static char *flights_text(void)
 }
 
 /* No process has it: if unetd has not either, only the message does, or somebody without
- * the library. */
+ * the library. Told at each look: who adopts it lets unetd have it again, and may have come and
+ * ended between two looks. */
 static void aloft(struct kflight *f, const struct keeper_listener *at)
 {
         struct unetd_msg msg = {.type = UNETD_K_ALOFT,
@@ -103,11 +104,10 @@ static void aloft(struct kflight *f, const struct keeper_listener *at)
                                          .addr = at->addr,
                                          .sock = at->sock}};
 
-        if (f->aloft)
-                return;
-        f->aloft = true;
         conn_send(&keeper.daemon, &msg, NULL, 0);
-        keeper.flights_gap = FLIGHTS_GAP;
+        if (!f->aloft)
+                keeper.flights_gap = FLIGHTS_GAP;
+        f->aloft = true;
 }
 
 static void flights_look(const char *text)
