@@ -7,6 +7,7 @@
 #include "sock/shim/privilege.h"
 #include "sock/shim/process.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/signals.h"
 #include "sock/shim/spare.h"
 #include "sock/shim/wait.h"
 #include "sock/usock_ifaces.h"
@@ -14,26 +15,39 @@
 #include <netinet/in.h>
 
 /* The socket is what it was before; where it was bound the kernel knows. Without the lock while
- * another thread copies: it may stand at a page that only a call of this process brings. */
-static void undo(struct file *f, bool (*how)(struct usock *, const ip_addr *), const char *why)
+ * another thread copies: it may stand at a page that only a call of this process brings, or be of a
+ * process that is stopped, so a signal ends the wait. */
+static int undo(struct file *f, bool (*how)(struct usock *, const ip_addr *), const char *why)
 {
         static const ip_addr any;
 
         assert(f->kind == USOCK_TCP && f->us != NULL);
+        shim_tls.handled = false;
         pthread_mutex_lock(&shim.lock);
         while (!how(f->us, f->bound ? &any : NULL)) {
                 pthread_mutex_unlock(&shim.lock);
                 usock_let_copy();
+                if (unlikely(usock_tls.pending))
+                        return signals_put_off() ? -ERR_RESTART : -ERR_AGAIN;
                 pthread_mutex_lock(&shim.lock);
         }
         sock_decide(f, MODE_NEW, why);
         pthread_mutex_unlock(&shim.lock);
+        return 0;
+}
+
+/* It can be asked for once more. */
+static void result_untold(struct file *f, int err)
+{
+        usock_put_error(f->us, err);
+        f->connecting = true;
+        file_say(f);
 }
 
 /* The end of a handshake, reported once, as the kernel does: 0, or why it failed. */
 static int connect_result(struct file *f)
 {
-        int err = 0;
+        int err = 0, r;
         socklen_t len = sizeof(err);
 
         assert(f->us != NULL);
@@ -45,7 +59,11 @@ static int connect_result(struct file *f)
         usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &len);
         if (!usock_connect_failed(f->us))
                 return -err;
-        undo(f, usock_connect_undo, "an attempt to connect failed");
+        r = undo(f, usock_connect_undo, "an attempt to connect failed");
+        if (unlikely(r < 0)) {
+                result_untold(f, err);
+                return r;
+        }
         return err != 0 ? -err : -ECONNABORTED;
 }
 
@@ -70,14 +88,17 @@ static int connect_wait(struct file *f)
  * bound to nothing. */
 static int disconnect_tcp(struct file *f)
 {
+        bool connecting = f->connecting;
         int r = file_materialise(f);
 
         assert(f->us != NULL);
         if (r < 0)
                 return r;
         f->connecting = false;
-        undo(f, usock_disconnect, "disconnected");
-        return 0;
+        r = undo(f, usock_disconnect, "disconnected");
+        if (unlikely(r < 0))
+                f->connecting = connecting;
+        return r;
 }
 
 /* Names that the kernel refuses on this socket: what it says of them is said by it. */
