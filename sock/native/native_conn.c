@@ -17,7 +17,8 @@ static int take_error(struct native_slot *n)
 }
 
 /* The end of an attempt, told once: another thread that waited for it, too, is told what there is
- * now. Under setup. */
+ * now. Under setup, which is left while another thread copies: it may stand at a page that only a
+ * call on this socket brings. */
 static int outcome(struct native_slot *n)
 {
         int err;
@@ -28,8 +29,11 @@ static int outcome(struct native_slot *n)
         n->connecting = false;
         if (!usock_connect_failed(n->us))
                 return -err;
-        while (!usock_connect_undo(n->us, n->held ? &n->held_addr : NULL))
+        while (!usock_connect_undo(n->us, n->held ? &n->held_addr : NULL)) {
+                pthread_mutex_unlock(&n->setup);
                 usock_let_copy();
+                pthread_mutex_lock(&n->setup);
+        }
         return err != 0 ? -err : -ECONNABORTED;
 }
 

@@ -2,8 +2,13 @@
 #include "tests/sock/sides.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
+
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack.h"
 
 /* ---- calls on what is not there ---- */
 
@@ -214,6 +219,73 @@ static void writing_to_a_closed_connection(void **state)
         play_both(pipe_a, pipe_b, 0);
 }
 
+/* ---- a connection has ended, and another thread still copies from it ---- */
+
+static void *asks_again(void *arg)
+{
+        const int *c = arg;
+        struct sockaddr_in to = loopback(1);
+
+        CHECK_ERR(unet_connect(*c, (struct sockaddr *)&to, sizeof to), ECONNRESET);
+        return arg;
+}
+
+/* The one connection of this stack that has ended, and is a socket's; NULL: none has. */
+static struct sock_rec *ended(struct ustack *u, const struct tcp_conn **tc)
+{
+        struct pool *p = &u->s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                *tc = rec->role == SOCK_ROLE_CONN ? tcp_conn_at(&u->s.tcp, rec->conn) : NULL;
+                if (*tc != NULL && READ_ONCE((*tc)->state) == TCPS_CLOSED)
+                        return rec;
+        }
+        return NULL;
+}
+
+static int reset_at_once(int l)
+{
+        const struct linger none = {1, 0};
+        int c = unet_accept(l, NULL, NULL);
+
+        CHECK(c >= 0 && unet_setsockopt(c, SOL_SOCKET, SO_LINGER, &none, sizeof none) == 0);
+        return unet_close(c);
+}
+
+static void calls_go_on_beside_a_copy(struct side *s)
+{
+        int l = tcp_listen_any(), c = unet_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), err;
+        struct unet_pollfd p = {.sock = c, .fd = -1};
+        struct sockaddr_in to = loopback(port_of(l));
+        struct ustack *u = ustack_mine(&err);
+        const struct tcp_conn *tc;
+        struct sock_rec *rec;
+        pthread_t t;
+
+        CHECK_ERR(unet_connect(c, (struct sockaddr *)&to, sizeof to), EINPROGRESS);
+        CHECK(reset_at_once(l) == 0);
+        CHECK(unet_poll(&p, 1, PATIENCE_MS) == 1 && p.revents & POLLHUP);
+        ustack_lock(u);
+        rec = ended(u, &tc);
+        CHECK(rec != NULL);
+        WRITE_ONCE(rec->reader, u->slot + 1);
+        ustack_leave(u);
+        CHECK(pthread_create(&t, NULL, asks_again, &c) == 0);
+        EVENTUALLY(READ_ONCE(tc->err) == 0); /* it has been taken: the undoing waits */
+        CHECK_ERR(unet_listen(c, 1), EINVAL);
+        ustack_lock(u);
+        WRITE_ONCE(rec->reader, 0);
+        ustack_leave(u);
+        CHECK(pthread_join(t, NULL) == 0);
+        CHECK(unet_close(c) == 0 && unet_close(l) == 0);
+}
+
+static void a_call_does_not_wait_for_one_that_waits_for_a_copy(void **state)
+{
+        assert_int_equal(play_alone(calls_go_on_beside_a_copy, 0), 0);
+}
+
 /* ---- close waits when it is told to ---- */
 
 static void linger_a(struct side *s)
@@ -257,6 +329,7 @@ int main(void)
                 cmocka_unit_test(nobody_listens),
                 cmocka_unit_test(a_refused_socket_may_try_again),
                 cmocka_unit_test(closing_with_unread_data_resets),
+                cmocka_unit_test(a_call_does_not_wait_for_one_that_waits_for_a_copy),
                 cmocka_unit_test(linger_of_nothing_resets),
                 cmocka_unit_test(writing_to_a_closed_connection),
                 cmocka_unit_test(a_lingering_close_waits_for_its_data),
