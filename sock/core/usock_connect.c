@@ -287,17 +287,45 @@ static void abort_conn(struct usock *s)
         stack_flush(&u->s, now);
 }
 
-/* Resets the connection unless it was answered: who was may be accepted, by a program that listens
- * for one connection, and so may who sent data with his SYN (RFC 7413). False: it stays. */
-static bool gives_up(struct usock *s)
+/* Under the lock. What is read without it is the connection's until that is over (recv_once()); a
+ * connection that is written to lasts until then (TCF_RSV). */
+static void undo(struct usock *s, const ip_addr *bound)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        nstime now = ustack_now();
+
+        assert(ustack_locked(u) && rec->reader == 0);
+        if (rec->role == SOCK_ROLE_CONN) {
+                now = stack_time(&u->s, now);
+                stack_begin(u->s.st, rec->conn);
+                tcp_set_sock(&u->s.tcp, rec->conn, 0);
+                tcp_close(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), now);
+                stack_end(u->s.st);
+                sock_set_role(rec, SOCK_ROLE_NONE);
+                stack_flush(&u->s, now);
+        }
+        rec->raddr = (ip_addr){{0, 0}};
+        WRITE_ONCE(rec->rport, 0);
+        rec->laddr = bound != NULL ? *bound : (ip_addr){{0, 0}};
+        if (bound == NULL)
+                WRITE_ONCE(rec->lport, 0);
+}
+
+/* Resets and undoes the connection unless it was answered: who was may be accepted, by a program
+ * that listens for one connection, and so may who sent data with his SYN (RFC 7413). False: it
+ * stays. Nobody copies from one that was not answered. */
+static bool gives_up(struct usock *s, const ip_addr *bound)
 {
         bool waits;
 
         ustack_lock(s->u);
         waits = usock_rec(s)->role == SOCK_ROLE_CONN && usock_conn(s)->state == TCPS_SYN_SENT &&
                 !(usock_conn(s)->fastopen & FO_DATA);
-        if (waits)
+        if (waits) {
                 abort_conn(s);
+                undo(s, bound);
+        }
         ustack_leave(s->u);
         return waits;
 }
@@ -311,10 +339,8 @@ static int still_there(struct usock *s, const struct usock_own *own, ip_addr add
 {
         if (likely(found->stack == 0 ||
                    ustack_takes(found->stack, addr, port, found->generation)) ||
-            !gives_up(s))
+            !gives_up(s, own->port != 0 ? &own->addr : NULL))
                 return -EINPROGRESS;
-        while (!usock_connect_undo(s, own->port != 0 ? &own->addr : NULL))
-                usock_let_copy();
         return -EAGAIN;
 }
 
@@ -386,31 +412,6 @@ bool usock_connect_failed(const struct usock *s)
 {
         return sock_role(usock_rec(s)) == SOCK_ROLE_CONN &&
                READ_ONCE(usock_conn(s)->state) == TCPS_CLOSED;
-}
-
-/* Under the lock. What is read without it is the connection's until that is over (recv_once()); a
- * connection that is written to lasts until then (TCF_RSV). */
-static void undo(struct usock *s, const ip_addr *bound)
-{
-        struct ustack *u = s->u;
-        struct sock_rec *rec = usock_rec(s);
-        nstime now = ustack_now();
-
-        assert(ustack_locked(u) && rec->reader == 0);
-        if (rec->role == SOCK_ROLE_CONN) {
-                now = stack_time(&u->s, now);
-                stack_begin(u->s.st, rec->conn);
-                tcp_set_sock(&u->s.tcp, rec->conn, 0);
-                tcp_close(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), now);
-                stack_end(u->s.st);
-                sock_set_role(rec, SOCK_ROLE_NONE);
-                stack_flush(&u->s, now);
-        }
-        rec->raddr = (ip_addr){{0, 0}};
-        WRITE_ONCE(rec->rport, 0);
-        rec->laddr = bound != NULL ? *bound : (ip_addr){{0, 0}};
-        if (bound == NULL)
-                WRITE_ONCE(rec->lport, 0);
 }
 
 bool usock_connect_undo(struct usock *s, const ip_addr *bound)
