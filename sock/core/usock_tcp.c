@@ -245,11 +245,13 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
         struct sock_rec *rec = usock_rec(s);
         size_t done = 0;
         ssize_t got = -EPIPE;
+        uint32_t conn;
 
         usock_relay_first(s);
         ustack_lock(u);
         usock_tcp_hear(s);
-        while (rec->role == SOCK_ROLE_CONN && done < total) {
+        conn = rec->conn;
+        while (rec->role == SOCK_ROLE_CONN && rec->conn == conn && done < total) {
                 size_t left = total - done;
                 if (unlikely(rec->writer != 0)) {
                         got = usock_tcp_awaits_turn(s);

@@ -75,8 +75,8 @@ static void slot_end(struct native_slot *n)
         if (n->members != NULL)
                 native_set_forget(n);
         release = n->held && last_holder(us);
+        native_end_reserved(n);
         usock_close(us);
-        native_unreserve(n);
         if (release) {
                 unetd_port_release(ustack_client(), u->id, proto, n->held_addr, port);
                 ustack_client_done();

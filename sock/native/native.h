@@ -147,6 +147,8 @@ int native_leave(struct native_slot *n, int err);
 
 /* The slot's reservation, which ends with its socket. */
 void native_unreserve(struct native_slot *n);
+/* The slot is closed: it is not sent either. */
+void native_end_reserved(struct native_slot *n);
 
 /* ---- native_user.c ---- */
 

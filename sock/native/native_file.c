@@ -18,7 +18,9 @@ struct source {
         off_t off;
 };
 
-static int reserve(struct usock *s, size_t want, struct span *span)
+/* `*tc`: what the reservation is of. The socket's may be another one by the commit, after an
+ * attempt to connect that failed. */
+static int reserve(struct usock *s, size_t want, struct span *span, struct tcp_conn **tc)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -30,8 +32,9 @@ static int reserve(struct usock *s, size_t want, struct span *span)
         } else if (rec->writer == 0) {
                 if (stack_pending(&u->s, 0))
                         stack_run(&u->s, ustack_now());
+                *tc = usock_conn(s);
                 stack_begin(u->s.st, rec->conn);
-                got = tcp_send_reserve(&u->s.tcp, usock_conn(s), want, span, SPANS);
+                got = tcp_send_reserve(&u->s.tcp, *tc, want, span, SPANS);
                 stack_end(u->s.st);
                 if (got > 0)
                         WRITE_ONCE(rec->writer, u->slot + 1);
@@ -45,7 +48,7 @@ static int reserve(struct usock *s, size_t want, struct span *span)
         return got == 0 ? -EAGAIN : got;
 }
 
-static void commit(struct usock *s, size_t n, bool more)
+static void commit(struct usock *s, struct tcp_conn *tc, size_t n, bool more)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -54,8 +57,8 @@ static void commit(struct usock *s, size_t n, bool more)
         ustack_lock(u);
         WRITE_ONCE(rec->writer, 0);
         now = stack_time(&u->s, now);
-        stack_begin(u->s.st, rec->conn);
-        tcp_send_commit(&u->s.tcp, usock_conn(s), n, more, false, now);
+        stack_begin(u->s.st, tc->self);
+        tcp_send_commit(&u->s.tcp, tc, n, more, false, now);
         stack_end(u->s.st);
         stack_flush(&u->s, now);
         ustack_turn_over(u, rec);
@@ -67,7 +70,8 @@ static ssize_t send_chunk(struct usock *s, struct source *from, size_t want, boo
 {
         struct iovec iov[SPANS];
         struct span span[SPANS];
-        int got = reserve(s, want, span), n = 0;
+        struct tcp_conn *tc = NULL;
+        int got = reserve(s, want, span, &tc), n = 0;
         ssize_t r;
 
         if (got <= 0)
@@ -77,7 +81,7 @@ static ssize_t send_chunk(struct usock *s, struct source *from, size_t want, boo
         r = preadv(from->fd, iov, n, from->off);
         if (r < 0)
                 r = -errno;
-        commit(s, r > 0 ? (size_t)r : 0, more);
+        commit(s, tc, r > 0 ? (size_t)r : 0, more);
         if (r > 0)
                 from->off += r;
         return r;

@@ -167,6 +167,7 @@ int unet_recv_return(int sock, const struct unet_loan *v, int n)
 /* A reservation that this process has: where it goes, and what was handed out for it. */
 struct native_reserved {
         size_t bytes;
+        uint32_t conn; /* the socket's may be another one by the commit */
         int n;
         struct span span[UNET_RESERVE_MOST];
         uint8_t *own; /* handed out instead, for the span is another user's to read; NULL: the spans
@@ -204,6 +205,7 @@ static int reserve(struct native_slot *n, struct native_reserved *r, size_t want
                 return -EPIPE;
         if (rec->writer != 0)
                 return usock_tcp_awaits_turn(s);
+        r->conn = rec->conn;
         stack_begin(u->s.st, rec->conn);
         got = tcp_send_reserve(&u->s.tcp, usock_conn(s), want, r->span, r->n);
         tcp_send_in_place(&u->s.tcp, usock_conn(s));
@@ -232,14 +234,14 @@ static int hand_out(const struct native_reserved *r, struct iovec *v)
         return n;
 }
 
-static int commit_spans(struct usock *s, size_t bytes, int flags);
+static int commit_spans(struct usock *s, uint32_t conn, size_t bytes, int flags);
 
 /* What nobody was handed: the caller has it again. */
 static void take_back(struct native_slot *n)
 {
         ustack_lock(n->us->u);
+        commit_spans(n->us, n->reserved->conn, 0, 0);
         n->reserved = NULL;
-        commit_spans(n->us, 0, 0);
         ustack_leave(n->us->u);
 }
 
@@ -309,26 +311,36 @@ static void copy_own(const struct native_reserved *r, size_t bytes)
 }
 
 /* Under the lock. Bytes that go. */
-static int commit_spans(struct usock *s, size_t bytes, int flags)
+static int commit_spans(struct usock *s, uint32_t conn, size_t bytes, int flags)
 {
         struct ustack *u = s->u;
-        struct sock_rec *rec = usock_rec(s);
-        struct tcp_conn *tc = usock_conn(s);
+        struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, conn);
         nstime now = stack_time(&u->s, ustack_now());
         uint32_t before;
 
         assert(ustack_locked(u));
-        WRITE_ONCE(rec->writer, 0);
-        if (rec->role != SOCK_ROLE_CONN)
-                return -EPIPE;
-        stack_begin(u->s.st, rec->conn);
+        WRITE_ONCE(usock_rec(s)->writer, 0);
+        stack_begin(u->s.st, conn);
         before = tc->snd_end;
         tcp_send_commit(&u->s.tcp, tc, bytes, flags & MSG_MORE, false, now);
         before = tc->snd_end - before;
         stack_end(u->s.st);
         stack_flush(&u->s, now);
-        ustack_turn_over(u, rec);
+        ustack_turn_over(u, usock_rec(s));
         return before == 0 && bytes != 0 ? -EPIPE : (int)before;
+}
+
+void native_end_reserved(struct native_slot *n)
+{
+        struct ustack *u = n->us->u;
+
+        if (likely(n->reserved == NULL))
+                return;
+        ustack_lock(u);
+        if (is_ours(n))
+                commit_spans(n->us, n->reserved->conn, 0, 0);
+        native_unreserve(n);
+        ustack_leave(u);
 }
 
 static int commit(struct native_slot *n, size_t bytes, int flags)
@@ -343,7 +355,7 @@ static int commit(struct native_slot *n, size_t bytes, int flags)
                         copy_own(n->reserved, bytes);
                         ustack_lock(u);
                 }
-                sent = commit_spans(n->us, bytes, flags);
+                sent = commit_spans(n->us, n->reserved->conn, bytes, flags);
                 native_unreserve(n);
         }
         ustack_leave(u);

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sock/attach/ustack.h"
 #include "unet/flow.h"
 
 #define MANY 512
@@ -410,6 +411,71 @@ static void a_reservation_waits_and_may_find_its_peer_gone(void **state)
         play(TWO_PROCESSES, reserves_until_full, reads_and_resets, 0);
 }
 
+/* ---- the socket has another connection by then ---- */
+
+static uint32_t connections(void)
+{
+        int err;
+
+        return READ_ONCE(ustack_mine(&err)->s.tcp.sh->conns.used);
+}
+
+/* The first attempt is made, and its connection reset, before connect() is asked what it came to.
+ */
+static void reserves_and_connects_again(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s));
+        int c = unet_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        struct unet_pollfd p = {.sock = c, .fd = -1, .events = POLLOUT};
+        struct iovec v[4];
+
+        CHECK_ERR(unet_connect(c, (struct sockaddr *)&to, sizeof to), EINPROGRESS);
+        CHECK(unet_poll(&p, 1, PATIENCE_MS) == 1);
+        CHECK(unet_send_reserve(c, 10, v, 4, 0) == 1);
+        tell(s, 0);
+        p.events = 0;
+        CHECK(unet_poll(&p, 1, PATIENCE_MS) == 1 && p.revents & POLLHUP);
+        CHECK_ERR(unet_connect(c, (struct sockaddr *)&to, sizeof to), ECONNRESET);
+        CHECK_ERR(unet_connect(c, (struct sockaddr *)&to, sizeof to), EINPROGRESS);
+        CHECK(connections() == 2);
+        if (s->arg == 0) {
+                CHECK_ERR(unet_send_commit(c, 1, 0), EPIPE);
+                CHECK(connections() == 1);
+                p.events = POLLOUT;
+                CHECK(unet_poll(&p, 1, PATIENCE_MS) == 1);
+                CHECK(unet_send(c, "x", 1, 0) == 1);
+        }
+        p.events = POLLIN;
+        CHECK(unet_poll(&p, 1, PATIENCE_MS) == 1 && unet_recv(c, &to, 1, 0) == 0);
+        CHECK(unet_close(c) == 0);
+        EVENTUALLY(connections() == 0);
+        tell(s, 0);
+}
+
+static void resets_the_first(struct side *s)
+{
+        const struct linger none = {1, 0};
+        int l = tcp_listen_any(), c;
+        char got[2];
+
+        tell(s, port_of(l));
+        c = unet_accept(l, NULL, NULL);
+        hear(s);
+        CHECK(unet_setsockopt(c, SOL_SOCKET, SO_LINGER, &none, sizeof none) == 0);
+        CHECK(unet_close(c) == 0);
+        c = unet_accept(l, NULL, NULL);
+        CHECK(s->arg != 0 || unet_recv(c, got, 2, 0) == 1);
+        CHECK(unet_close(c) == 0);
+        hear(s);
+        CHECK(unet_close(l) == 0);
+}
+
+static void a_reservation_is_of_the_connection_that_there_was(void **state)
+{
+        play(TWO_PROCESSES, reserves_and_connects_again, resets_the_first, 0);
+        play(TWO_PROCESSES, reserves_and_connects_again, resets_the_first, 1);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -420,6 +486,7 @@ int main(void)
                 cmocka_unit_test(a_loan_is_its_process_s),
                 cmocka_unit_test(what_is_committed_is_sent_and_nothing_else),
                 cmocka_unit_test(a_reservation_waits_and_may_find_its_peer_gone),
+                cmocka_unit_test(a_reservation_is_of_the_connection_that_there_was),
         };
 
         return run_sides(tests);
