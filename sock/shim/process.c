@@ -213,7 +213,10 @@ static bool closes_on_exec(int fd)
 struct spawn_action {
         enum { SPAWN_CLOSE, SPAWN_DUP2, SPAWN_OPEN } tag;
         union {
-                int fd; /* what is copied, of SPAWN_DUP2 */
+                int fd;
+                struct {
+                        int from, to;
+                } dup;
                 struct {
                         int fd;
                         char *path;
@@ -223,14 +226,25 @@ struct spawn_action {
         } of;
 };
 
+/* From this action on the number is another file's, or nobody's. */
+static bool takes_number(const struct spawn_action *a, int fd)
+{
+        return a->tag == SPAWN_DUP2
+                       ? a->of.dup.to == fd
+                       : (a->tag == SPAWN_OPEN || a->tag == SPAWN_CLOSE) && a->of.fd == fd;
+}
+
 /* The child of posix_spawn() has a copy that does not close on exec. */
 static bool is_copied(const posix_spawn_file_actions_t *fa, int fd)
 {
         const struct spawn_action *a = fa ? (const void *)fa->__actions : NULL;
 
-        for (int i = 0; a && i < fa->__used; i++)
-                if (a[i].tag == SPAWN_DUP2 && a[i].of.fd == fd)
+        for (int i = 0; a && i < fa->__used; i++) {
+                if (a[i].tag == SPAWN_DUP2 && a[i].of.dup.from == fd)
                         return true;
+                if (takes_number(&a[i], fd))
+                        return false;
+        }
         return false;
 }
 

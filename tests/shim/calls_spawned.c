@@ -96,6 +96,29 @@ static void datagrams(enum how how)
         close(w);
 }
 
+/* The listener's number is another file's when it is copied. */
+static void opened_anew(void)
+{
+        char *argv[] = {(char *)"true", NULL};
+        posix_spawn_file_actions_t fa;
+        struct sockaddr_in sa;
+        int l = listener(&sa), s;
+        pid_t pid = -1;
+
+        fcntl(l, F_SETFD, FD_CLOEXEC);
+        posix_spawn_file_actions_init(&fa);
+        posix_spawn_file_actions_addopen(&fa, l, "/dev/null", O_RDONLY, 0);
+        posix_spawn_file_actions_adddup2(&fa, l, 77);
+        fflush(stdout);
+        SHOW(posix_spawn(&pid, "/bin/true", &fa, NULL, argv, environ));
+        posix_spawn_file_actions_destroy(&fa);
+        close(l);
+        s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        close(s);
+        waitpid(pid, NULL, 0);
+}
+
 void scene_spawned_by_actions(void)
 {
         for (enum how how = 0; how < HOWS; how++) {
@@ -105,4 +128,5 @@ void scene_spawned_by_actions(void)
                 listener_of_one(how);
                 datagrams(how);
         }
+        opened_anew();
 }
