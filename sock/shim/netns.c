@@ -187,7 +187,7 @@ static int clone_to(int (*fn)(void *), int flags, void *arg, pid_t *parent, void
 
 static bool is_fork(int (*fn)(void *), const void *stack, int flags)
 {
-        return fn && stack && !(flags & (CLONE_VM | CLONE_THREAD | CLONE_FILES)) &&
+        return fn && stack && !(flags & (CLONE_NO_FORK | CLONE_FILES)) &&
                (shim.size || flags & (CLONE_NEWNET | CLONE_NEWUSER));
 }
 

@@ -206,13 +206,13 @@ static bool is_fork(const struct raw *c, uint64_t *flags)
 #endif
         case SYS_clone:
                 *flags = (uint64_t)c->a[0];
-                return !(*flags & (CLONE_VM | CLONE_THREAD)) && c->a[1] == 0;
+                return !(*flags & CLONE_NO_FORK) && c->a[1] == 0;
         case SYS_clone3:
                 if (!shim_started() || c->a[1] < CLONE_ARGS_SIZE_VER0 ||
                     !user_copy(&args, (const void *)c->a[0], CLONE_ARGS_SIZE_VER0))
                         return false;
                 *flags = args.flags;
-                return !(*flags & (CLONE_VM | CLONE_THREAD)) && args.stack == 0;
+                return !(*flags & CLONE_NO_FORK) && args.stack == 0;
         default:
                 return false;
         }
