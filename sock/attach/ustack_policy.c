@@ -130,8 +130,10 @@ static bool holds_syn(long fd)
                sys5(SYS_setsockopt, fd, IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, &on, sizeof on) == 0;
 }
 
+/* May send broadcasts: whether the program's socket may is not for the route to say. */
 static long socket_to_ask(uint8_t proto)
 {
+        const int on = 1;
         long fd = proto == IPPROTO_TCP
                           ? sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
                           : -1;
@@ -140,7 +142,10 @@ static long socket_to_ask(uint8_t proto)
                 return fd;
         if (fd >= 0)
                 sys1(SYS_close, fd);
-        return sys3(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        fd = sys3(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (fd >= 0)
+                sys5(SYS_setsockopt, fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof on);
+        return fd;
 }
 
 /* What connect() says; 0 also if it cannot be asked. */
