@@ -190,27 +190,36 @@ static void *keeps(void *arg)
         return NULL;
 }
 
+#define DATAGRAM 512
+
+/* The answer to this round; those to earlier ones, which may be late, are passed over. */
+static void hear_answer(int fd, const uint8_t *out, uint64_t round)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        uint8_t in[DATAGRAM];
+        uint64_t of = 0;
+
+        while (of < round && poll(&p, 1, 1000) > 0 && recv(fd, in, sizeof in, 0) == sizeof in)
+                memcpy(&of, in, sizeof of);
+        if (of > round || (of == round && memcmp(in, out, sizeof in) != 0))
+                atomic_fetch_add(&table->wrong, 1);
+        else if (of == round)
+                atomic_fetch_add(&table->datagrams, 1);
+}
+
 /* A datagram may be lost; it may not be answered by another. */
 static void *sends(void *arg)
 {
         int fd = connected(SOCK_DGRAM);
-        uint8_t out[512], in[512];
 
         if (fd < 0)
                 return NULL;
         for (uint64_t round = 1;; round++) {
-                struct pollfd p = {.fd = fd, .events = POLLIN};
+                uint8_t out[DATAGRAM] = {0};
 
-                memset(out, 0, sizeof out);
                 memcpy(out, &round, sizeof round);
-                if (send(fd, out, sizeof out, 0) > 0 && poll(&p, 1, 1000) > 0 &&
-                    recv(fd, in, sizeof in, 0) == sizeof in) {
-                        if (memcmp(in, out, sizeof in) == 0)
-                                atomic_fetch_add(&table->datagrams, 1);
-                        else if (memcmp(in, &round, sizeof round) >
-                                 0) /* an earlier answer may be late */
-                                atomic_fetch_add(&table->wrong, 1);
-                }
+                if (send(fd, out, sizeof out, 0) > 0)
+                        hear_answer(fd, out, round);
                 usleep(PAUSE_US);
         }
         return NULL;
