@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "unetd/client/name.h"
+
 #define LOOPBACK   0x7f000001u
 #define LOOPBACK_2 0x7f000002u
 #define MOST       64
@@ -148,6 +150,25 @@ static int asks_for_all(void)
 
 /* ---- */
 
+/* Whether it was begun with this test's domain, as the two's programs and keepers are. */
+static bool is_of_this_test(const char *pid)
+{
+        char path[64], want[128], *entry = NULL;
+        size_t room = 0;
+        bool is = false;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%s/environ", pid);
+        snprintf(want, sizeof want, "UNET_DOMAIN=%s", unetd_domain());
+        f = fopen(path, "re");
+        while (f != NULL && !is && getdelim(&entry, &room, '\0', f) > 0)
+                is = strcmp(entry, want) == 0;
+        if (f != NULL)
+                fclose(f);
+        free(entry);
+        return is;
+}
+
 /* All processes of the two, their keepers too. */
 static void tell_the_others(int sig)
 {
@@ -158,9 +179,16 @@ static void tell_the_others(int sig)
         assert_non_null(d);
         while ((e = readdir(d)) != NULL)
                 if (atoi(e->d_name) > 1 && fstatat(dirfd(d), e->d_name, &st, 0) == 0 &&
-                    (st.st_uid == VICTIM || st.st_uid == BYSTANDER))
+                    (st.st_uid == VICTIM || st.st_uid == BYSTANDER) && is_of_this_test(e->d_name))
                         kill(atoi(e->d_name), sig);
         closedir(d);
+}
+
+/* A test that fails leaves nobody stopped. */
+static int teardown(void **state)
+{
+        tell_the_others(SIGCONT);
+        return users_teardown(state);
 }
 
 static void goes_on_as_before(pid_t hostile)
@@ -217,7 +245,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(who_comes_first_gets_nothing_of_others, users_setup,
-                                                users_teardown),
+                                                teardown),
                 cmocka_unit_test_setup_teardown(nor_does_who_comes_at_the_same_time, users_setup,
                                                 users_teardown),
         };
