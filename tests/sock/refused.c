@@ -1,12 +1,14 @@
 /*
  * What connect(), sendto() and send() say to addresses, while routes change: with plain sockets,
  * and with those of <unet/sock.h> (-DNATIVE). A word with a blank in it is a command, any other an
- * address, at which the port of our own listener and datagram socket is tried.
+ * address, at which the port of our own listener and datagram socket is tried; ADDRESS=ERROR is
+ * tried until connect() says so.
  *
  *      refused WORD...
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,7 @@
 #define socket      unet_socket
 #define bind        unet_bind
 #define listen      unet_listen
+#define accept      unet_accept
 #define connect     unet_connect
 #define sendto      unet_sendto
 #define send        unet_send
@@ -28,14 +31,16 @@
 #endif
 
 static struct sockaddr_in here = {.sin_family = AF_INET};
+static int listener;
 
 static void open_port(void)
 {
         socklen_t len = sizeof here;
-        int l = socket(AF_INET, SOCK_STREAM, 0), d = socket(AF_INET, SOCK_DGRAM, 0);
+        int d = socket(AF_INET, SOCK_DGRAM, 0);
 
-        if (bind(l, (struct sockaddr *)&here, len) < 0 || listen(l, 64) < 0 ||
-            getsockname(l, (struct sockaddr *)&here, &len) < 0 ||
+        listener = socket(AF_INET, SOCK_STREAM, 0);
+        if (bind(listener, (struct sockaddr *)&here, len) < 0 || listen(listener, 64) < 0 ||
+            getsockname(listener, (struct sockaddr *)&here, &len) < 0 ||
             bind(d, (struct sockaddr *)&here, len) < 0) {
                 perror("no port");
                 exit(1);
@@ -47,30 +52,46 @@ static const char *said(long r)
         return r < 0 ? strerrorname_np(errno) : "0";
 }
 
-/* SYNs that are lost are waited for so long. */
-static int stream(void)
-{
-        const struct timeval patience = {.tv_usec = 300000};
-        int s = socket(AF_INET, SOCK_STREAM, 0);
+/* So long a SYN is waited for: for one that will be lost, and for one that will not. */
+#define LOST_US    (300 * 1000)
+#define PATIENCE_S 60
 
-        setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-        return s;
+static const char *connects(struct sockaddr_in *to, bool lost)
+{
+        const struct timeval wait = {lost ? 0 : PATIENCE_S, lost ? LOST_US : 0};
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+        const char *what;
+
+        setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
+        what = said(connect(s, (struct sockaddr *)to, sizeof *to));
+        if (what[0] == '0')
+                close(accept(listener, NULL, NULL));
+        close(s);
+        return what;
 }
 
-static void try_address(const char *addr)
+/* `word` is an address, or ADDRESS=ERROR. */
+static void try_address(char *word)
 {
+        const char *addr = strsep(&word, "="), *until = word, *what;
         struct sockaddr_in to = here;
-        int s[] = {stream(), socket(AF_INET, SOCK_DGRAM, 0), socket(AF_INET, SOCK_DGRAM, 0)};
+        int s[] = {socket(AF_INET, SOCK_DGRAM, 0), socket(AF_INET, SOCK_DGRAM, 0)};
+        bool lost = until != NULL && strcmp(until, "EINPROGRESS") == 0;
 
         inet_pton(AF_INET, addr, &to.sin_addr);
-        printf("%s %s", addr, said(connect(s[0], (struct sockaddr *)&to, sizeof to)));
-        printf(" %s", said(sendto(s[1], "x", 1, 0, (struct sockaddr *)&to, sizeof to)));
-        if (connect(s[2], (struct sockaddr *)&to, sizeof to) < 0)
+        what = connects(&to, lost);
+        while (until != NULL && strcmp(what, until) != 0) {
+                usleep(10000);
+                what = connects(&to, lost);
+        }
+        printf("%s %s", addr, what);
+        printf(" %s", said(sendto(s[0], "x", 1, 0, (struct sockaddr *)&to, sizeof to)));
+        if (connect(s[1], (struct sockaddr *)&to, sizeof to) < 0)
                 printf(" %s\n", said(-1));
         else
-                printf(" 0 %s\n", said(send(s[2], "x", 1, 0)));
-        for (int i = 0; i < 3; i++)
-                close(s[i]);
+                printf(" 0 %s\n", said(send(s[1], "x", 1, 0)));
+        close(s[0]);
+        close(s[1]);
 }
 
 int main(int argc, char **argv)
