@@ -23,6 +23,7 @@ for name in ("unet_send", "unet_recv"):
 CREDIT = 2                      # UNET_WINDOW_CREDIT
 PATIENCE = 60                   # seconds for what comes for certain
 HELD = 0.3                      # seconds in which nothing may come
+ACK_DELAY = 0.1                 # seconds: less than the least timeout
 SO_TIMESTAMPNS = 35
 NS_PER_MS = 1000000
 
@@ -143,13 +144,17 @@ class Other(Peer):
             pass
 
     def is_sent(self, total, most):
-        """So many bytes in all, of which it acknowledges a segment whenever `most` are in flight; never more are."""
+        """So many bytes in all, of which it acknowledges a segment whenever `most` are in flight, and all that has waited for ACK_DELAY:
+        a machine that is slow may have made us repeat something, and send less at a time since. How many were in flight is printed."""
         end = time.monotonic() + PATIENCE
         una, largest = self.sent, 0
         while una < total:
-            last = self.hears(2 ** 32, end - time.monotonic())
-            assert last is not None, f"{self.sent} of {total} came, {una} are acknowledged"
-            self.sent = max(self.sent, last)
+            last = self.hears(2 ** 32, ACK_DELAY)
+            assert last is not None or time.monotonic() < end, f"{self.sent} of {total} came, {una} are acknowledged"
+            if last is None and self.sent > una:
+                una = self.sent
+                self.says(".", ack=una)
+            self.sent = max(self.sent, last or 0)
             largest = max(largest, self.sent - una)
             while self.sent - una >= min(most, total - una) > 0:
                 una = min(una + 1000, self.sent)
