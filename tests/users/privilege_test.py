@@ -167,7 +167,7 @@ LEFT = "worker mapped 0 open 0"
 class Privilege(unittest.TestCase):
     def setUp(self):
         if os.geteuid() != 0:
-            self.skipTest("only root can become another user")
+            self.skipTest("only root can be two users")
         self.port = free_port()
         self.env = dict(os.environ, LD_PRELOAD=SHIM, UNET_LOG="1", UNET_DOMAIN=f"privilege-{os.getpid()}",
                         UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
@@ -243,4 +243,4 @@ class Privilege(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

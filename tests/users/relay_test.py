@@ -481,4 +481,4 @@ print("good")
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)
