@@ -37,27 +37,35 @@ static void take_page(struct copy *c)
         all.range.start = (uintptr_t)c->mem + PAGE;
         c->faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
         if (c->faults < 0 || ioctl(c->faults, UFFDIO_API, &api) < 0 ||
-            ioctl(c->faults, UFFDIO_REGISTER, &all) < 0)
+            ioctl(c->faults, UFFDIO_REGISTER, &all) < 0) {
                 fprintf(stderr, "skipped: no userfaultfd here: no copy is stopped\n");
+                close(c->faults);
+                c->faults = -1;
+        }
 }
 
-static void until_stopped(const struct copy *c)
+/* Or, where it is not stopped, until it is over. */
+static void until_stopped(const struct copy *c, pthread_t copier)
 {
         struct uffd_msg m;
 
-        if (c->faults >= 0 &&
-            (read(c->faults, &m, sizeof(m)) != sizeof(m) || m.event != UFFD_EVENT_PAGEFAULT))
+        if (c->faults < 0)
+                pthread_join(copier, NULL);
+        else if (read(c->faults, &m, sizeof(m)) != sizeof(m) || m.event != UFFD_EVENT_PAGEFAULT)
                 die("no page was missed");
 }
 
-static void give_page(struct copy *c)
+static void until_over(const struct copy *c, pthread_t copier)
 {
         struct uffdio_copy page = {
                 .dst = (uintptr_t)c->mem + PAGE, .src = (uintptr_t)page_of_pattern, .len = PAGE};
 
-        if (c->faults >= 0 && ioctl(c->faults, UFFDIO_COPY, &page) < 0)
+        if (c->faults < 0)
+                return;
+        if (ioctl(c->faults, UFFDIO_COPY, &page) < 0)
                 die("UFFDIO_COPY");
         close(c->faults);
+        pthread_join(copier, NULL);
 }
 
 static bool right(const char *p, int at, int n)
@@ -114,15 +122,14 @@ static void undo_meanwhile(struct copy *c)
         for (int i = 0; i < PAGE; i++)
                 page_of_pattern[i] = pattern(PAGE + i);
         pthread_create(&copier, NULL, copies, c);
-        until_stopped(c);
+        until_stopped(c, copier);
         pthread_create(&undoer, NULL, undoes, &u);
         for (int i = 0; i < 50 && !u.over; i++) /* if it does not wait, let it come to its end */
                 usleep(1000);
         tcp_pair(other);
         write_many(other[1]);
         wait_bytes(other[0], MANY);
-        give_page(c);
-        pthread_join(copier, NULL);
+        until_over(c, copier);
         pthread_join(undoer, NULL);
         printf("  copied %zd, undone %d\n", c->done, u.r);
         read_many(other[0]);
