@@ -196,12 +196,12 @@ static void remember_sender(struct sender *s, struct root_rings *made)
 
 static int rings_open(const struct mon_request *q, struct mon_reply *a)
 {
-        bool checked = q->checked != 0 || mon.scope->cfg->iface[q->iface].check == IFACE_CHECK_YES;
+        bool checked;
         int r;
 
         assert(q->iface < UNETD_IFACES);
+        checked = q->checked != 0 || mon.scope->cfg->iface[q->iface].check == IFACE_CHECK_YES;
         r = root_rings_open(q->iface, checked, q->at_once != 0, &a->rings, a->line);
-
         if (r == 0)
                 remember_sender(mon.sender[q->iface], &a->rings);
         return r;

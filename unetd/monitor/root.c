@@ -144,10 +144,12 @@ int root_keeper(uint32_t uid, uint32_t gid, int fd)
 /* Somebody may have renamed it: it is the same device, while none has the name that is meant. */
 static const char *name_of(uint32_t i, char now[IF_NAMESIZE])
 {
-        const char *meant = cfg->iface[i].name;
-        unsigned index = if_nametoindex(meant);
+        const char *meant;
+        unsigned index;
 
         assert(i < cfg->nifaces);
+        meant = cfg->iface[i].name;
+        index = if_nametoindex(meant);
         if (index == 0 && device[i] != 0 && if_indextoname(device[i], now))
                 return now;
         device[i] = index;
