@@ -393,6 +393,33 @@ static void errors_are_limited_by_peer_and_in_all(void **state)
         free(r);
 }
 
+/* All together: a burst, and then a token each interval. How many of them an error takes is what a
+ * twin of the generator tells. */
+static void the_bucket_gives_a_burst_and_then_its_rate(void **state)
+{
+        struct icmp_rate *r = malloc(sizeof *r);
+        struct prng rnd, twin;
+        uint32_t peer = 0x0b000000, taken = 0, given = 0;
+
+        prng_init(&rnd, (const uint8_t *)"0123456789abcdef");
+        icmp_rate_init(r, &rnd);
+        twin = rnd;
+        while (given < 200) {
+                nstime now = NS_PER_S + given * ICMP_INTERVAL;
+                uint32_t n = 1 + prng_below(&twin, 3);
+                bool may = taken - given < ICMP_BURST;
+
+                assert_int_equal(icmp_rate_take(r, &rnd, ip_addr_v4(peer++), ICMP_UNREACHABLE, now),
+                                 may);
+                if (may)
+                        taken += n;
+                else
+                        given++; /* by the next time */
+        }
+        assert_in_range(taken, ICMP_BURST + given - 1, ICMP_BURST + given + 1);
+        free(r);
+}
+
 /* ---- asking ---- */
 
 static void a_reply_finds_its_request(void **state)
@@ -490,6 +517,7 @@ int main(void)
                 TEST(redirects_are_judged),
                 TEST(no_error_about_link_broadcasts),
                 TEST(errors_are_limited_by_peer_and_in_all),
+                TEST(the_bucket_gives_a_burst_and_then_its_rate),
                 TEST(a_reply_finds_its_request),
                 TEST(an_error_finds_its_request_too),
         };
