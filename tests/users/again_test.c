@@ -153,7 +153,7 @@ static int asks_for_all(void)
 /* Whether it was begun with this test's domain, as the two's programs and keepers are. */
 static bool is_of_this_test(const char *pid)
 {
-        char path[64], want[128], *entry = NULL;
+        char path[NAME_MAX + sizeof "/proc//environ"], want[128], *entry = NULL;
         size_t room = 0;
         bool is = false;
         FILE *f;
