@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """DCTCP (RFC 8257) over a cable that marks what finds more than K bytes waiting: eight flows, unmodified, are marked, and all go on. How
-equally they share it, and what waits, is printed: here it depends on the machine too. tests/sim/dctcp_test.c asserts it, in virtual time."""
+equally they share it, and what waits, is printed: here it depends on the machine too. In virtual time tests/sim/dctcp_test.c asserts
+it."""
 
 import json
 import os
