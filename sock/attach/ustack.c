@@ -50,7 +50,7 @@ static struct {
         bool open;
         bool away; /* in another network namespace: no unetd is started from there */
         const struct ustack *held; /* whose lock has whoever uses the client */
-        uint32_t in_vain;          /* looks for another unetd */
+        _Atomic uint32_t in_vain;  /* looks for another unetd */
         /* The client's, which stays where it is, or the keeper's; read without the lock. */
         const struct directory *_Atomic dir;
         struct ustack *stack[USTACKS_MAX];
@@ -309,9 +309,10 @@ void ustack_daemon_look(void)
                 return; /* somebody is asking it */
         ustack_note_room();
         if (proc.open)
-                proc.in_vain = unetd_look(c, proc.in_vain > 0 && has_links()) == -ECONNREFUSED
-                                       ? proc.in_vain + 1
-                                       : 0;
+                atomic_store(&proc.in_vain,
+                             unetd_look(c, proc.in_vain > 0 && has_links()) == -ECONNREFUSED
+                                     ? proc.in_vain + 1
+                                     : 0);
         ustack_client_done();
 }
 
@@ -328,9 +329,10 @@ bool ustack_stays_with_unetd(bool anyway)
         return stays;
 }
 
-uint64_t ustack_unetd(void)
+bool ustack_is_told(const struct ustack *u)
 {
-        return atomic_load_explicit(&proc.unetd, memory_order_relaxed);
+        return atomic_load_explicit(&proc.in_vain, memory_order_relaxed) == 0 &&
+               atomic_load_explicit(&proc.unetd, memory_order_relaxed) == u->s.st->unetd;
 }
 
 int ustack_daemon_fd(nstime *until)

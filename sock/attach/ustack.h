@@ -125,8 +125,9 @@ void ustack_lose(struct ustack *u);
  * not be held.
  */
 void ustack_daemon_look(void);
-/* The unetd that was talked to last: struct unetd_client's instance. */
-uint64_t ustack_unetd(void);
+/* Returns true if the unetd that made the stack known was there when it was looked for last: it
+ * tells of peers that end. */
+bool ustack_is_told(const struct ustack *u);
 /* What a long sleep waits for besides (POLLHUP): the connection to unetd; -1: it has none, and
  * *until is soon. */
 int ustack_daemon_fd(nstime *until);

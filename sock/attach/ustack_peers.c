@@ -38,14 +38,14 @@ static bool is_gone(const struct ustack *u, uint32_t k)
 
         if (page >= 0)
                 return !sandbox_forbids(SANDBOX_PEERS) && !bell_is_held(page);
-        return ustack_unetd() != u->s.st->unetd && !sandbox_forbids(SANDBOX_NAMES) &&
+        return !ustack_is_told(u) && !sandbox_forbids(SANDBOX_NAMES) &&
                !bell_answers(u->chan[k].leader_fd);
 }
 
 nstime ustack_peers_due(const struct ustack *u)
 {
         assert(ustack_locked(u));
-        if (ustack_unetd() == u->s.st->unetd)
+        if (ustack_is_told(u))
                 return NSTIME_NEVER;
         for (uint32_t k = 0; k < u->s.nchan; k++)
                 if (has_bell(u, k))

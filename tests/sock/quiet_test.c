@@ -279,13 +279,23 @@ static void *accepts_one(void *listener)
         return NULL;
 }
 
+static uint32_t sleeps_of(struct ustack *u)
+{
+        uint32_t sleeps;
+
+        ustack_lock(u);
+        sleeps = u->s.st->sleeps;
+        ustack_leave(u);
+        return sleeps;
+}
+
 /* Whoever waits wakes, and sleeps again. */
 static void ring(struct ustack *u)
 {
-        uint32_t sleeps = READ_ONCE(u->s.st->sleeps);
+        uint32_t sleeps = sleeps_of(u);
 
         CHECK(bell_ring(u->fds.ring_leader));
-        EVENTUALLY(READ_ONCE(u->s.st->sleeps) != sleeps);
+        EVENTUALLY(sleeps_of(u) != sleeps);
 }
 
 static void waits_for_long(struct side *s)
