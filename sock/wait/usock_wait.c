@@ -293,6 +293,15 @@ static bool ours_is_ready(const struct wait *w)
         return has_news(w);
 }
 
+/* When it is due, also of one that only polls. No lock is held. */
+static void look_at_daemon(struct wait *w)
+{
+        if (likely(!w->look_daemon))
+                return;
+        w->look_daemon = false;
+        ustack_daemon_look();
+}
+
 static int wait_loop(struct wait *w, nstime timeout)
 {
         int ready = wait_look(w), err;
@@ -322,10 +331,7 @@ static int wait_loop(struct wait *w, nstime timeout)
                 }
                 if (usock_tls.pending)
                         return -EINTR;
-                if (unlikely(w->look_daemon)) {
-                        w->look_daemon = false;
-                        ustack_daemon_look();
-                }
+                look_at_daemon(w);
                 if (give_way(w) || (!usock_in_stream() && wait_spin(w, now))) {
                         ready = wait_look(w);
                         continue;
@@ -369,6 +375,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
                         return -ENOMEM;
         }
         ready = wait_loop(&w, timeout);
+        look_at_daemon(&w);
         for (uint32_t i = 0; w.inside && i < w.nall; i++) {
                 ustack_lock(w.all[i]);
                 hand_over(&w, w.all[i]);
