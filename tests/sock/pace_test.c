@@ -17,9 +17,10 @@
 #define LATER (1300 * NS_PER_US)
 
 /* A stack over a device of which nothing is looked at. */
-static struct stack_state memory;
+static struct stack_state memory = {.look_at = NSTIME_NEVER};
 static struct stack_ip ip = {.deadline = NSTIME_NEVER};
-static struct ustack stack = {.s = {.st = &memory, .ip = &ip}, .link[0] = (struct vlink *)&memory};
+static struct ustack stack = {.s = {.st = &memory, .ip = &ip, .look_at = NSTIME_NEVER},
+                              .link[0] = (struct vlink *)&memory};
 static struct ustack *const all[] = {&stack};
 
 static void came(enum count what, uint64_t n)
