@@ -24,6 +24,7 @@
 #include "sock/attach/ustack.h"
 #include "sock/usock_ready.h"
 #include "tcp/tcp_hdr.h"
+#include "unet/bell_fd.h"
 
 #define FRIENDS  4  /* connections of the friend */
 #define LISTENED 64 /* connections of the victim */
@@ -256,7 +257,7 @@ static void forges(struct target *t, bool changed_only)
         struct shm_slot *slot = &t->ch->mine->ring[t->seq % SHM_SLOTS];
 
         if (t->seq - atomic_load(&t->ch->peer->ctrl.cons) >= SHM_SLOTS) {
-                CHECK(write(t->fds->peer_leader, "", 1) == 1 || errno == EAGAIN);
+                bell_ring(t->ch->leader_fd);
                 sched_yield();
                 return;
         }
@@ -301,13 +302,9 @@ static void lies_about_its_rest(struct target *t)
 
 static void rings_everything(struct target *t)
 {
-        static char junk[4096];
-
         random_bytes(t, t->u->s.bell, 64);
-        if (write(t->fds->peer_leader, junk, sizeof junk) < 0)
-                CHECK(errno == EAGAIN);
-        if (write(t->fds->peer_keeper, junk, sizeof junk) < 0)
-                CHECK(errno == EAGAIN);
+        bell_ring(t->ch->leader_fd);
+        bell_ring(t->ch->keeper_fd);
 }
 
 static void wakes_sleepers(struct target *t)
