@@ -275,7 +275,7 @@ static void calls_go_on_beside_a_copy(struct side *s)
         EVENTUALLY(READ_ONCE(tc->err) == 0); /* it has been taken: the undoing waits */
         CHECK_ERR(unet_listen(c, 1), EINVAL);
         ustack_lock(u);
-        WRITE_ONCE(rec->reader, 0);
+        ustack_end_copies(u, rec, u->slot, ustack_now());
         ustack_leave(u);
         CHECK(pthread_join(t, NULL) == 0);
         CHECK(unet_close(c) == 0 && unet_close(l) == 0);
