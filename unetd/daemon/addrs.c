@@ -1,5 +1,5 @@
-/* The addresses of this network namespace, and its links: looked at anew whenever rtnetlink says
- * that they changed. */
+/* The addresses and links of this network namespace. unetd reads them again whenever rtnetlink
+ * reports a change. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/rtnetlink.h>
@@ -54,7 +54,7 @@ void addrs_look(void)
         directory_set_addrs(&unetd.dir, addrs, n);
 }
 
-/* What the messages say does not matter, only that some came; an overrun (ENOBUFS) says so too. */
+/* Discards the messages: it matters only that some came. An overrun (ENOBUFS) says so, too. */
 static void routes_ready(struct loop_source *s, uint32_t events)
 {
         char buf[8192];

@@ -1,5 +1,5 @@
 /*
- * Channels: two transmit regions, made here, attached by the keepers of both ends.
+ * Channels: two transmit regions, which this file makes and the keepers of both ends attach.
  *
  *   none --chan_open--> OPENING x2 --both keepers attached--> UP x2
  *   a stack goes: its end FREE, the other CLOSING until its keeper has taken it down, then FREE
@@ -25,7 +25,8 @@
 #include "unetd/daemon/users.h"
 #include "unetd/bridge/gate.h"
 
-/* So long it is believed that a stack has room for no more channels. */
+/* After a keeper's -ENOSPC, unetd believes for so long that the stack has no room for more
+ * channels. */
 #define ROOM_KNOWN (10 * NS_PER_S)
 
 struct end *other_end(const struct end *e)
@@ -51,8 +52,7 @@ static uint32_t slots_at_most(const struct stack *st)
         return st->slots_most_until > unetd.loop.now ? MIN(st->slots_most, most) : most;
 }
 
-/* Others leave numbers to each other, and to the stack's own user, however many stacks
- * they have. */
+/* Other users than the stack's own are limited, however many stacks they have. */
 bool slot_share_is_full(const struct stack *st, const struct user *payer)
 {
         uint32_t have = 0, taken = 0;
@@ -158,7 +158,8 @@ void chan_free_if_unused(struct chan *ch)
         free(ch);
 }
 
-/* Ties an end to a stack, under number `slot` or, with UNETD_CHANS_MAX, the lowest free one. */
+/* Binds an end to a stack, under number `slot` or, with UNETD_CHANS_MAX, under the lowest free one.
+ */
 static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_t slot)
 {
         int r;
@@ -180,7 +181,8 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
         return 0;
 }
 
-/* Of a new channel: the keeper of the stack's user is to have room for it, whoever pays. */
+/* Binds an end of a new channel. The keeper of the stack's user must have room for it, whoever
+ * pays. */
 static int end_bind_new(struct end *e, struct stack *st, struct user *payer)
 {
         return share_keeper_may_take(st->user, payer) ? end_bind(e, st, payer, UNETD_CHANS_MAX)
@@ -203,8 +205,8 @@ void end_free(struct end *e)
 
 /* ---- telling keepers ---- */
 
-/* Each peer gets file descriptions of its own: what it does to flags and offsets is its
- * own affair. */
+/* Fills in the descriptors of an end's peer. Each peer gets file descriptions of its own, so that
+ * its changes of flags and offsets reach nobody else. */
 static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS_MAX])
 {
         const struct end *o = other_end(e);
@@ -239,7 +241,7 @@ static struct unetd_chan_info end_info(const struct end *e)
                                         .rx_geom = o->geom};
 }
 
-/* What the end's keeper is told of an interface. */
+/* Fills in what the end's keeper is told of an interface. */
 static int iface_info(const struct end *e, struct unetd_chan_info *info,
                       int fds[UNETD_CHAN_FDS_MAX])
 {
@@ -281,7 +283,7 @@ static int end_attach(struct end *e)
         if (r < 0)
                 return r;
         r = ask_end(e, UNETD_K_CHAN, &info, fds, unetd_chan_nfds(&info));
-        close_all(fds + 1, unetd_chan_nfds(&info) - 1); /* the first is ours */
+        close_all(fds + 1, unetd_chan_nfds(&info) - 1); /* fds[0] is unetd's own */
         return r;
 }
 
@@ -329,7 +331,7 @@ static struct end *find_pair(struct stack *mine, struct stack *peer)
         return NULL;
 }
 
-/* Another user's keeper has to attach its end first. */
+/* Returns true if another user's keeper has to attach its end first. */
 static bool waits_for_another(const struct end *e)
 {
         const struct end *o = other_end(e);
@@ -356,7 +358,7 @@ int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
         return REPLY_LATER;
 }
 
-/* To a peer, or to an interface, which has been entered. */
+/* Makes a channel to a peer, or to an interface, which the stack has entered. */
 static int chan_new(struct stack *mine, struct stack *peer, struct iface *iface, struct end **out)
 {
         struct chan *ch = chan_alloc();
@@ -405,14 +407,14 @@ static int chan_start(struct client *cl, struct end *e, const struct unetd_msg *
         return REPLY_LATER;
 }
 
-/* The peer has room for it: now the side that asked. Before that its processes would send into a
- * channel that may yet be refused. */
+/* The peer's keeper has attached its end: attaches the end of the side that asked. Earlier, its
+ * processes would send into a channel that may yet be refused. */
 static void chan_go_on(struct chan *ch)
 {
         int r = ch->end[0].state == END_OPENING ? end_attach(&ch->end[0]) : 0;
         struct waiter *w;
 
-        LIST_FOREACH (w, &ch->waiters, of_chan) { /* for his own */
+        LIST_FOREACH (w, &ch->waiters, of_chan) { /* for the client's own keeper */
                 w->deadline = unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS;
                 w->end = unetd.loop.now + unetd.cfg.slow_ms * NS_PER_MS;
         }
@@ -421,13 +423,13 @@ static void chan_go_on(struct chan *ch)
                 chan_close(ch, r);
 }
 
-/* The other side is there, or is none that had to be told. */
+/* Returns true if the other side is up, or has no keeper to be told. */
 static bool other_up(const struct end *e)
 {
         return e->chan->iface || e->chan->remote || other_end(e)->state == END_UP;
 }
 
-/* The stack keeps what it sends from, and its keeper says to its processes what changed. */
+/* The stack keeps its transmit region; its keeper tells its processes what changed. */
 void chans_share(const struct iface *f)
 {
         struct chan *ch;
@@ -469,9 +471,9 @@ uint32_t chan_alone(const struct iface *f)
         return e ? e->stack->id : 0;
 }
 
-/* The bell's page of the bridge stays locked until two more came: who has not heard yet that
- * its stack has moved, since the keeper is late, would take the bridge for dead, and unetd with
- * it (sock/attach/ustack_peers.c). */
+/* Keeps the bells of the last two bridges, whose pages so stay locked. A process that has not heard
+ * that its stack moved would take the bridge, and unetd with it, for dead
+ * (sock/attach/ustack_peers.c). */
 static void keep_bell(struct chan *ch)
 {
         close_all(ch->bells, 1);
@@ -479,8 +481,8 @@ static void keep_bell(struct chan *ch)
         ch->bells[1] = fcntl(ch->port->gate->bell_fd, F_DUPFD_CLOEXEC, 3);
 }
 
-/* What it has sent goes out before; frames that it sends meanwhile may be others by the time
- * anybody looks: they are lost. */
+/* The bridge sends what the stack has sent before. Frames that the stack sends meanwhile are lost:
+ * it may reuse them before anybody looks. */
 void chan_unshare(const struct iface *f)
 {
         struct end *e = only_end(f);
@@ -621,8 +623,8 @@ int chan_open(struct client *cl, struct wire_in *in)
         return chan_open_by(cl, &in->msg, true);
 }
 
-/* Its processes have no address space or descriptors for one more, which may change. False: that
- * was known. */
+/* Notes that the stack's processes have no address space or descriptors for one more channel, which
+ * may change. Returns false if that was known, or the stack has no channel at all. */
 static bool has_no_room(struct stack *st, uint32_t slot)
 {
         if (slot < slots_at_most(st) && st->slots_most_until > unetd.loop.now)
@@ -707,8 +709,8 @@ struct end *end_numbered(const struct stack *st, uint32_t slot)
         return NULL;
 }
 
-/* The channel of which the other half came before, and awaits this one: no other end that is free
- * is for a keeper to take, an interface's or that of a channel that goes. */
+/* Finds the channel whose other half came before and awaits this one. A keeper may take no other
+ * free end, such as an interface's or that of a closing channel. */
 static struct chan *find_half(const struct unetd_chan_info *info)
 {
         struct chan *ch;
@@ -720,7 +722,8 @@ static struct chan *find_half(const struct unetd_chan_info *info)
         return NULL;
 }
 
-/* What is known of the far end stands in the stack's book. */
+/* Restores a channel to a stack of another host. The stack's book says what is known of the far
+ * end. */
 static void remote_offered(struct user *u, struct wire_in *in)
 {
         const struct unetd_chan_info *info = &in->msg.chan;
@@ -747,8 +750,8 @@ static void remote_offered(struct user *u, struct wire_in *in)
                 chan_close(ch, -ECONNRESET);
 }
 
-/* One half of a channel that an earlier unetd made. A half whose other half does not come, because
- * that stack's keeper did not outlive it, stays as it is until its stack goes. */
+/* Takes one half of a channel that an earlier unetd made. The other half may not come, if that
+ * stack's keeper is gone, too: then this half stays as it is until its stack goes. */
 void chan_offered(struct user *u, struct wire_in *in)
 {
         const struct unetd_chan_info *info = &in->msg.chan;
@@ -799,7 +802,8 @@ int chan_back(struct user *u, struct wire_in *in)
         e = end_numbered(st, info.chan);
         if (e)
                 return 0;
-        chan_number_free(u, &number); /* the keeper says that it is taken: by this */
+        /* The keeper had reported the number as taken: by this channel. */
+        chan_number_free(u, &number);
         remote_offered(u, in);
         e = end_numbered(st, info.chan);
         if (!e || e->state != END_UP)

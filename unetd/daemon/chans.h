@@ -6,35 +6,34 @@
 
 int chan_open(struct client *cl, struct wire_in *in);
 void chan_answered(struct ask *a, int err);
-/* The answer to K_CHAN_YIELD. */
+/* Handles the keeper's answer to K_CHAN_YIELD. */
 void chan_yielded(struct user *u, const struct ask *a, const struct unetd_msg *msg);
-/* Opens a channel from the stack to an interface, if there is none, and nobody waits for it. */
+/* Opens a channel from the stack to an interface, if there is none; no request waits for it. */
 void chan_offer_iface(struct stack *st, struct iface *f);
-/* The one stack whose channel to the interface is up, and that has no other beside; 0: there
- * is none. */
+/* Returns the stack whose channel is the interface's only one, and is up; 0: there is none. */
 uint32_t chan_alone(const struct iface *f);
-/* The interface got a gateway: the channel that had the socket goes by it from now on. */
+/* Moves the channel that had the interface's socket to the gateway that the interface has got. */
 void chans_share(const struct iface *f);
-/* It leaves the gateway: its channel goes by the interface's socket from now on. */
+/* Moves the interface's only channel from the gateway to a socket of its own. */
 void chan_unshare(const struct iface *f);
-/* All channels to the interface close. */
+/* Closes all channels to the interface. */
 void chans_iface_gone(const struct iface *f);
-/* The stack is gone: its ends are free, the other ends close. */
+/* Frees the ends of a stack that is gone, and closes the other ends. */
 void chans_stack_gone(struct stack *st);
 void chans_replay(struct stack *st);
 void chan_offered(struct user *u, struct wire_in *in);
-/* A client brings one to another host. 0 or a negative errno. */
+/* A client brings a channel to another host that an earlier unetd made. 0 or a negative errno. */
 int chan_back(struct user *u, struct wire_in *in);
-/* What the stack's state has, and we do not know: its keeper and the last unetd died together, or
- * it is closing. */
+/* The keeper says that the stack uses a channel's number (or does not any more) of which unetd does
+ * not know: its keeper and the last unetd died together, or the channel is closing. */
 void chan_number_taken(struct user *u, const struct unetd_msg *msg);
 void chan_number_free(struct user *u, const struct unetd_msg *msg);
-/* A channel to a stack of another host; takes r, also on failure. The keeper is asked; remote_up()
- * when it has answered. */
+/* Makes a channel to a stack of another host, and asks the keeper; remote_up() follows its answer.
+ * Takes r, also on failure. */
 int chan_new_remote(struct stack *st, struct remote *r, struct chan **out);
-/* It goes; those who wait for it get the error. */
+/* Closes the channel; requests that wait for it get the error. */
 void chan_close(struct chan *ch, int err);
-/* The request is answered when the channel is up. */
+/* Lets the request wait until the channel is up. */
 int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * Channels that yield: when the numbers of a stack run out, the one that was not used for longest
- * goes, if no connection, datagram or frame refers to it at either end.
+ * Channels that yield: when the numbers of a stack run out, the least recently used channel goes,
+ * if no connection, datagram or frame refers to it at either end.
  *
  *      UP x2 --K_CHAN_YIELD, the stack's keeper names one--> YIELDED, PARTING
  *            --K_CHAN_PART, the other's keeper agrees------> CLOSING, FREE --> FREE x2
  *            --it refuses----------------------------------> UP x2, and the next one is asked for
  *
- * Only keepers see what is in use. Nothing new begins at the end that has yielded, and the other
- * end has heard all that came from there when it agrees: so nothing is lost. Who wants the channel
- * meanwhile, or a number, waits for what becomes of it, and is served then as if he came.
+ * Only keepers see what is in use. The end that has yielded begins nothing new. When the other
+ * keeper agrees it has received everything from there, so nothing is lost. Requests for the
+ * channel, or for a number, wait meanwhile; then unetd serves them as if they had just come.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,10 +18,10 @@
 #include "unetd/daemon/stacks.h"
 #include "unetd/daemon/users.h"
 
-#define NONE_FOR  NS_PER_S /* after all were found in use */
-#define TRIES_MAX 8u       /* channels asked for at a time */
+#define NONE_FOR  NS_PER_S /* no channel is asked for so long after all were in use */
+#define TRIES_MAX 8u       /* channels asked in a row */
 
-/* Whoever was first to want one: whose share it is about. */
+/* Returns the user whose waiter heads the list: his share decides. */
 static const struct user *payer_of(const struct stack *st)
 {
         assert(!LIST_EMPTY(&st->room));
@@ -122,7 +122,7 @@ static void serve_again(struct waiter *w, bool yields)
                 conn_reply(&cl->conn, &msg, r);
 }
 
-/* It is as it was, for those who wanted it meanwhile. */
+/* The channel stays: answers the requests that waited for it. */
 static void is_had(struct chan *ch)
 {
         struct waiter *w;
@@ -142,13 +142,13 @@ static void goes_on(struct chan *ch, struct end *e)
                 next_one(st);
 }
 
-/* Who comes now does not wait. */
+/* Returns true if the stack's keeper is late: new requests then do not wait. */
 static bool takes_long(const struct stack *st)
 {
         return st->yielding && unetd.loop.now - st->yield_since >= ASK_OTHERS;
 }
 
-/* The keeper of the other end does not answer. */
+/* Gives up a channel whose other keeper does not answer in time. */
 static void waited_too_long(struct stack *st)
 {
         struct end *e;
@@ -191,8 +191,8 @@ int yield_wait(struct client *cl, const struct unetd_msg *msg, struct stack *min
         return REPLY_LATER;
 }
 
-/* Those who wait in the list, one after another: who is served may come to wait again, but not
- * here. */
+/* Serves the waiters one after another, from a list of their own: one that is served may come to
+ * wait again, in the stack's list. */
 static void serve_all(struct chan *ch, struct stack *st, bool yields)
 {
         LIST_HEAD(, waiter) all = LIST_HEAD_INITIALIZER(all);

@@ -10,7 +10,7 @@
 #include "unetd/daemon/sockdiag.h"
 #include "unetd/daemon/vouch.h"
 
-#define LOOK_EVERY NS_PER_S /* or less often: looking takes LOOK_SHARE of the time at most */
+#define LOOK_EVERY NS_PER_S /* or less often: looking takes 1/LOOK_SHARE of the time at most */
 #define LOOK_SHARE 50
 #define DOUBTS     16
 
@@ -30,7 +30,7 @@ struct wanted {
         const struct unetd_port *at;
         bool of_anybody;
         uint32_t uid;
-        uint64_t cookie; /* 0: any; then: of the one that was found */
+        uint64_t cookie; /* 0: any; afterwards, that of the socket that was found */
         bool found;
 };
 
@@ -115,8 +115,8 @@ static int by_cookie(const void *a, const void *b)
         return x < y ? -1 : x > y;
 }
 
-/* As claim_stands(), by what the kernel listed. A TCP socket that is bound and no more is not
- * listed, and is asked when somebody else wants its port. */
+/* As claim_stands(), by what the kernel has listed. The list lacks TCP sockets that are bound and
+ * do nothing else: unetd asks for those when somebody else wants the port. */
 static bool is_listed(const struct sockets *all, const struct stack *st, const struct listener *l)
 {
         const struct sockdiag_socket key = {.cookie = l->cookie}, *s;
@@ -129,7 +129,7 @@ static bool is_listed(const struct sockets *all, const struct stack *st, const s
         return s && s->proto == l->proto && s->port == l->port && ports_same_addr(s->addr, l->addr);
 }
 
-/* False: the kernel does not say. */
+/* Lists all sockets. Returns false if the kernel does not say. */
 static bool list_all(struct sockets *all)
 {
         *all = (struct sockets){NULL, 0, 0};
@@ -144,12 +144,12 @@ static bool list_all(struct sockets *all)
 struct looking {
         struct sockets all, again;
         bool listed_again;
-        unsigned doubts; /* claims that are asked for one by one yet */
+        unsigned doubts; /* claims that may still be checked one by one */
 };
 
-/* What moves from one port of the kernel's table to another while it is listed may be left out. So
- * it is listed once more, for all that are missing; and some are asked for by themselves, each of
- * which takes as long as a list. */
+/* Returns true if the claim is stale. The kernel's list may leave out a socket that moves from one
+ * port to another meanwhile. So the missing ones are looked up in a second list, and a few of them
+ * are then checked one by one, each of which takes as long as a list. */
 static bool is_gone(struct looking *k, const struct stack *st, const struct listener *l)
 {
         if (is_listed(&k->all, st, l))

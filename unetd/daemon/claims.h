@@ -1,6 +1,6 @@
 /*
- * The one rule for who may have (family, address, port, protocol) on the fabric: who has it in the
- * kernel, compared whole.
+ * The one rule for who may have (family, address, port, protocol) on the fabric: the user who has
+ * it in the kernel, compared whole.
  *
  *   how it is claimed              what vouches for it
  *   LISTEN_ADD with a socket       the socket: vouch_socket()
@@ -8,22 +8,22 @@
  *   an offer of the user's keeper  a socket that the kernel lists there, of this uid (and with this
  *                                  SO_COOKIE, if one is said)
  *
- * What vouched must go on to: a claim whose socket is no more, or somewhere else by now, gives way
- * to any other, and is found by claims_tick() if nobody else wants the port. So it is for claims of
- * which unetd keeps no copy of the socket, too (K_ALOFT, UDP with SO_REUSEADDR). A private unetd
- * has one user, who may do to himself what he likes.
+ * What vouched must still do so. A claim is stale once its socket is gone or has moved. A stale
+ * claim gives way to any other; if nobody else wants the port, claims_tick() finds it. That holds,
+ * too, for claims of which unetd keeps no copy of the socket (K_ALOFT, UDP with SO_REUSEADDR). A
+ * private unetd checks nothing: it has one user.
  */
 #ifndef UNETD_CLAIMS_H
 #define UNETD_CLAIMS_H
 
 #include "unetd/daemon/daemon.h"
 
-/* Whether the stack may have the port of a LISTEN_ADD: 0 and the SO_COOKIE of what vouches for it
- * (0: a hold); -EBADMSG, -EINVAL, -EACCES. */
+/* Judges whether the stack may have the port of a LISTEN_ADD: 0 and the SO_COOKIE of what vouches
+ * for it (0: a hold); -EBADMSG, -EINVAL, -EACCES. */
 int claim_judge(const struct stack *st, const struct wire_in *in, bool offered, uint64_t *cookie);
 /* Returns true if the socket that vouched for an entry still does. */
 bool claim_stands(const struct stack *st, const struct listener *l);
-/* Now and then: ends those that do not stand. Returns when to be called again. */
+/* Ends stale claims, from time to time. Returns when to be called again. */
 nstime claims_tick(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Connections of processes, and the table of what they may ask.
+ * Connections of processes, and the requests that they may send.
  *
  * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c,
  * emul.c, status.c or users.c -> a reply at once, or a waiter that keeper_message() ends later.
@@ -26,11 +26,11 @@
 #include "unetd/monitor/monitor.h"
 
 #define ACCEPTS_A_TURN 64
-/* Of replies that the kernel keeps for who does not read: its memory, and descriptors in flight, of
- * which the kernel counts those of all whom we serve as ours (unix(7), ETOOMANYREFS). */
+/* Limit of the replies that the kernel keeps for a client that does not read. They take memory and
+ * descriptors in flight, which the kernel counts as unetd's, those of all clients together
+ * (unix(7), ETOOMANYREFS). */
 #define UNREAD_BYTES 8192
 
-/* What emulated endpoints ask. */
 static int serve_emulated(struct client *cl, struct wire_in *in)
 {
         switch ((enum unetd_type)in->msg.type) {
@@ -116,7 +116,7 @@ static void hello(struct client *cl, struct unetd_msg *msg)
         int err = cl->greeted ? -EALREADY : msg->hello.abi == UNETD_ABI ? 0 : -EPROTONOSUPPORT;
 
         if (err == -EALREADY) {
-                conn_reply(&cl->conn, msg, err); /* the directory was sent, once */
+                conn_reply(&cl->conn, msg, err); /* the directory is sent once */
                 return;
         }
         cl->greeted = err == 0;
@@ -129,7 +129,7 @@ static void hello(struct client *cl, struct unetd_msg *msg)
         conn_send(&cl->conn, msg, &unetd.dir.fd, err == 0 ? 1 : 0);
 }
 
-/* Only these may bring descriptors. */
+/* Returns true if a request of this type may bring descriptors. */
 static bool may_carry(uint16_t type)
 {
         return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH ||
@@ -137,7 +137,8 @@ static bool may_carry(uint16_t type)
                type == UNETD_PROC_ADD;
 }
 
-/* What there is no room for goes by the kernel, or without a unetd; that is said. */
+/* Answers, and logs a refusal for want of room: the client then goes by the kernel, or without
+ * unetd. */
 static void reply(struct client *cl, struct unetd_msg *msg, int err)
 {
         static const char *const what[UNETD_TYPES] = {
@@ -219,7 +220,8 @@ static void client_new(int fd, const struct ucred *cred)
         LIST_INSERT_HEAD(&unetd.clients, cl, link);
 }
 
-/* Out of descriptors: whoever waits is sent away, or the loop would be told of him for ever. */
+/* unetd has no descriptors left: takes the next connection by the spare one and closes it.
+ * Otherwise epoll would report the listening socket for ever. */
 static void turn_away(int listening)
 {
         int fd;
@@ -305,7 +307,7 @@ void waiter_end(struct waiter *w, int err)
         waiter_drop(w);
 }
 
-/* The keepers of all who have a part in what is waited for. */
+/* Returns true if the keeper of anybody who has a part in it is stopped. */
 static bool waits_for_stopped(const struct waiter *w)
 {
         if (user_keeper_stopped(w->client->user))
@@ -318,7 +320,8 @@ static bool waits_for_stopped(const struct waiter *w)
         return false;
 }
 
-/* For a keeper that is slow, of a machine that is busy; other waits have limits of their own. */
+/* Extends the wait for a keeper that is slow because the machine is busy. Returns false if the
+ * waiter has waited long enough. Other waits have limits of their own. */
 static bool waits_on(struct waiter *w)
 {
         if ((!w->ask && !w->chan && !w->settles) || w->end <= unetd.loop.now ||

@@ -11,15 +11,15 @@
  *                +------- end ---- chan ---- end ---- stack
  *
  * A stack lives until its keeper says that it is empty. unetd keeps a duplicate of every descriptor
- * that the keeper has, and never maps any: a keeper that dies is replaced, and told all again.
+ * that the keeper has, and maps none. When a keeper dies, unetd starts another and tells it all
+ * again.
  *
- * Emulated endpoints (emul.c) are apart from all that: ports of one switch, each gone with its
- * socket.
+ * Emulated endpoints (emul.c) are separate: each is a port of one switch, and goes with its socket.
  *
- * What a client asks and a keeper must do first is an *ask* (a request to a keeper, by number) with
- * a *waiter* (the client's request). A waiter that waits too long gets -ETIMEDOUT; the ask goes on.
- * A keeper that is stopped and leaves an ask unanswered for ASK_PATIENCE is replaced, any other
- * after ASK_END.
+ * Some requests of clients need the keeper first. unetd then sends the keeper an *ask*, a numbered
+ * request, and the client's request becomes a *waiter*. A waiter that waits too long gets
+ * -ETIMEDOUT, and the ask goes on. unetd replaces a keeper that is stopped and leaves an ask
+ * unanswered for ASK_PATIENCE, and any other keeper after ASK_END.
  */
 #ifndef UNETD_DAEMON_H
 #define UNETD_DAEMON_H
@@ -35,17 +35,17 @@
 #include "unetd/loop/log.h"
 
 #define STACK_BUCKETS 1024u
-#define ASK_PATIENCE  (10 * NS_PER_S) /* with a keeper that is stopped, ... */
-#define ASK_END       (60 * NS_PER_S) /* ... and with any */
-#define ASK_OTHERS    NS_PER_S        /* how long one user waits for another's keeper, ... */
-/* ... for it to part with channels: all waits together, in so long a time. */
+#define ASK_PATIENCE  (10 * NS_PER_S) /* with a keeper that is stopped */
+#define ASK_END       (60 * NS_PER_S) /* with any keeper */
+#define ASK_OTHERS    NS_PER_S        /* how long one user waits for another's keeper */
+/* All such waits together for the keeper to part with channels, within PART_WINDOW. */
 #define PART_OTHERS (ASK_OTHERS / 2)
 #define PART_WINDOW (10 * NS_PER_S)
-#define PART_HONEST (ASK_OTHERS / 10) /* a wait no longer than that does not count */
-/* ... and messages that wait for it: beyond, others are refused at once. */
+#define PART_HONEST (ASK_OTHERS / 10) /* a wait that is not longer does not count */
+/* Messages that wait for a user's keeper: with more of them, other users are refused at once. */
 #define QUEUE_OTHERS 256u
-#define WAITING_MAX  4096u              /* requests of one user that wait */
-#define AGENT_NS     (1500 * NS_PER_MS) /* how long another host's agent may take to answer */
+#define WAITING_MAX  4096u              /* waiters of one user */
+#define AGENT_NS     (1500 * NS_PER_MS) /* another host's agent answers within this */
 #define REPLY_LATER  1
 
 struct user;
@@ -56,15 +56,16 @@ struct ask;
 
 struct client {
         struct conn conn;        /* first: handlers cast */
-        LIST_ENTRY(client) link; /* all; or the dead */
+        LIST_ENTRY(client) link; /* of unetd.clients, or of unetd.dead */
         struct user *user;
         int32_t pid;
-        uint32_t waiting; /* requests not answered yet */
+        uint32_t waiting; /* waiters of this connection */
         bool greeted, has_keeper;
         struct emul_name *name; /* that it listens on */
         struct emul_call *call; /* that it waits for */
-        uint32_t new_tag;       /* of a channel that it does not know of yet */
-        bool hands_over; /* a keeper that came too late: its offers go to the one that runs */
+        uint32_t new_tag;       /* tag of a channel that it has not been told of */
+        /* It is a keeper that came too late: the keeper that runs gets its stacks. */
+        bool hands_over;
 };
 
 struct agent;
@@ -75,16 +76,16 @@ struct waiter {
         TAILQ_ENTRY(waiter) link; /* all, oldest first */
         struct client *client;
         struct unetd_msg request;
-        nstime deadline, end; /* of a keeper that is stopped, and of any */
-        struct ask *ask;      /* what it waits for: one of these */
+        nstime deadline, end; /* if a keeper that it waits for is stopped; in any case */
+        struct ask *ask;      /* it waits for one of these: an answer of its keeper, */
         struct chan *chan;
         LIST_ENTRY(waiter) of_chan;
-        bool settles; /* ... or K_SETTLE, with others */
+        bool settles; /* ... for K_SETTLE, with others */
         LIST_ENTRY(waiter) of_settle;
-        bool discard;            /* that everything of its user's is closed */
-        struct opening *opening; /* ... or an answer of another host's agent */
-        struct telling *telling; /* ... or those of several */
-        struct stack *room;      /* ... or a number of a channel of that stack */
+        bool discard;            /* ... for descriptors of its user to be closed */
+        struct opening *opening; /* ... for an answer of another host's agent */
+        struct telling *telling; /* ... for the answers of several */
+        struct stack *room;      /* ... for a free channel number of that stack */
         LIST_ENTRY(waiter) of_room;
 };
 
@@ -101,41 +102,45 @@ struct ask {
 
 enum keeper_state { KEEPER_NONE, KEEPER_AWAITED, KEEPER_RUNS };
 
-/* A user's descriptors that a child is to close, because that may take long (discard.c). */
+/* A user's descriptors that a child process closes, because a close may take long (discard.c). */
 struct trash {
-        struct loop_source child; /* pidfd of the one at work; first: handlers cast */
-        int *fd;                  /* the next one's work */
+        struct loop_source child; /* pidfd of the child at work; first: handlers cast */
+        int *fd;                  /* for the next child to close */
         uint32_t n, cap;
-        uint32_t in_child; /* so many it is at, which are open here until it ends */
-        uint32_t unwanted; /* of all not closed yet: what came in messages that asked for none */
-        nstime again;      /* no child could be made: tried again then; 0: none was refused */
+        /* Descriptors that the child closes; they are open here until it ends. */
+        uint32_t in_child;
+        /* Of all that are not closed yet, those that came in messages that asked for none. */
+        uint32_t unwanted;
+        nstime again; /* when to try again to make a child; 0: the last try succeeded */
 };
 
 struct user {
         struct conn keeper; /* first: handlers cast */
-        bool keeper_died;   /* seen to in users_tick() */
+        bool keeper_died;   /* users_tick() buries it */
         LIST_ENTRY(user) link;
         uint32_t uid, gid;
         uint32_t next_stack;
-        struct conn_share share; /* of his clients: what his keeper says others have asked for */
+        /* Of his clients; not of his keeper, which speaks for others, too. */
+        struct conn_share share;
         enum keeper_state keeper_state;
         int32_t keeper_pid;
-        nstime keeper_look; /* not before is it looked at whether it is stopped */
-        nstime stopped_at;  /* when it was looked at last, ... */
-        bool stopped;       /* ... and what was seen: once a turn of the loop, however many wait */
-        bool ports_said;   /* the log has it that he gets no more client ports, since he had none */
-        bool silence_said; /* the log has it that the keeper is stopped, since it answered last */
-        nstime adopt_until; /* KEEPER_AWAITED: then start one */
-        uint32_t deaths;    /* of keepers, within DEATHS_WINDOW of the first */
+        nstime keeper_look; /* before that unetd does not look whether the keeper is stopped */
+        nstime stopped_at;  /* when unetd looked last */
+        bool stopped;       /* what it saw; it looks once a turn of the loop */
+        bool ports_said;    /* logged, since he last had none: he gets no more client ports */
+        bool silence_said;  /* logged, since the keeper last answered: it is stopped */
+        nstime adopt_until; /* KEEPER_AWAITED: unetd starts a keeper then */
+        uint32_t deaths;    /* keepers that died within DEATHS_WINDOW of the first */
         nstime first_death;
-        nstime part_since, part_took; /* since when, and how long it took to part: PART_OTHERS */
+        /* The present PART_WINDOW's start, and how long parting took in it. */
+        nstime part_since, part_took;
         TAILQ_HEAD(, ask) asks;
-        bool settling;                               /* K_SETTLE is with the keeper, for these; */
-        LIST_HEAD(, waiter) settle_now, settle_next; /* who came since waits for the next one */
-        uint32_t waiting;         /* requests of all his connections that are not answered yet */
-        uint32_t ends;            /* of channels, of his stacks, whoever pays for them */
-        struct unetd_limits used; /* counted as the limits are, but for: */
-        struct unet_switch_account emul; /* what its emulated endpoints use */
+        bool settling; /* the keeper has a K_SETTLE, for settle_now; */
+        LIST_HEAD(, waiter) settle_now, settle_next; /* those that came since wait for the next */
+        uint32_t waiting;                            /* waiters of all his connections */
+        uint32_t ends;                   /* ends of channels of his stacks, whoever pays for them */
+        struct unetd_limits used;        /* counted as the limits are, except for: */
+        struct unet_switch_account emul; /* what his emulated endpoints use */
         struct trash trash;
 };
 
@@ -151,9 +156,10 @@ struct listener {
         uint8_t proto;
         uint16_t port;
         ip_addr addr;
-        uint64_t sock;   /* as in struct unetd_port */
-        int fd;          /* the kernel socket, or -1 */
-        uint64_t cookie; /* its SO_COOKIE, of which no copy may be kept; 0: a hold vouches for it */
+        uint64_t sock; /* as in struct unetd_port */
+        int fd;        /* the kernel socket, or -1 */
+        /* Its SO_COOKIE, also if unetd keeps no copy of the socket; 0: a hold vouches for it. */
+        uint64_t cookie;
 };
 
 struct lease {
@@ -161,66 +167,69 @@ struct lease {
         uint16_t first, count;
 };
 
-/* YIELDED and PARTING: see chans_yield.c. */
+/* END_YIELDED and END_PARTING: see chans_yield.c. */
 enum end_state { END_FREE, END_OPENING, END_UP, END_YIELDED, END_PARTING, END_CLOSING };
 
 struct end {
         LIST_ENTRY(end) link; /* of its stack, while not END_FREE */
         struct chan *chan;
         struct stack *stack;
-        struct user *payer; /* who asked for the channel: it is of his quota, on both sides */
+        struct user *payer; /* who asked for the channel: both ends count against his quota */
         uint32_t slot;
         enum end_state state;
         struct frame_geom geom;
-        int tx; /* memfd it writes, of this geometry */
+        int tx; /* memfd that the stack writes, of this geometry */
 };
 
-/* What a stack has of an RDMA device: its queue pair is one process's, the driver's
+/* A stack's link to an RDMA device. Its queue pair belongs to one process, the driver
  * (unet/verbs/vlink.h). */
 struct rlink {
         LIST_ENTRY(rlink) link; /* of its stack */
         struct stack *st;
-        struct agent *agent;     /* of the device */
-        int mem, book_fd;        /* what its processes and the keeper map */
-        struct vlink_book *book; /* mapped for writing */
-        uint32_t qpn, qkey, mtu; /* qpn 0: nobody drives it yet */
+        struct agent *agent;     /* the device's */
+        int mem, book_fd;        /* its processes and the keeper map them */
+        struct vlink_book *book; /* mapped for writing, by unetd only */
+        uint32_t qpn, qkey, mtu; /* qpn 0: it has no driver yet */
         uint32_t pinned_kb;
-        uint32_t instance; /* the run of unetd that made it, which others know it by */
-        uint32_t version;  /* of what others are told of it */
-        uint32_t refused;  /* queue pairs that were named, and are not the namer's */
+        uint32_t instance; /* the run of unetd that made it; others know the link by it */
+        uint32_t version;  /* version of what others are told of it */
+        uint32_t refused;  /* queue pairs that a process named and does not own */
 };
 
 /* The stack of another host at the far end of a channel. */
 struct remote {
         struct rlink *link;
-        uint32_t addr;            /* its host's, IPv4 in host order */
-        uint32_t instance, stack; /* the run of the unetd there, and its number */
-        uint32_t mine, theirs;    /* numbers of the channel */
+        uint32_t addr;            /* its host's address, IPv4 in host order */
+        uint32_t instance, stack; /* the run of the unetd there, and the stack's number */
+        uint32_t mine, theirs;    /* the two hosts' numbers of the channel */
         uint32_t qpn, qkey, mtu;
         bool no_csum;
-        uint32_t version;    /* of what its agent last said of it */
-        nstime probe_at;     /* when its agent is asked whether it is there */
-        nstime silent_since; /* its agent does not answer; 0: it did */
+        uint32_t version;    /* version of what its agent last said */
+        nstime probe_at;     /* when to ask its agent whether it is there */
+        nstime silent_since; /* since then its agent does not answer; 0: it answered last */
         bool probing;
-        uint32_t asked; /* a question of rdma_cm that is answered when the channel is up, 0: none */
+        uint32_t asked; /* a question of rdma_cm, answered when the channel is up; 0: none */
         uint32_t nranges;
         struct vlink_range range[VLINK_RANGES];
 };
 
 struct chan {
         LIST_ENTRY(chan) link;
-        /* end[0]'s other side is this interface, and end[1] stays free; or NULL. */
+        /* The other side of end[0] is this interface, and end[1] stays free; or NULL. */
         struct iface *iface;
-        /* At the interface's gateway; NULL: end[0]'s stack has the interface alone. */
+        /* The place at the interface's gateway; NULL: end[0]'s stack has the interface alone. */
         struct gate_port *port;
-        uint32_t serial;       /* of the way to the interface (struct unetd_iface) */
-        struct remote *remote; /* ... or this stack of another host; or NULL */
+        uint32_t serial; /* number of the way to the interface (struct unetd_iface) */
+        /* The other side of end[0] is this stack of another host; or NULL. */
+        struct remote *remote;
         struct end end[2];
-        uint32_t awaits; /* end[0] is of an earlier unetd's: this stack's end has not come yet; 0 */
-        int bells[2];    /* pages of the end that went first, or of bridges left, so that they stay
-                          * locked until the peer has heard of it; or -1 */
-        struct stack *yields; /* whose number it gives up, while it is not known whether it can; or
-                                 NULL */
+        /* end[0] came from an earlier unetd, and this stack's end has not come yet; or 0. */
+        uint32_t awaits;
+        /* Bells of the end that went first, or of former bridges: their pages stay locked until the
+         * peer knows; or -1. */
+        int bells[2];
+        /* The stack whose number it is to give up, while that is being asked; or NULL. */
+        struct stack *yields;
         LIST_HEAD(, waiter) waiters;
 };
 
@@ -231,8 +240,9 @@ struct stack {
         uint32_t id;
         struct user *user;
         enum stack_state state;
-        int32_t pid;               /* who made it */
-        const struct client *from; /* hands it over to the keeper that runs; or NULL */
+        int32_t pid; /* its maker's */
+        /* The connection that hands it over to the keeper that runs; or NULL. */
+        const struct client *from;
         int fds[UNETD_STACK_FDS];
         LIST_HEAD(, proc) procs;
         LIST_HEAD(, listener) listeners;
@@ -240,27 +250,28 @@ struct stack {
         LIST_HEAD(, lease) leases;
         LIST_HEAD(, end) ends;
         LIST_HEAD(, rlink) links;
-        LIST_HEAD(, waiter) room; /* who wait for a number of a channel */
-        bool yielding;            /* ... that another is to yield, */
-        uint32_t yield_tries;     /* ... after so many could not */
-        nstime yield_since;       /* when one was asked for */
-        nstime yield_again;       /* before that none is asked for: all were in use */
-        uint32_t slots_most; /* for these there is room in its processes, as is known until then */
+        LIST_HEAD(, waiter) room; /* those that wait for a free channel number */
+        bool yielding;            /* one of its channels is asked to yield */
+        uint32_t yield_tries;     /* channels asked in a row that were in use */
+        nstime yield_since;       /* when a channel was last asked to yield */
+        nstime yield_again;       /* no channel is asked before that: all were in use */
+        /* Its processes have room for so many channels; known until slots_most_until. */
+        uint32_t slots_most;
         nstime slots_most_until;
-        uint64_t slots[UNETD_CHANS_MAX / 64]; /* channel numbers in use */
+        uint64_t slots[UNETD_CHANS_MAX / 64]; /* bitmap of the channel numbers in use */
 };
 
 struct daemon {
-        struct loop loop; /* first: the after hook casts */
+        struct loop loop; /* first: the `after` hook casts */
         struct unetd_config cfg;
         struct directory_owner dir;
         uint64_t instance;
         nstime began;
         uint32_t uid;
         struct loop_source listening, at_file, signals, routes;
-        unsigned name;       /* which of the names it has */
-        int spare;           /* a descriptor to give up when there are no more */
-        uint32_t keeper_fds; /* descriptors that a keeper may have; 0: not known */
+        unsigned name;       /* index of the name that it has */
+        int spare;           /* a descriptor to give up when the process has no more */
+        uint32_t keeper_fds; /* limit of a keeper's descriptors; 0: not known */
         LIST_HEAD(, user) users;
         LIST_HEAD(, client) clients;
         LIST_HEAD(, client) dead;
@@ -270,7 +281,8 @@ struct daemon {
         uint32_t nclients, nstacks, nchans, nlisteners;
         uint32_t next_ask, next_serial;
         nstime idle_since; /* NSTIME_NEVER while in use */
-        /* Client ports are from lease_low to before lease_end; where a free one is looked for. */
+        /* Client ports are from lease_low up to, not including, lease_end. lease_next: where the
+         * next search for a free one begins. */
         uint32_t lease_low, lease_end, lease_next;
 };
 

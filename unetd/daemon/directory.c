@@ -1,5 +1,5 @@
-/* The one writer. Deletion shifts later entries of the run back, so that probing needs
- * no tombstones. */
+/* The directory's only writer. Deletion shifts later entries of the run back, so that linear
+ * probing needs no tombstones. */
 #include "unetd/client/directory.h"
 
 #include <fcntl.h>
@@ -11,7 +11,8 @@
 #include "base/memfd.h"
 #include "unetd/client/wire.h"
 
-/* Of one user's around one slot: as far as probing goes, there is room for another's. */
+/* One user has fewer entries than this within probing distance of a slot, so that another finds
+ * room. */
 #define CROWD (DIR_RUN / 4 * 3)
 
 int directory_create(struct directory_owner *o, uint64_t instance, const uint8_t key[16])
@@ -36,7 +37,7 @@ int directory_create(struct directory_owner *o, uint64_t instance, const uint8_t
         o->d->bytes = sizeof(struct directory);
         o->d->instance = instance;
         memcpy(&o->d->hash_key, key, sizeof o->d->hash_key);
-        o->d->net.gen = (uint32_t)instance | 1; /* not that of the unetd before */
+        o->d->net.gen = (uint32_t)instance | 1; /* not the generation of the last unetd */
         atomic_store(&o->d->alive, 1);
         return 0;
 }
@@ -74,7 +75,7 @@ static bool is_entry(const struct dir_entry *e, uint8_t proto, ip_addr addr, uin
                ip_addr_eq(e->addr, addr);
 }
 
-/* The slot of the entry, or the free one where it would go. */
+/* Returns the slot of the entry, or the free slot where it would go. */
 static uint32_t find(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
                      uint32_t stack)
 {
@@ -85,8 +86,8 @@ static uint32_t find(const struct directory *d, uint8_t proto, ip_addr addr, uin
         return i;
 }
 
-/* Whoever has many keys finds some that lie together, where others are to find no room: the hash's
- * key is no secret from him. */
+/* Returns true if the user has too many entries around the slot. He can read the hash's key, so he
+ * can choose keys that fill the slots another user needs. */
 static bool crowds(const struct directory *d, uint32_t at, uint32_t uid)
 {
         uint32_t n = 0;
@@ -211,7 +212,7 @@ void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f)
         assert(o->d->nverbs < DIR_IFACES);
         write_begin(o->d);
         o->d->verbs[o->d->nverbs] = *f;
-        /* Clients look while it grows. */
+        /* Clients read `nverbs` without the sequence number. */
         __atomic_store_n(&o->d->nverbs, o->d->nverbs + 1, __ATOMIC_RELEASE);
         write_end(o->d);
 }

@@ -1,11 +1,15 @@
 /*
- * Closing what somebody else made. The last close of a socket waits for its unsent data as long as
- * SO_LINGER says; a file on FUSE is flushed, which waits for its owner; a pipe is closed under its
- * lock, which who writes to it from FUSE's memory holds; a Unix socket goes with what is unread in
- * it. unetd must not wait for another user: it lets a child that shares its descriptor table do the
- * closing, one at a time for each user, and one for all those of whom it keeps no record. What
- * comes meanwhile is for the next child. Who sends UNWANTED_MAX descriptors that nobody asked for
- * and keeps them from being closed is not listened to until they are.
+ * Closing what another user made. close() may take as long as that user likes:
+ *
+ *   a socket       its last close waits for unsent data, as long as SO_LINGER says
+ *   a file         on FUSE it is flushed, which waits for the file system's owner
+ *   a pipe         close() takes its lock; a writer holds it while it copies from FUSE's memory
+ *   a Unix socket  close() closes everything that is unread in it
+ *
+ * unetd must not wait for another user. A child process that shares unetd's descriptor table does
+ * the closing: one child at a time for each user, and one for all users of whom unetd keeps no
+ * record. What comes meanwhile is for the next child. unetd stops reading from a user who sends
+ * UNWANTED_MAX descriptors that nobody asked for and keeps them from being closed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,14 +30,15 @@
 
 #define UNWANTED_MAX 64u
 #define WAITING_MAX  4096u
-/* After a child could not be made: memory, or the limit of processes. */
+/* unetd tries again after this when it could not make a child: for want of memory, or by the limit
+ * of processes. */
 #define AGAIN       (100 * NS_PER_MS)
-#define QUICK_BYTES (64u << 20) /* of memory, freed with its last descriptor */
+#define QUICK_BYTES (64u << 20) /* freeing more memory than that takes long */
 
 static struct trash strangers = {.child = {.fd = -1}};
 
-/* Memory files close without asking anybody. Only they have seals: the text of /proc/self/fd is
- * their owner's to choose. */
+/* Returns true if close() is quick: of a memory file. Only memory files have seals; the text of
+ * /proc/self/fd is their owner's to choose. */
 static bool quick(int fd)
 {
         struct stat st;
@@ -42,8 +47,8 @@ static bool quick(int fd)
                           (uint64_t)st.st_size <= QUICK_BYTES);
 }
 
-/* A connection with nothing in it, into which nothing can come any more. A message without a byte
- * is one: it has a sender. */
+/* Shuts the connection down, and returns true if it is empty. A message without a byte is
+ * recognised by its sender's credentials. */
 static bool ends_empty(int conn)
 {
         char ctl[CMSG_SPACE(sizeof(struct ucred))], byte;
@@ -65,14 +70,15 @@ static void close_all(const int *fds, unsigned n)
                         close(fds[i]);
 }
 
-/* A child with our descriptor table. Its pidfd, or a negative errno. */
+/* Makes a child with our descriptor table, which closes them. Returns its pidfd, or a negative
+ * errno. */
 static int close_in_child(const int *fds, unsigned n)
 {
         int pidfd = -1;
         long pid = syscall(SYS_clone, CLONE_FILES | CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, 0);
 
         if (pid == 0) {
-                /* Or it would keep our name alive with the table. */
+                /* The shared table holds our listening socket: the child must not outlive us. */
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
                 close_all(fds, n);
                 _exit(0);
@@ -99,7 +105,7 @@ static void next_child(struct trash *t)
         }
         t->again = 0;
         t->in_child = t->n;
-        t->n = 0; /* they are the child's, whatever follows */
+        t->n = 0; /* the child closes them, whatever follows */
         t->child.fd = pidfd;
         if (loop_add(&unetd.loop, &t->child, EPOLLIN) < 0) {
                 log_line("the end of a child that closes descriptors is not waited for: %s",
@@ -185,14 +191,14 @@ static bool keep(struct trash *t, int fd)
         return true;
 }
 
-/* One at a time. */
+/* Makes a child, if none is at work. */
 static void begin(struct trash *t)
 {
         if (t->child.fd < 0 && t->again <= unetd.loop.now)
                 next_child(t);
 }
 
-/* The processes of a unetd's own user trust each other. */
+/* A private unetd closes at once: its one user's processes trust each other. */
 void discard(struct user *u, const int *fds, unsigned n, bool unwanted)
 {
         struct trash *t = &u->trash;

@@ -7,9 +7,9 @@
  *   connect  a call: waits at the name, on a connection of its own
  *   accept   the oldest call of a name and a port become a channel; both are told its tags
  *
- * A port belongs to a user and goes when its socket hangs up; names and calls go with their
- * connections. Who listens is rung with a CALL whenever a call comes and, after an accept, when
- * more of them wait: a ring that somebody has read is followed by an accept of his.
+ * A port belongs to a user and goes when its socket hangs up. Names and calls go with their
+ * connections. unetd rings a listener (CALL) whenever a call comes and, after an accept, when more
+ * of them wait. A listener that has read a ring accepts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,12 +28,12 @@
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
 
-#define LARGE_FRAMES 64u /* towards each port: 4.5 MB */
+#define LARGE_FRAMES 64u /* towards each port */
 #define SMALL_FRAMES 256u
-#define STATION_MAX  (64u << 20) /* what is mapped of an endpoint */
-#define CALLS_MAX    64u         /* waiting at a name */
+#define STATION_MAX  (64u << 20) /* unetd maps at most so much of an endpoint */
+#define CALLS_MAX    64u         /* calls that wait at a name */
 #define MSGS_A_TURN  64u
-#define LINGER       (20 * NS_PER_US) /* the switch looks so long before it sleeps */
+#define LINGER       (20 * NS_PER_US) /* the switch busy-polls so long before it sleeps */
 
 struct emul_call {
         TAILQ_ENTRY(emul_call) link;
@@ -52,12 +52,13 @@ struct emul_name {
 };
 
 struct emul_port {
-        struct user *user; /* NULL: no such port */
+        struct user *user; /* NULL: the port is free */
         int32_t pid;
 };
 
 static struct {
-        struct unet_switch *sw; /* from the first port on: its tags must not come again */
+        /* Made with the first port, and kept: its tags must not be used again. */
+        struct unet_switch *sw;
         struct loop_source src;
         bool awake;
         nstime last_work;
@@ -95,8 +96,8 @@ static void calls_end_of_port(uint32_t port)
         }
 }
 
-/* A ring that does not fit into the socket is left out: a listener that has not read the others
- * will look anyway. */
+/* Rings the listener. A ring that does not fit into the socket is left out: the listener has others
+ * to read, and will look anyway. */
 static void ring(const struct emul_name *n)
 {
         struct unetd_msg msg = {.type = UNETD_EMUL_CALL, .emul = {.listener = n->id}};
@@ -158,7 +159,7 @@ static int rings_only(int sock)
         return recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0 ? -EBADMSG : 0;
 }
 
-/* A port with the client's memory, over a second descriptor of its connection. */
+/* Makes a port with the client's memory, over a second descriptor of its connection. */
 static int port_new(struct client *cl, const struct shm_offer *theirs, struct shm_offer *mine,
                     uint32_t *port)
 {
@@ -223,7 +224,7 @@ int emul_attach(struct client *cl, struct wire_in *in)
         conn_send(&cl->conn, &reply, (const int[]){mine.region, mine.station}, UNETD_EMUL_FDS);
         unet_switch_sent(emul.sw, port);
         conn_fail(&cl->conn);
-        return REPLY_LATER; /* it was just sent, and the client is no more */
+        return REPLY_LATER; /* it is sent, and the client freed */
 }
 
 static bool owns_port(const struct client *cl, uint32_t port)
@@ -301,7 +302,7 @@ static bool may_call(const struct client *cl, const struct emul_name *n)
         return cl->user->uid == n->as.uid || cl->user->uid == 0 || n->as.flags & UNETD_EMUL_ANYBODY;
 }
 
-/* Of the calls that may wait there. */
+/* Returns true if one more call of the user's may wait at the name. */
 static bool has_room(const struct emul_name *n, const struct user *u)
 {
         const struct emul_call *call;
@@ -344,8 +345,8 @@ static bool may_join(const struct user *u)
         return share_may_join(u) && u->emul.chans < u->emul.chans_max;
 }
 
-/* The oldest whose user may have one more channel. Another user's limits are no error of who
- * accepts. */
+/* Returns the oldest call whose user may have one more channel. Ends the others with -EDQUOT: their
+ * limits are no error of the accepting user. */
 static struct emul_call *next_call(struct emul_name *n, const struct user *accepts)
 {
         struct emul_call *call;
@@ -356,8 +357,8 @@ static struct emul_call *next_call(struct emul_name *n, const struct user *accep
         return call;
 }
 
-/* Both sides learn their tags. Until the caller has read its own, the channel ends with the
- * caller's connection. */
+/* Connects the two ports and tells both sides their tags. Until the caller has read its tag, the
+ * channel ends with the caller's connection. */
 static int answer(struct emul_call *call, struct unetd_msg *msg)
 {
         struct client *caller = call->client;
@@ -419,7 +420,8 @@ nstime emul_turn(void)
                 return NSTIME_NEVER;
         if (unet_switch_step(emul.sw) > 0) {
                 emul.last_work = unetd.loop.now;
-                sched_yield(); /* to a receiver on this processor, before its queue is full */
+                /* Lets a receiver on this processor run before its queue is full. */
+                sched_yield();
         } else if (unetd.loop.now - emul.last_work >= LINGER && unet_switch_arm(emul.sw)) {
                 emul.awake = false;
         }

@@ -1,21 +1,21 @@
 /*
- * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes
- * their packets from the moment a stack asks for one until no stack uses it any more; before and
- * after, they are the kernel's.
+ * Interfaces that this unetd owns: [interface NAME] of the config file. unetd's program takes their
+ * packets from the moment a stack asks for one until no stack uses it any more. Before and after,
+ * the packets are the kernel's.
  *
  *   nobody <--> one stack: rings of its own, passed to it (unet/xdp/xdp.h) <--> several: a gateway
  *           (gate.h) ---> nobody
  *
- * Rings and memory are made anew each time: nothing of one stack's packets is seen by the next.
+ * Rings and memory are made anew each time, so that no stack sees another's packets.
  *
  * What another user's stack sends by its own rings is checked on the way (unet/xdp/send_check.h,
- * `check` of the config file). By an AF_XDP socket on the interface itself it cannot be: then the
+ * `check` of the config file). An AF_XDP socket on the interface itself cannot be checked: then the
  * way is tcx, or the gateway.
  *
- * The last stack of several gets a socket when it has been alone for back_gap; longer each time
- * that another one came soon afterwards, since each change costs the packets on their way. With
- * AF_XDP the queue may be taken still, by the socket of a process of the first stack that is
- * stopped, or does not let go: then it is tried again, and the stack goes on by the gateway.
+ * The last stack of several gets a socket when it has been alone for back_gap. Each change loses
+ * the packets on their way, so back_gap doubles each time that another stack came soon afterwards.
+ * With AF_XDP the queue may still be taken: by the socket of a process of the first stack that is
+ * stopped, or does not let go. Then unetd tries again later, and the stack goes on by the gateway.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,25 +38,27 @@
 
 struct iface {
         const struct unetd_iface_config *cfg;
-        uint32_t number; /* in the directory */
+        uint32_t number; /* its index in the directory */
         bool works;
-        bool removed;     /* its place may be another's once nobody uses it */
-        bool gate_only;   /* no rings for a first stack: none were wanted, or they cannot be had */
-        uint32_t users;   /* stacks that have channels to it */
-        unsigned ifindex; /* the device: when it was tried, or that of the first of them */
-        uint32_t alone;   /* the stack that has the socket; 0: there is none */
-        uint32_t mtu;     /* what its packet socket's device was last told of */
-        /* `check` is of what is sent by the sockets, of `alone` or of `last`. */
+        bool removed; /* another interface may take its place once no stack uses it */
+        /* A first stack gets no rings: the config wants none, or they cannot be had. */
+        bool gate_only;
+        uint32_t users;   /* stacks with a channel to it */
+        unsigned ifindex; /* the device when unetd tried it, or when the first stack came */
+        uint32_t alone;   /* the stack that has the socket; 0: none has */
+        uint32_t mtu;     /* the MTU that its packet socket was last told */
+        /* `check` is for what `alone` sends by them, or what is sent by `last`. */
         struct root_rings rings;
-        struct pkt_sealed last; /* removed, and its stack may send its last words by this ... */
-        /* ... until then, if its keeper does not say before that it has; NSTIME_NEVER: there
-         * is none. */
+        /* The interface is removed: its stack may send its last words by this socket. */
+        struct pkt_sealed last;
+        /* ... until then, or until its keeper says that it has. NSTIME_NEVER: there is none. */
         nstime last_until;
         struct gate *gate; /* NULL: not shared */
-        /* Gateway of one stack: when a socket is tried, and how long it has to be alone. */
+        /* A gateway has one stack: when to try a socket, and how long the stack must be alone
+         * before. */
         nstime back_at, back_gap;
-        nstime back_since;           /* it was alone again from then on; 0: it was not */
-        char how[XDP_LINE_MAX + 40]; /* what it goes by, or why it could not be had */
+        nstime back_since;           /* since when the stack was alone again; 0: it never was */
+        char how[XDP_LINE_MAX + 40]; /* the provider in use, or why there is none */
 };
 
 #define BACK_FIRST NS_PER_S
@@ -66,7 +68,8 @@ struct iface {
 static struct iface ifaces[UNETD_IFACES];
 static_assert(UNETD_IFACES <= DIR_IFACES, "all can be published");
 
-/* Somebody may have renamed it: it is the same device, while none has the name that is meant. */
+/* The device may have been renamed. It counts as the same as long as no other has the configured
+ * name. */
 const char *iface_device(uint32_t i, char name[IF_NAMESIZE])
 {
         const char *meant = unetd.cfg.iface[i].name;
@@ -97,8 +100,8 @@ static bool try_packet(const struct iface *f, char line[XDP_LINE_MAX])
         return r == 0;
 }
 
-/* What can be known to fail is said when unetd starts: the interface is opened, and given back. One
- * that cannot be had (by a unetd of a user without privilege, say) stays the kernel's. */
+/* Opens the interface and gives it back, so that the log names a failure when unetd starts. An
+ * interface that cannot be had (without privilege, say) stays the kernel's. */
 static bool try(struct iface *f)
 {
         char line[XDP_LINE_MAX] = "";
@@ -120,7 +123,7 @@ static bool try(struct iface *f)
         return f->gate_only;
 }
 
-/* An address that another host has is not ours to use, nor its interface. */
+/* Does not use an interface whose address another host has. */
 static void heed(struct iface *f, const struct probe *p)
 {
         const uint8_t *m = p->rival;
@@ -136,7 +139,7 @@ static void heed(struct iface *f, const struct probe *p)
         f->works = p->result != PROBE_TAKEN;
 }
 
-/* All, or one. */
+/* Probes the addresses of all interfaces, or of one. */
 static void probe_all(const struct iface *only)
 {
         struct probe p[UNETD_IFACES];
@@ -191,15 +194,16 @@ static void close_socket(struct iface *f)
 {
         if (f->alone == 0)
                 return;
-        if (f->last_until == NSTIME_NEVER) /* whoever has it still */
+        if (f->last_until == NSTIME_NEVER) /* end it in all processes that have it still */
                 monitor_sender_end(&f->rings.sock.packet, &f->rings.check);
         xdp_sock_close(&f->rings.sock);
         xdp_dev_close(&f->rings.dev);
         f->alone = 0;
 }
 
-/* A stack's keeper resets its connections when it hears that the interface is gone. It receives
- * nothing any more, but what it sends by is the device that goes with close_socket(). */
+/* The interface is removed: a stack's keeper resets its connections when it hears of that. It
+ * receives nothing any more, but may still send: close_socket() lets the device go, not this
+ * socket. */
 static void leave_last_words(struct iface *f)
 {
         if (f->alone == 0 || f->users == 0)
@@ -218,7 +222,7 @@ static void end_last_words(struct iface *f)
         f->last_until = NSTIME_NEVER;
 }
 
-/* Its packets are the kernel's again. */
+/* Gives the interface's packets back to the kernel. */
 static void give_back(struct iface *f)
 {
         close_socket(f);
@@ -230,8 +234,8 @@ static void give_back(struct iface *f)
 
 /* ---- changes ---- */
 
-/* A place in which no interface is; -EEXIST, -EADDRINUSE: one that is there is the same, or has
- * the address. */
+/* Returns a free place; -EEXIST: the interface is there already; -EADDRINUSE: another one has its
+ * address. */
 static int place_for(const struct unetd_iface_config *c)
 {
         int place = -ENOSPC;
@@ -320,11 +324,11 @@ struct iface *iface_find(uint32_t peer)
 
 /* ---- who has a port of ours ---- */
 
-/* A gateway asks for packets of no connection that it knows: one that begins, one from before there
- * was a gateway, one that it forgot. */
+/* A gateway asks whose a packet is that belongs to no connection that it knows: to a new one, to
+ * one from before there was a gateway, or to one that it forgot. */
 
-/* What somebody listens at or holds comes before what somebody has leased: his connections from
- * there are known by themselves. */
+/* Returns the stack that gets packets to a port. A listener or a hold comes before a lease: the
+ * gateway knows the lessee's connections by themselves. */
 static uint32_t port_owner(void *arg, uint8_t proto, uint16_t port, uint32_t hint)
 {
         const struct iface *f = arg;
@@ -350,7 +354,6 @@ static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack
                 port_owner(arg, proto, port, 0) == stack);
 }
 
-/* Connections of other stacks, or this one's, at some client ports. */
 bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
@@ -438,7 +441,7 @@ static void say_alone(struct iface *f, int err, const char *line)
                  line);
 }
 
-/* The first has a socket to itself. 0, or a negative errno. */
+/* Gives the first stack a socket to itself. 0 or a negative errno. */
 static int enter_alone(struct iface *f, uint32_t stack)
 {
         char line[XDP_LINE_MAX];
@@ -451,7 +454,7 @@ static int enter_alone(struct iface *f, uint32_t stack)
         return r;
 }
 
-/* For a second, all go by a gateway; who was there before is to be moved. */
+/* Opens a gateway for a second stack. The caller moves the stack that was there before. */
 static int enter_gate(struct iface *f, uint32_t stack)
 {
         char line[XDP_LINE_MAX];
@@ -470,7 +473,7 @@ static int enter_gate(struct iface *f, uint32_t stack)
         return 0;
 }
 
-/* A gateway has one stack, which may have a socket soon. */
+/* Plans a socket for the stack of a gateway that has only one. */
 static void plan_back(struct iface *f)
 {
         f->back_at = f->gate && f->users == 1 && !f->gate_only ? unetd.loop.now + f->back_gap
@@ -501,8 +504,8 @@ static void go_back(struct iface *f)
         publish_use(f);
 }
 
-/* Its device was deleted and made again: who had the old one's socket goes by a gateway on the new
- * one, and has a socket of its own again in a while. */
+/* The device was deleted and made again. The stack that had a socket of the old one goes by a
+ * gateway on the new one, and gets a socket again later. */
 static void take_anew(struct iface *f)
 {
         bool shared = f->gate != NULL;
@@ -536,8 +539,8 @@ void ifaces_look(void)
         }
 }
 
-/* An AF_XDP socket of a stack that is gone may be held by its processes still, and with it the
- * queue: then the gateway takes the interface, unless only AF_XDP is wanted. */
+/* Processes of a stack that is gone may still hold its AF_XDP socket, and with it the queue. Then
+ * the gateway takes the interface, unless the config wants AF_XDP only. */
 int iface_enter(struct iface *f, uint32_t stack)
 {
         int r = f->users == 0 && !f->gate_only ? enter_alone(f, stack) : -ENOTSUP;

@@ -17,9 +17,9 @@
 #include "unetd/daemon/stacks.h"
 #include "unetd/daemon/users.h"
 
-#define LEASE_MOST 4096u /* ports at once: the most that lease_ports may say */
+#define LEASE_MOST 4096u /* ports a lease: the maximum of the setting lease_ports */
 
-/* Whole blocks of what the kernel chooses from. */
+/* Sets the client ports: the whole blocks of the kernel's own range. */
 static void choose_range(void)
 {
         unsigned low = 32768, high = 60999;
@@ -34,7 +34,7 @@ static void choose_range(void)
         unetd.lease_end = (high + 1) / DIR_BLOCK_PORTS * DIR_BLOCK_PORTS;
         if (unetd.lease_end <= unetd.lease_low)
                 unetd.lease_end = unetd.lease_low;
-        else /* random, as that is */
+        else /* lease_next is random */
                 unetd.lease_next = unetd.lease_low + unetd.lease_next %
                                                              (unetd.lease_end - unetd.lease_low) /
                                                              DIR_BLOCK_PORTS * DIR_BLOCK_PORTS;
@@ -53,21 +53,22 @@ static struct vlink_range range_of(const struct lease *l)
 /* ---- whose they are, and were ---- */
 
 /*
- * Of each block the user who has leased it, and one more; 0: nobody. A system-wide unetd has this
- * in a file of root's: when it is started anew, what another user's stacks had with the last one is
- * not leased to who comes first. His keepers bring it within KEPT, after which it is free, however
- * often unetd is started anew meanwhile.
+ * The lessee of each block of ports. `user` is his uid plus one; 0: nobody. A system-wide unetd
+ * keeps this table in a file of root's. So after a restart it does not lease to others what a
+ * user's stacks had with the last unetd. His keepers bring it back within KEPT; after that it is
+ * free, however often unetd is restarted.
  */
 struct lessee {
         uint32_t user;
-        uint32_t until; /* in seconds; 0: it is leased from this unetd */
+        uint32_t until; /* in seconds of the clock; 0: this unetd has leased it */
 };
 
 static struct lessee of_nobody[DIR_BLOCKS], *lessees = of_nobody;
 
 #define KEPT 600u /* seconds */
 
-/* The memory is there: or a store could be the end of unetd. 0 or a negative errno. */
+/* Maps the file. posix_fallocate() allocates it first: a store into a hole of a full file system
+ * would kill unetd. 0 or a negative errno. */
 static int lessees_open(const char *path)
 {
         int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), err;
@@ -95,7 +96,7 @@ void leases_remember(const char *path)
                          strerror(-r));
 }
 
-/* What the last unetd's stacks had until it ended. */
+/* Bounds what the last unetd had leased until it ended, too. */
 static void keep_the_last(void)
 {
         uint32_t until = (uint32_t)(loop_clock() / NS_PER_S) + KEPT;
@@ -153,24 +154,24 @@ static bool was_of_others(const struct user *u, uint32_t first, uint32_t count)
 /* ---- zones ---- */
 
 /*
- * Users lease in zones of their own, that nobody cuts the ports into pieces for the others:
+ * Users lease in zones of their own, so that no user cuts the ports into pieces for the others:
  *
  *      | hers  her | his    | free     | hers     |
  *
- * A zone is his who has the lowest lease in it. A user has as many as he leaves to others
- * (shares.h). With some he goes on in these, round and round, and begins another when they have no
- * run of ports that is long enough. Who has none and finds none leases anywhere, and so does who
- * has filled his own when all are taken.
+ * A zone belongs to the user who has the lowest lease in it. A user may have as many zones as he
+ * leaves to others (shares.h). From ZONES_SOME on he goes round in his own, and begins another when
+ * they have no run of ports that is long enough. A user who has none and finds none leases
+ * anywhere, and so does one who has filled his own when all are taken.
  */
 #define ZONE_PORTS 128u
 #define ZONES      (65536u / ZONE_PORTS)
-#define ZONES_SOME 8u /* one's port rests for 255 leases of four */
+#define ZONES_SOME 8u /* enough for a port to rest long before it is leased again */
 
 struct zones {
-        uint32_t of[ZONES];  /* as mark_of() says; 0: free */
-        uint32_t user;       /* who asks; 0: all zones are for him */
-        uint32_t mine, more; /* his, and the free ones that he may begin */
-        bool taken;          /* none is free */
+        uint32_t of[ZONES];  /* mark_of() the user; 0: free */
+        uint32_t user;       /* mark_of() the asking user; 0: he may lease anywhere */
+        uint32_t mine, more; /* the asking user's zones, and the free ones that he may begin */
+        bool taken;          /* no zone is free */
 };
 
 static uint32_t zone_at(uint32_t port)
@@ -199,7 +200,7 @@ static void zones_look(struct zones *z, const struct user *u)
                 z->user = mark_of(u);
 }
 
-/* Returns true if a run of ports that has begun so many zones may go on at this one. */
+/* Returns true if a run of ports that has begun so many zones may go on at this port. */
 static bool zone_may_lease(const struct zones *z, uint32_t port, uint32_t *begun)
 {
         uint32_t of = z->of[zone_at(port)];
@@ -212,8 +213,8 @@ static bool zone_may_lease(const struct zones *z, uint32_t port, uint32_t *begun
 
 /* ---- free ports ---- */
 
-/* How many ports from there on nobody has leased, `want` at most; `clear`: nor claimed, nor leased
- * with the last unetd. */
+/* Returns how many ports from there on nobody has leased, `want` at most. `clear`: nor claimed, nor
+ * leased from the last unetd. */
 static uint32_t free_run(const struct zones *z, uint32_t port, uint32_t want, bool clear)
 {
         uint32_t n = 0, begun = 0;
@@ -228,8 +229,8 @@ static uint32_t free_run(const struct zones *z, uint32_t port, uint32_t want, bo
         return n;
 }
 
-/* The first run of so many, or else the longest; round and round, so that what came back rests
- * before it is used again. */
+/* Returns the first run of so many ports, or else the longest. The search goes round, so that a
+ * port that came back rests before it is used again. */
 static struct lease longest_run(const struct zones *z, uint32_t want, bool clear)
 {
         uint32_t all = unetd.lease_end - unetd.lease_low, n;
@@ -241,12 +242,13 @@ static struct lease longest_run(const struct zones *z, uint32_t want, bool clear
                 n = free_run(z, port, want, clear);
                 if (n > best.count)
                         best = (struct lease){.first = (uint16_t)port, .count = (uint16_t)n};
-                i += n + (port + n < unetd.lease_end ? DIR_BLOCK_PORTS : 0); /* one that is not */
+                /* Skip a block that is not free. */
+                i += n + (port + n < unetd.lease_end ? DIR_BLOCK_PORTS : 0);
         }
         return best;
 }
 
-/* A run at which nobody has a socket. */
+/* Returns a run of ports at which nobody has a socket. */
 static struct lease clear_run(struct zones *z, uint32_t want)
 {
         struct lease found = {.count = 0};
@@ -266,9 +268,9 @@ static struct lease clear_run(struct zones *z, uint32_t want)
         return found;
 }
 
-/* Ports at which somebody has a socket are taken only when there are no others, and so are those of
- * the last unetd's: their lessee does not use these (port_owner() in ifaces.c, open_conn() in
- * sock/core/usock_connect.c). */
+/* Leases a run of ports. Ports at which somebody has a socket, and those leased from the last
+ * unetd, are taken only if there are no others. Their lessee does not connect from these
+ * (port_owner() in ifaces.c, open_conn() in sock/core/usock_connect.c). */
 static int lease_take(const struct user *u, struct lease *l, uint32_t want)
 {
         struct zones z;
@@ -288,8 +290,8 @@ static int lease_take(const struct user *u, struct lease *l, uint32_t want)
         return 0;
 }
 
-/* Those that a stack had with an earlier unetd. They may be another's by now, or have been his, or
- * somebody else may have a port there or a connection. */
+/* Leases again what a stack had with an earlier unetd. The ports may be another user's, now or
+ * before, or somebody else may have a port or a connection there. */
 static int lease_retake(const struct stack *st, struct lease *l, uint16_t first, uint32_t count)
 {
         struct zones z;
@@ -327,7 +329,7 @@ static struct lease *lease_find(struct stack *st, uint16_t first)
         return NULL;
 }
 
-/* How many of those that are asked for the user may have; 0: none. */
+/* Returns how many of the ports that he asks for the user may have; 0: none. */
 static uint32_t allowed(const struct user *u, uint32_t want)
 {
         while (want > 0 &&
@@ -357,7 +359,7 @@ int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
         if (r < 0)
                 return r;
         l = lease_find(st, msg->lease.first);
-        if (l) { /* its keeper brought it */
+        if (l) { /* the keeper brought it before */
                 msg->lease.count = l->count;
                 return 0;
         }

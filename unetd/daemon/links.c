@@ -5,11 +5,11 @@
  *          -> remote_up() -- answer -->
  *   here:  open_answered() -> our keeper attaches -> remote_up() -> the waiter is answered
  *
- * An agent speaks for its host: which stack has a port, by the directory; with which queue pair, by
- * the word of the process that the kernel says has made it (owners.h); and that whoever has this
- * queue pair may send from these ports. Nobody else's word is taken (cm.h says why it is an
- * agent's), and what a stack is told stands in its book, which it cannot write. Between two stacks
- * there is one channel, whoever asks.
+ * An agent speaks for its host. It says which stack has a port, by the directory, and with which
+ * queue pair, by the process that the kernel names as its maker (owners.h). It says, too, that the
+ * owner of this queue pair may send from these ports. An agent believes other agents only (cm.h
+ * says how it knows one). What a stack is told stands in its book, which the stack cannot write.
+ * Two stacks have one channel, whichever asks.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 #define AGENT_AGAIN      (2 * NS_PER_S)
 #define BOOK_NAME        "unet-book"
 #define BOOK_LINK        "/memfd:" BOOK_NAME
-/* About what a driver pins (unet/verbs/ni_verbs.c), before it has said. */
+/* What a driver pins, about (unet/verbs/ni_verbs.c): used before it has said how much. */
 #define LINK_PINNED_KB 3328u
 
 static struct agent agents[UNETD_IFACES];
@@ -111,7 +111,7 @@ static int make_memory(struct rlink *l)
         return l->book_fd < 0 ? l->book_fd : 0;
 }
 
-/* So that there is somebody who has it when we die. */
+/* Gives the keeper the link, for the next unetd. */
 static void link_to_keeper(const struct rlink *l)
 {
         struct unetd_msg msg = {
@@ -131,7 +131,7 @@ void links_replay(const struct stack *st)
                 link_to_keeper(l);
 }
 
-/* What links to the interface have pinned, those that nobody drives yet as well. */
+/* Returns what links to the interface have pinned, including those without a driver yet. */
 static uint64_t pinned_kb(const struct agent *a)
 {
         uint64_t sum = 0;
@@ -181,7 +181,8 @@ void link_changed(struct rlink *l)
 
 /* ---- links of an earlier unetd ---- */
 
-/* A book is what a unetd of this user made and nobody else can write. */
+/* Returns true if the descriptor is a book: a memory file that a unetd of this user made, and that
+ * nobody else can write. */
 static bool is_our_book(int fd)
 {
         char name[64];
@@ -203,7 +204,7 @@ static struct vlink_book *map_book(int fd)
         return p == MAP_FAILED ? NULL : p;
 }
 
-/* Takes the descriptors that it goes on with. */
+/* Makes a link of what an earlier unetd had. Takes the descriptors that the link keeps. */
 static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
 {
         struct vlink_book *b = map_book(in->fds[UNETD_FD_LINK_BOOK]);
@@ -229,9 +230,9 @@ static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
         l->mem = wire_in_take(in, UNETD_FD_LINK_MEM);
         l->book_fd = wire_in_take(in, UNETD_FD_LINK_BOOK);
         if (a->works)
-                b->away = false; /* it came back while there was no unetd */
+                b->away = false; /* the device came back while there was no unetd */
         LIST_INSERT_HEAD(&st->links, l, link);
-        link_changed(l); /* whatever it may send from now */
+        link_changed(l); /* its ports may be others now */
 }
 
 void link_offered(struct user *u, struct wire_in *in)
@@ -288,7 +289,7 @@ int link_open(struct client *cl, struct unetd_msg *msg)
         msg->err = 0;
         msg->link.addr = l->book->addr;
         conn_send(&cl->conn, msg, fds, UNETD_LINK_FDS);
-        return REPLY_LATER; /* it is answered */
+        return REPLY_LATER; /* it is sent */
 }
 
 /* ---- drivers ---- */
@@ -309,8 +310,8 @@ static bool is_of_user(const struct user *u, int32_t tid)
         return p.is_there && p.uid == u->uid;
 }
 
-/* A process may name the queue pairs that it made; the keeper also those of its user's
- * other processes. */
+/* Checks who may name a queue pair: the process that made it, or the user's keeper, for any of the
+ * user's processes. */
 static int may_name(const struct user *u, int32_t pid, const struct rlink *l, uint32_t qpn)
 {
         int32_t tid;
@@ -336,7 +337,7 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
         if (by->qpn == 0 || by->mtu < LINK_MTU_MIN)
                 return -EINVAL;
         if (by->qpn == l->qpn && by->qkey == l->qkey)
-                return 0; /* said again, to another unetd */
+                return 0; /* said again */
         r = may_name(u, pid, l, by->qpn);
         if (r < 0) {
                 l->refused++;
@@ -353,8 +354,8 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
         return 0;
 }
 
-/* What the book says of the queue pair may be old: it is believed while the device says that a
- * process of the user has that one. */
+/* The book's queue pair may be out of date: unetd believes it if the device says that a process of
+ * the user has it. */
 int link_back(struct user *u, struct wire_in *in)
 {
         uint32_t i = in->msg.link.iface & ~UNETD_IFACE;
@@ -420,7 +421,8 @@ static const char *agent_state(int r)
         }
 }
 
-/* Who has the device open is to close it, or may open it again: keepers see to that. */
+/* Tells the keepers whose processes have the device open to close it, or that they may open it
+ * again. */
 static void links_away(struct agent *a, bool away)
 {
         struct stack *st;
@@ -438,7 +440,8 @@ static void links_away(struct agent *a, bool away)
                         }
 }
 
-/* Channels wait for another device with the address as long as hosts may be silent (remotes.c). */
+/* The device goes. Channels wait for another device with the address, as long as for a silent host
+ * (remotes.c). */
 static void agent_lost(struct cm *cm)
 {
         struct agent *a = (struct agent *)cm;
@@ -450,11 +453,12 @@ static void agent_lost(struct cm *cm)
         directory_verbs_state(&unetd.dir, UNETD_IFACE | a->index, agent_state(a->failed));
         links_away(a, true);
         cm_close(cm);
-        memset(a->silent, 0, sizeof a->silent); /* it was not them */
+        /* Those hosts were not silent: our device was gone. */
+        memset(a->silent, 0, sizeof a->silent);
 }
 
-/* Another unetd may have the place still, one that dies or is about to leave; or the device may
- * come later. */
+/* Tries to open the device. Another unetd, which is dying or about to exit, may have the address
+ * still; or the device may come later. */
 static void agent_start(struct agent *a)
 {
         static const struct cm_ops ops = {.asked = agent_asked, .gone = agent_lost};
@@ -486,7 +490,7 @@ void links_init(void)
                 if (unetd.cfg.iface[i].provider == IFACE_VERBS) {
                         agents[i].cfg = &unetd.cfg.iface[i];
                         agents[i].index = i;
-                        agents[i].failed = 1; /* whatever comes is news */
+                        agents[i].failed = 1; /* no errno: the first result is logged */
                         agent_start(&agents[i]);
                 }
 }

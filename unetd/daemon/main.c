@@ -1,4 +1,4 @@
-/* unetd: options, the name, the loop, and leaving when nobody needs it. */
+/* unetd: options, the name, the loop, and the exit when nobody needs it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -35,9 +35,9 @@
 #include "unetd/monitor/monitor_run.h"
 #include "unetd/client/name.h"
 
-#define LISTEN_WAIT_MS 500 /* for who has bound a name and does not listen yet */
+#define LISTEN_WAIT_MS 500 /* for a unetd that has bound a name and does not listen yet */
 
-#define FDS_OF_ALL_USERS 1048576 /* fs.nr_open's default: no process may have more */
+#define FDS_OF_ALL_USERS 1048576 /* the default of fs.nr_open: no process may have more */
 
 struct daemon unetd = {.cfg = UNETD_CONFIG_DEFAULT};
 
@@ -60,7 +60,7 @@ static const char usage[] =
         "option.\n";
 
 struct options {
-        int ready_fd; /* closed when clients may come */
+        int ready_fd; /* closed when unetd serves clients */
         bool quit;
         int status;
 };
@@ -128,7 +128,7 @@ static int set_option(struct options *o, int opt)
         }
 }
 
-/* The config file first: options say more. */
+/* Reads the config file first: options override it. */
 static bool read_config(struct options *o)
 {
         struct config_error err;
@@ -141,7 +141,8 @@ static bool read_config(struct options *o)
         return false;
 }
 
-/* Of the file as it is now. What else it says holds from the next start on. */
+/* Reads the rules of the config file as it is now. Other changes of the file take effect at the
+ * next start. */
 static int read_rules(struct rule rule[RULES_MAX], char line[XDP_LINE_MAX])
 {
         static const struct unetd_config blank = UNETD_CONFIG_DEFAULT;
@@ -194,8 +195,8 @@ static void parse(struct options *o, int argc, char **argv)
 
 enum holder { HOLDER_US, HOLDER_OTHER, HOLDER_DYING };
 
-/* A unetd that is being killed still listens, and then answers nothing. One that is busy counts
- * as alive. */
+/* Returns true if the name's holder is being killed: it still listens, and then resets the
+ * connection. A busy unetd counts as alive. */
 static bool is_dying(int fd)
 {
         struct unetd_msg hello = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
@@ -210,7 +211,8 @@ static bool is_dying(int fd)
         return r == -ECONNRESET || r == -EPIPE;
 }
 
-/* Who has the name, when it is taken: another unetd of this user, or somebody to be passed over. */
+/* Finds out who has a name that is taken: another unetd of this user, or a process that is passed
+ * over. */
 static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
 {
         for (int ms = 0; ms < LISTEN_WAIT_MS; ms++) {
@@ -233,20 +235,20 @@ static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
                 if (sockdiag_holder(sun->sun_path, len - offsetof(struct sockaddr_un, sun_path),
                                     &uid) &&
                     uid != unetd.uid)
-                        return HOLDER_OTHER; /* it need not be waited for */
+                        return HOLDER_OTHER; /* unetd need not wait for it to listen */
                 nanosleep(&pause, NULL);
         }
         return HOLDER_OTHER;
 }
 
-/* Returns true if a unetd of this user under the name would do: a system-wide one and a private one
- * of root's do not. */
+/* Returns true if the holder makes this unetd needless. A system-wide unetd and a private one of
+ * root's do not replace each other. */
 static bool replaces_us(enum holder h)
 {
         return h == HOLDER_US && !unetd.cfg.shared;
 }
 
-/* 0, 1: it is somebody else's, or a negative errno. */
+/* Binds one name. 0; 1: another process has it; or a negative errno. */
 static int take_one(int fd, const struct sockaddr_un *sun, socklen_t len)
 {
         const struct timespec pause = {0, NS_PER_MS};
@@ -265,7 +267,7 @@ static int take_one(int fd, const struct sockaddr_un *sun, socklen_t len)
         return replaces_us(h) ? -EADDRINUSE : 1;
 }
 
-/* The first name that is free. 0; -EADDRINUSE: another unetd of this user is there already. */
+/* Binds the first free name. 0; -EADDRINUSE: another unetd of this user is there already. */
 static int take_name(int fd)
 {
         for (unsigned i = 0; i < UNETD_NAMES; i++) {
@@ -298,10 +300,10 @@ static int socket_at(struct loop_source *s, int (*take)(int fd))
 
 /* ---- the system's file ---- */
 
-static struct sockaddr_un file, file_new; /* it begins under another name */
+static struct sockaddr_un file, file_new; /* bound as file_new, and renamed once it listens */
 static struct stat file_made;
 
-/* Nobody but root may put anything there. */
+/* Returns true if only root can make files in the directory. */
 static bool is_roots(const char *dir)
 {
         struct stat st;
@@ -327,7 +329,7 @@ static int take_file(int fd)
         return 0;
 }
 
-/* Beside it, for the next one. */
+/* The file of the leases, for the next unetd. */
 static char leases_path[sizeof file.sun_path + sizeof ".leases"];
 
 static void remember_leases(void)
@@ -364,9 +366,9 @@ static int take_names(void)
         return r == 0 ? 0 : by_name;
 }
 
-/* Clients ask the kernel who began to listen, and believe root or themselves: the broker does it
- * while it is root. The file takes the place of an earlier unetd's, which may not be able to say
- * that it has gone. Who connects waits until the loop runs. */
+/* Clients ask the kernel who called listen(), and trust root and their own user. So the broker
+ * calls it while it is still root. The file takes the place of an earlier unetd's, which may have
+ * been killed. A client that connects waits until the loop runs. */
 static int begin_listening(void)
 {
         if (unetd.listening.fd >= 0 && listen(unetd.listening.fd, 4096) < 0)
@@ -401,7 +403,7 @@ __attribute__((noreturn)) static void be_monitor(int sock, int broker, const str
         exit(status);
 }
 
-/* A system-wide unetd goes on as the broker (monitor.h). */
+/* Forks: this process becomes the monitor, and the child goes on as the broker (monitor.h). */
 static int split(const struct options *o)
 {
         pid_t monitor = getpid(), broker;
@@ -425,7 +427,7 @@ static int split(const struct options *o)
 
 /* ---- running ---- */
 
-/* They hold for sockets that listen, connect or are bound from now on. */
+/* Reads the rules again. They hold for sockets that listen, connect or are bound from now on. */
 static void rules_again(void)
 {
         static struct rule rule[RULES_MAX];
@@ -461,7 +463,7 @@ static int signals_init(void)
         int fd;
 
         signal(SIGPIPE, SIG_IGN);
-        signal(SIGCHLD, SIG_IGN); /* keepers need no waiting for */
+        signal(SIGCHLD, SIG_IGN); /* the kernel reaps the keepers */
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
@@ -474,7 +476,7 @@ static int signals_init(void)
         return loop_add(&unetd.loop, &unetd.signals, EPOLLIN);
 }
 
-/* One that comes too early waits. */
+/* Blocks SIGHUP until signals_init(): one that comes earlier stays pending. */
 static void hold_sighup(void)
 {
         sigset_t set;
@@ -484,7 +486,7 @@ static void hold_sighup(void)
         sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-/* So that nothing of ours gets their numbers. */
+/* Opens what is missing of descriptors 0 to 2, so that no other file gets their numbers. */
 static void fill_standard_fds(void)
 {
         int fd;
@@ -495,7 +497,7 @@ static void fill_standard_fds(void)
                 close(fd);
 }
 
-/* As far as we may. */
+/* Raises a limit as far as unetd may. */
 static void lift_limit(int what)
 {
         struct rlimit rl, none = {RLIM_INFINITY, RLIM_INFINITY};
@@ -506,14 +508,14 @@ static void lift_limit(int what)
         setrlimit(what, &rl);
 }
 
-/* What the program that started us had set for itself. */
+/* Undoes what the program that started unetd had set for itself: limits, processors, scheduling. */
 static void forget_starter(void)
 {
         struct sched_param normal = {.sched_priority = 0};
         struct rlimit rl, many = {FDS_OF_ALL_USERS, FDS_OF_ALL_USERS};
         cpu_set_t all;
 
-        if (getrlimit(RLIMIT_NOFILE, &rl) == 0) /* a keeper gets it again (root_init()) */
+        if (getrlimit(RLIMIT_NOFILE, &rl) == 0) /* a keeper gets this limit again (root_init()) */
                 unetd.keeper_fds = (uint32_t)MIN(rl.rlim_max, (rlim_t)FDS_OF_ALL_USERS);
         memset(&all, 0xff, sizeof all);
         sched_setaffinity(0, sizeof all, &all);
@@ -526,8 +528,8 @@ static void forget_starter(void)
                 setrlimit(RLIMIT_NOFILE, &many);
 }
 
-/* Idle: no client, no stack, no emulated endpoint. Keepers do not count, they leave when
- * unetd does. */
+/* Stops the loop once unetd was idle for long enough: without a client, a stack or an emulated
+ * endpoint. Keepers do not count: they exit when unetd does. */
 static nstime idle_deadline(void)
 {
         if (unetd.nclients > 0 || unetd.nstacks > 0 || emul_in_use() || unetd.cfg.idle_s < 0) {
@@ -565,7 +567,8 @@ static int daemon_init(void)
         unetd.began = loop_clock();
         memcpy(&unetd.instance, random, sizeof unetd.instance);
         unetd.lease_next = random[2];
-        unetd.next_serial = random[3]; /* not what an earlier unetd said to the same stacks */
+        /* Random, so that stacks do not take it for an earlier unetd's. */
+        unetd.next_serial = random[3];
         unetd.idle_since = NSTIME_NEVER;
         if ((r = loop_init(&unetd.loop, after_batch)) < 0 || (r = signals_init()) < 0 ||
             (r = directory_create(&unetd.dir, unetd.instance, (const uint8_t *)&random[4])) < 0 ||
@@ -580,7 +583,8 @@ static int daemon_init(void)
         return accept_init();
 }
 
-/* That it may look for a unetd now: this one, or the one that was first. */
+/* Tells the program that started unetd to connect now: to this unetd, or to the one that was first.
+ */
 static void tell_starter(int fd)
 {
         if (fd < 0)
@@ -631,7 +635,7 @@ int main(int argc, char **argv)
         loop_run(&unetd.loop);
         log_line("leaving");
         ifaces_end();
-        /* A child of discard.c may have them longer than we. */
+        /* A child of discard.c may keep these sockets open after unetd has exited. */
         shutdown(unetd.listening.fd, SHUT_RDWR);
         shutdown(unetd.at_file.fd, SHUT_RDWR);
         directory_destroy(&unetd.dir);

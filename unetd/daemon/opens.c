@@ -1,5 +1,5 @@
-/* Asking another host's agent for a channel to who has a port there, and being asked (links.c has
- * the story). */
+/* Asks another host's agent for a channel to the stack that has a port there, and answers such
+ * questions (links.c has the story). */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -11,22 +11,23 @@
 #include "unetd/daemon/links_int.h"
 #include "unetd/daemon/stacks.h"
 
-#define SILENT_NS (5 * NS_PER_S) /* and twice as long each time, ... */
-/* ... so often: a host without an agent is not to be waited for again and again. */
+/* A host without an agent is not asked for so long; doubled each time. */
+#define SILENT_NS (5 * NS_PER_S)
+/* How often SILENT_NS doubles. */
 #define SILENT_MAX 3u
-#define BUSY_TRIES 20u /* a unetd that has just begun does not know yet what there is */
+#define BUSY_TRIES 20u /* a unetd that has just begun does not know its stacks yet */
 #define BUSY_AGAIN (100 * NS_PER_MS)
 
-/* A request that waits for another host's agent. */
+/* A question to another host's agent, with the request that waits for it. */
 struct opening {
         LIST_ENTRY(opening) link;
-        struct waiter *w;  /* NULL: it waited too long */
-        struct rlink *via; /* NULL: its stack is gone */
+        struct waiter *w;  /* NULL: it was answered with -ETIMEDOUT */
+        struct rlink *via; /* the link that asks; NULL: its stack is gone */
         uint32_t mine, addr;
         uint8_t proto;
         uint16_t port;
         unsigned tries;
-        nstime again; /* when it is asked again, NSTIME_NEVER: it was asked */
+        nstime again; /* when to ask again; NSTIME_NEVER: the question is out */
 };
 
 static LIST_HEAD(, opening) openings = LIST_HEAD_INITIALIZER(openings);
@@ -93,7 +94,7 @@ static void opening_end(struct opening *o, int err)
                 waiter_end(w, err);
 }
 
-/* The waiter goes on waiting for our keeper. */
+/* The agent has answered: the waiter now waits for our keeper. */
 static void wait_for_chan(struct opening *o, struct chan *ch)
 {
         struct waiter *w = o->w;
@@ -235,7 +236,7 @@ void agent_answer_open(const struct chan *ch, uint32_t id, uint8_t proto, uint16
         struct agent_msg m = link_says(ch->remote->link, AGENT_OPEN);
 
         assert(ch->remote != NULL);
-        if (port != 0) { /* whatever does not fit in, this does */
+        if (port != 0) { /* if not all ranges fit, this one must */
                 if (m.nranges == AGENT_RANGES) {
                         m.nranges--;
                         m.flags |= AGENT_MORE;
@@ -258,7 +259,7 @@ void agent_answer_here(const struct chan *ch, uint32_t id)
         answer(ch->remote->link->agent, id, &m);
 }
 
-/* The link of the stack that takes what is sent there. */
+/* Finds the link of the stack that receives what is sent to the address and port. */
 static struct rlink *link_at(const struct agent_msg *m)
 {
         struct agent *a = agent_at(m->addr);
@@ -315,7 +316,7 @@ void agent_asked(struct cm *cm, uint32_t id, uint32_t from, const void *data, si
         if (err == 0 && m.op == AGENT_OPEN) {
                 err = open_asked(a, id, from, &m);
                 if (err == 0)
-                        return; /* it was answered, or will be */
+                        return; /* open_asked() has answered, or will */
         } else if (err == 0) {
                 err = remote_told(a, id, from, &m);
                 if (err == REPLY_LATER)

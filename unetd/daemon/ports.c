@@ -1,4 +1,4 @@
-/* What belongs to the whole host: who listens where, which kernel ports are held. */
+/* Ports of the whole host: who listens where, and which kernel ports unetd holds for stacks. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -21,9 +21,10 @@
 #include "unetd/daemon/vouch.h"
 #include "unetd/monitor/monitor.h"
 
-/* TCP, UDP: the stack that last had the port and does not now; 0: none. */
+/* By [UDP] and port, the stack that had it last and has it no more; 0: none. */
 static uint32_t listened[2][UINT16_MAX + 1];
-static uint16_t claims[2][UINT16_MAX + 1]; /* the same: entries of stacks with the port */
+/* By [UDP] and port, the number of entries of all stacks. */
+static uint16_t claims[2][UINT16_MAX + 1];
 
 union any_addr {
         struct sockaddr sa;
@@ -108,7 +109,7 @@ static struct vlink_range range_of(const struct listener *l)
 
 /* ---- listeners, and bound sockets ---- */
 
-/* TCP entries of a stack's own among so many ports. */
+/* Returns how many TCP entries the list has at `count` ports from `low` on. */
 static uint32_t claims_in(const struct listener *first, uint16_t low, uint32_t count)
 {
         uint32_t n = 0;
@@ -141,7 +142,7 @@ static bool has_port(const struct stack *st, struct vlink_range r)
         return any_in(LIST_FIRST(&st->listeners), r) || any_in(LIST_FIRST(&st->holds), r);
 }
 
-/* One of the stack's sockets has left the port; maybe the last. */
+/* One of the stack's sockets has left the port. If it was the last, the agents are told. */
 static void left_port(struct stack *st, struct vlink_range r)
 {
         if (has_port(st, r))
@@ -163,8 +164,7 @@ void listen_end(struct stack *st, struct listener *l)
         left_port(st, range);
 }
 
-/* The claims of other users at the stack's port go, which do not stand any more. -EADDRINUSE:
- * one does. */
+/* Ends the stale claims of `st` at the port. -EADDRINUSE: one is not stale. */
 static int clear_of(struct stack *st, const struct unetd_port *p)
 {
         struct listener *l, *next;
@@ -187,8 +187,9 @@ static int clear_of(struct stack *st, const struct unetd_port *p)
         return r;
 }
 
-/* A TCP port is one user's on the fabric, also where the kernel lets several bind it (SO_REUSEADDR,
- * devices). A UDP port is theirs whose sockets the kernel lets share it. */
+/* Ends other users' stale claims at the port. A TCP port is one user's on the fabric, even where
+ * the kernel lets several bind it (SO_REUSEADDR, devices). A UDP port belongs to all users whose
+ * sockets the kernel lets share it. */
 static int make_way(const struct stack *st, const struct unetd_port *p)
 {
         struct stack *other;
@@ -196,7 +197,7 @@ static int make_way(const struct stack *st, const struct unetd_port *p)
 
         if (claims[!is_tcp(p->proto)][p->port] == 0)
                 return 0;
-        sockdiag_same_moment(true); /* however many there are */
+        sockdiag_same_moment(true); /* one list serves all claims */
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
                 LIST_FOREACH (other, &unetd.stacks[b], link)
                         if (other->user != st->user && clear_of(other, p) < 0)
@@ -205,7 +206,7 @@ static int make_way(const struct stack *st, const struct unetd_port *p)
         return is_tcp(p->proto) ? r : 0;
 }
 
-/* A rule of the operator's that speaks of all programs holds whatever a program does. */
+/* Checks the operator's rules that hold for all programs. */
 static int rules_allow(const struct unetd_port *p)
 {
         uint32_t addr = ip_addr_is_v4(p->addr) ? ip_addr_get_v4(p->addr) : 0;
@@ -217,7 +218,7 @@ static int rules_allow(const struct unetd_port *p)
                        : 0;
 }
 
-/* To send from a port that others have leased would be to speak for them. */
+/* A stack may not send from a port that another has leased. */
 static int may_send(const struct stack *st, const struct unetd_port *p)
 {
         uint32_t lessee = p->proto & DIR_HELD ? port_lessee(IPPROTO_TCP, p->port) : 0;
@@ -225,22 +226,20 @@ static int may_send(const struct stack *st, const struct unetd_port *p)
         return lessee != 0 && lessee != st->id ? -EADDRINUSE : 0;
 }
 
-/*
- * The copy of a socket that is kept, so that nobody else has its port meanwhile; -1: none is. Not
- * of a datagram socket that shares its port: that keeps nobody away, and when its owner has closed
- * it the kernel would go on giving it its part of what comes.
- */
+/* Takes the copy of a socket that unetd keeps, so that nobody else gets its port meanwhile; -1: it
+ * keeps none. It keeps no UDP socket that shares its port: that keeps nobody away, and once its
+ * owner has closed it the kernel would still deliver datagrams to it. */
 static int socket_kept(struct user *u, struct wire_in *in)
 {
         int fd = in->n == 1 ? wire_in_take(in, 0) : -1;
 
         if (fd < 0 || in->msg.port.proto != IPPROTO_UDP || !vouch_shares(fd))
                 return fd;
-        discard(u, &fd, 1, false); /* it was asked for */
+        discard(u, &fd, 1, false); /* not `unwanted`: it was asked for */
         return -1;
 }
 
-/* `cl` NULL: its keeper brings it. */
+/* `cl` NULL: the keeper brings it. */
 static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
 {
         const struct unetd_port *p = &in->msg.port;
@@ -264,7 +263,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
         if (r < 0)
                 return r;
         l = find_socket(LIST_FIRST(&st->listeners), p);
-        if (l && l->fd < 0 && in->n == 1) { /* a keeper brought it, without the socket */
+        if (l && l->fd < 0 && in->n == 1) { /* a keeper brought the entry, without the socket */
                 l->fd = socket_kept(u, in);
                 l->cookie = cookie;
                 return 0;
@@ -350,7 +349,7 @@ static bool has_at(struct listener *first, const struct unetd_port *p)
         return false;
 }
 
-/* Somebody of whom a stack has a socket there; NULL: there is none. */
+/* Returns a user with a stack that has a socket at the port; NULL: there is none. */
 static struct user *user_at(const struct unetd_port *p)
 {
         struct stack *st;
@@ -363,8 +362,8 @@ static struct user *user_at(const struct unetd_port *p)
         return NULL;
 }
 
-/* What the question is about is now; so who comes while the keeper is at it waits for the next one.
- * However many ask, it has one. */
+/* Asks the keeper, with one K_SETTLE at a time, however many wait. It is about the present moment:
+ * a request that comes while the keeper is at it waits for the next one. */
 static void settle_ask(struct user *u)
 {
         struct unetd_msg ask = {.type = UNETD_K_SETTLE};
@@ -389,7 +388,7 @@ int port_settle(struct client *cl, const struct unetd_msg *msg)
 
         if (!u || u->keeper_state != KEEPER_RUNS || user_keeper_silent(u) ||
             user_keeper_late(u, cl->user)) {
-                /* Nobody has it any more, but for a child that is closing it. */
+                /* Nobody has the port any more; a child may still be closing it. */
                 r = discarded(cl, msg);
                 return r == 0 ? -ENOENT : r;
         }
@@ -404,7 +403,7 @@ int port_settle(struct client *cl, const struct unetd_msg *msg)
         return REPLY_LATER;
 }
 
-/* What is being closed in a child is not closed yet. */
+/* The keeper has answered. Waiters go on waiting while a child is still closing descriptors. */
 void port_settled(struct user *u, int err)
 {
         struct waiter *w;
@@ -450,7 +449,8 @@ static socklen_t to_sockaddr(const struct unetd_port *p, union any_addr *a)
         return sizeof a->in6;
 }
 
-/* ip_unprivileged_port_start, which a unetd run by root has to ask for itself. */
+/* Returns true if the port is privileged. To a unetd of root's the kernel refuses nothing, so it
+ * reads ip_unprivileged_port_start itself. */
 static bool privileged(uint16_t port)
 {
         unsigned start = 1024;
@@ -464,7 +464,7 @@ static bool privileged(uint16_t port)
         return port != 0 && port < start;
 }
 
-/* Without SO_REUSEADDR: nobody else can bind the port while we have it. */
+/* Binds a kernel socket, without SO_REUSEADDR: nobody else can bind the port while unetd has it. */
 static int bind_kernel(const struct unetd_port *p)
 {
         union any_addr a;
@@ -488,10 +488,10 @@ static int bind_kernel(const struct unetd_port *p)
         return fd;
 }
 
-/* A TCP port that the kernel chooses is one that nobody else has leased. */
+/* Binds a port. If the kernel chooses a TCP port that another stack has leased, binds again. */
 static int bind_unleased(const struct stack *st, const struct unetd_port *p)
 {
-        int fd[64], n = 0, r; /* half of all may be leased: 16 fail once in 65,536 times */
+        int fd[64], n = 0, r; /* half of all ports may be leased: one of so many tries succeeds */
         uint32_t lessee;
         uint16_t port;
         ip_addr addr;
@@ -521,7 +521,7 @@ static void hold_free(struct stack *st, struct listener *hold)
         listener_free(st->user, hold);
         l = unetd.cfg.shared ? find_in(LIST_FIRST(&st->listeners), &at) : NULL;
         if (l && !claim_stands(st, l))
-                listen_end(st, l); /* the hold was what vouched for it */
+                listen_end(st, l); /* only the hold vouched for it */
         left_port(st, range);
 }
 
@@ -550,7 +550,7 @@ static int hold_put(struct user *u, struct client *cl, struct unetd_msg *msg)
                 close(fd);
                 return r != 0 ? r : -ENOMEM;
         }
-        /* So that other users' stacks know whose what comes from there is. */
+        /* The entry tells other users' stacks whose packets from the port are. */
         r = directory_add(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id,
                           st->user->uid);
         LIST_INSERT_HEAD(&st->holds, hold, link);

@@ -16,7 +16,7 @@
 #include "arp/ether.h"
 
 #define PROBES_MAX 16u
-#define FRAME_MAX  128u /* an ARP packet, its header and what pads it */
+#define FRAME_MAX  128u /* an ARP packet with its Ethernet header and padding */
 
 struct asking {
         struct probe *p;
@@ -24,7 +24,7 @@ struct asking {
         struct arp_cache *cache;
         struct counters cnt;
         uint8_t mac[ETHER_MAC];
-        nstime base; /* where its clock began */
+        nstime base; /* start of its faster clock */
         bool done;
 };
 
@@ -118,8 +118,8 @@ static void send_packet(struct asking *a, const struct arp_out *out)
                 settle(a, PROBE_UNKNOWN, "the link takes nothing");
 }
 
-/* What is due. Once nobody has objected to the last probe that is all: announcements are for the
- * stack that takes it. */
+/* Does what is due. After the last probe without an objection the address is free. The stack that
+ * takes it sends the announcements. */
 static void step(struct asking *a)
 {
         struct arp arp = {a->cache, &a->cnt};
@@ -140,7 +140,7 @@ static void step(struct asking *a)
         }
 }
 
-/* Milliseconds until one of them has something to do; -1: all are done. */
+/* Returns milliseconds until the next deadline; -1: all are done. */
 static int patience(const struct asking *a, uint32_t n)
 {
         nstime left = NSTIME_NEVER;

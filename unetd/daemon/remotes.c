@@ -1,7 +1,5 @@
-/*
- * Channels to stacks of other hosts: what is known of the far end, and what the agents say to each
- * other of it (links.c has the story).
- */
+/* Channels to stacks of other hosts: what is known of the far end, and what the agents tell each
+ * other (links.c has the story). */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -12,13 +10,14 @@
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/links_int.h"
 
-#define PROBE_EVERY    (10 * NS_PER_S)
-#define PROBE_AGAIN    NS_PER_S          /* after it was silent, or busy */
-#define PROBE_RESTORED (300 * NS_PER_MS) /* when the keepers have told what there is to tell */
+#define PROBE_EVERY (10 * NS_PER_S)
+#define PROBE_AGAIN NS_PER_S /* after the agent was silent, or busy */
+/* Of channels from an earlier unetd: the keepers have told everything by then. */
+#define PROBE_RESTORED (300 * NS_PER_MS)
 
 static void probe_at(struct remote *r, nstime when);
 
-/* One that waits until agents have heard of ports. */
+/* A waiter until agents have heard of ports. */
 struct telling {
         struct waiter *w;
         unsigned left;
@@ -44,7 +43,7 @@ struct chan *remote_find(const struct rlink *l, uint32_t addr, const struct agen
         return NULL;
 }
 
-/* By our number; only the host it leads to may name it. */
+/* Finds a channel by our number. Only the host that it leads to may name it. */
 static struct chan *chan_numbered(uint32_t number, uint32_t addr)
 {
         struct chan *ch;
@@ -56,7 +55,8 @@ static struct chan *chan_numbered(uint32_t number, uint32_t addr)
         return NULL;
 }
 
-/* From a random one up: who knew one of an earlier unetd's is not to take another for it. */
+/* Numbers go up from a random one: a host that knew a number of an earlier unetd's must not take
+ * another channel for it. */
 uint32_t remote_number(void)
 {
         static uint32_t last;
@@ -74,7 +74,7 @@ uint32_t remote_number(void)
         return last;
 }
 
-/* What is known of the far end goes into the stack's book. */
+/* Writes what is known of the far end into the stack's book. */
 static void publish(const struct chan *ch)
 {
         const struct remote *r = ch->remote;
@@ -142,8 +142,8 @@ static void del_range(struct remote *r, struct vlink_range g)
                 }
 }
 
-/* Everything, or what has changed. What was overtaken is old; after something was missed all is
- * asked for. */
+/* Takes over everything, or what has changed. An older version is ignored. After a missed version
+ * unetd asks for everything. */
 static void learn(struct remote *r, const struct agent_msg *m)
 {
         bool all = m->op == AGENT_OPEN || m->op == AGENT_HERE;
@@ -177,7 +177,7 @@ void remote_learn(struct chan *ch, const struct agent_msg *m)
                 publish(ch);
 }
 
-/* Once, however many sockets have the port. */
+/* Adds a range once, however many sockets have the port. */
 static void put_range(struct agent_msg *m, uint8_t proto, uint16_t first, uint16_t count)
 {
         struct vlink_range g = {.proto = proto, .first = first, .count = count};
@@ -256,7 +256,7 @@ void remote_describe(const struct chan *ch, struct unetd_chan_info *info,
 
 /* ---- saying ---- */
 
-/* The agent of a channel's far end has answered what it was told or asked; `m` NULL: it has not. */
+/* Handles the answer of the agent at a channel's far end; `m` NULL: it did not answer. */
 static void take_answer(struct chan *ch, const struct agent_msg *m)
 {
         struct remote *r = ch->remote;
@@ -268,18 +268,18 @@ static void take_answer(struct chan *ch, const struct agent_msg *m)
         else if (r->silent_since == 0)
                 r->silent_since = now;
         if ((m && m->err == ENOENT) || (!m && patience != 0 && now - r->silent_since >= patience)) {
-                r->theirs = 0; /* nobody is to be told */
+                r->theirs = 0; /* tell no agent of the end */
                 chan_close(ch, -ECONNRESET);
         } else if (!m || m->err != 0) {
-                probe_at(r, now + PROBE_AGAIN); /* it may have missed something */
+                probe_at(r, now + PROBE_AGAIN); /* the agent may have missed something */
         } else if (m->op == AGENT_HERE) {
                 remote_learn(ch, m);
         }
 }
 
 struct said {
-        struct telling *t;   /* may be NULL */
-        uint32_t mine, addr; /* of the channel, which may be gone */
+        struct telling *t;   /* NULL: no request waits */
+        uint32_t mine, addr; /* name the channel, which may be gone */
         bool probe;
 };
 
@@ -309,7 +309,8 @@ void telling_forget(struct telling *t)
         t->w = NULL;
 }
 
-/* Asks the agent at the far end of a channel; `t` may be NULL. */
+/* Sends a message to the agent at a channel's far end; `t` NULL: no request waits. Returns true if
+ * an answer will come. */
 static bool tell(const struct chan *ch, struct agent_msg *m, struct telling *t)
 {
         const struct remote *r = ch->remote;
@@ -328,7 +329,7 @@ static bool tell(const struct chan *ch, struct agent_msg *m, struct telling *t)
         return false;
 }
 
-/* All that have a channel with the stack. Returns how many will answer. */
+/* Sends a message to all agents with a channel to the stack. Returns how many will answer. */
 static unsigned tell_all(const struct rlink *l, struct agent_msg *m, struct telling *t)
 {
         unsigned n = 0;
@@ -425,7 +426,7 @@ int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_
         if (m->op != AGENT_HERE)
                 return 0;
         agent_answer_here(ch, id);
-        return REPLY_LATER; /* it was answered */
+        return REPLY_LATER; /* agent_answer_here() answered */
 }
 
 /* ---- whether it is there still ---- */
@@ -447,7 +448,8 @@ static void probe(struct chan *ch)
                 ch->remote->probing = tell(ch, &m, NULL);
 }
 
-/* Whose last word was lost, and what changed while nobody could be told, is found out so. */
+/* Probes far ends. So unetd notices a lost AGENT_CLOSE, and changes of which an agent could not be
+ * told. */
 nstime remotes_tick(void)
 {
         struct chan *ch, *next;
@@ -460,7 +462,7 @@ nstime remotes_tick(void)
                 if (!ch->remote || ch->end[0].state != END_UP)
                         continue;
                 if (ch->remote->probe_at <= unetd.loop.now && !ch->remote->link->agent->works) {
-                        /* Without a device of ours: no better than a host that is silent. */
+                        /* Our device is gone: that counts as silence of the host. */
                         take_answer(ch, NULL);
                         continue;
                 }

@@ -1,8 +1,8 @@
 /*
- * Routes, static neighbours and the state of interfaces: what unet.conf(5) says at first, then what
- * `unet route`, `unet arp` and `unet if` change, and what rtnetlink tells of the links. All of it
- * is checked in one route table (ip/route.h) and published in the directory, from where each stack
- * takes it over. Nothing of it is kept when unetd leaves.
+ * Routes, static neighbours and the state of interfaces: first what unet.conf(5) says, then what
+ * `unet route`, `unet arp` and `unet if` change, and what rtnetlink reports of the links. unetd
+ * checks all of it in one route table (ip/route.h) and publishes it in the directory, from where
+ * each stack takes it over. It keeps nothing of it when it exits.
  *
  * Only root and the user whose unetd this is may change anything.
  */
@@ -27,8 +27,8 @@
 
 static struct {
         struct route_table table;
-        struct netconf net;      /* as published; without routes, which stand in the table */
-        bool down[UNETD_IFACES]; /* by `unet if down` */
+        struct netconf net;      /* as published, without routes, which are in `table` */
+        bool down[UNETD_IFACES]; /* set by `unet if down` */
 } routes;
 
 static struct netconf_if *if_at(uint32_t ifindex)
@@ -150,7 +150,7 @@ void routes_init(void)
 
 /* ---- changes ---- */
 
-/* The number of an interface of ours by name; 0: none has it. */
+/* Finds the number of an interface of unetd's by its name; 0: none. */
 static uint32_t by_name(const char *name)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
@@ -160,7 +160,7 @@ static uint32_t by_name(const char *name)
         return 0;
 }
 
-/* The interface on whose network the address is; 0: none. */
+/* Finds the interface on whose network the address is; 0: none. */
 static uint32_t by_network(uint32_t addr)
 {
         for (uint32_t i = 1; i <= UNETD_IFACES; i++) {
@@ -173,7 +173,8 @@ static uint32_t by_network(uint32_t addr)
         return 0;
 }
 
-/* 0 and the interface meant, by name or else by an address on its network. */
+/* Finds the interface meant, by name or else by an address on its network. 0 or a negative errno.
+ */
 static int iface_meant(const struct unetd_net *n, uint32_t addr, uint8_t *ifindex)
 {
         uint32_t i = n->iface[0] != '\0' ? by_name(n->iface) : addr != 0 ? by_network(addr) : 0;
@@ -193,7 +194,7 @@ static int change_add(struct unetd_net *n)
         return err != 0 ? err : route_add(&routes.table, &n->route);
 }
 
-/* Returns true if the route is the one that is meant: what was not said may be anything. */
+/* Returns true if the route matches the request: what the request leaves out matches anything. */
 static bool is_meant(const struct route *r, const struct unetd_net *n, uint32_t ifindex)
 {
         return !(r->flags & ROUTE_F_CONNECTED) && r->dst == n->route.dst &&

@@ -5,11 +5,11 @@
 #include "unetd/daemon/daemon.h"
 
 void routes_init(void); /* after ifaces_init() */
-/* Looks at the links anew, and publishes what changed. */
+/* Reads the state of the links again, and publishes what changed. */
 void routes_look(void);
-/* UNETD_ROUTE_ADD to UNETD_IFACE_DEL. 0; those of iface_add() and iface_remove(); -EPERM; -ENODEV;
- * -ENETUNREACH: on no network of an interface; -ESRCH: there is no
- * such; -ENOTUNIQ: there are several; or as route_add(). */
+/* Serves UNETD_ROUTE_ADD to UNETD_IFACE_DEL. 0; the errors of iface_add(), iface_remove() and
+ * route_add(); -EPERM; -ENODEV; -ENETUNREACH: the address is on no network of an interface; -ESRCH:
+ * there is no such route or neighbour; -ENOTUNIQ: there are several. */
 int routes_change(struct client *cl, struct unetd_msg *msg);
 
 #endif

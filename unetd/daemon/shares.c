@@ -3,8 +3,8 @@
 
 #include <sys/resource.h>
 
-#define OWN_FDS    256u /* unetd's, besides what users make it hold */
-#define KEEPER_FDS 512u /* a keeper's, the same; a little more than it has */
+#define OWN_FDS    256u /* unetd's own, besides what users make it hold */
+#define KEEPER_FDS 512u /* a keeper's own; a little more than it has */
 
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
 {
@@ -14,8 +14,8 @@ bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
         return !unetd.cfg.shared || (taken < total && have + 1 <= (total - others + 1) / 2);
 }
 
-/* As counted in struct unetd_limits: what each of them comes to; and what waits to be closed, or
- * for a keeper that does not read. */
+/* Returns the descriptors that unetd has for a user: of everything that struct unetd_limits counts,
+ * of what waits to be closed, and of messages that wait for his keeper. */
 static uint32_t held_by(const struct user *u)
 {
         const struct unetd_limits *n = &u->used;
@@ -25,7 +25,8 @@ static uint32_t held_by(const struct user *u)
                u->trash.in_child + u->keeper.queued_fds;
 }
 
-/* The same of his keeper, which opens some of what it gets once more. */
+/* Returns the descriptors that his keeper has for him: it opens some of those that it gets once
+ * more. */
 static uint32_t kept_for(const struct user *u)
 {
         const struct unetd_limits *n = &u->used;
@@ -34,7 +35,7 @@ static uint32_t kept_for(const struct user *u)
                n->listeners;
 }
 
-/* What all users have together. */
+/* Returns the sum over all users. */
 static uint32_t all(uint32_t (*of)(const struct user *u))
 {
         const struct user *u;
@@ -120,7 +121,8 @@ static uint32_t ends_for(const struct user *u, const struct user *payer)
         return n;
 }
 
-/* Of a keeper's descriptors, with so many ends that the payer has there already. */
+/* Returns true if the payer, who has so many ends at the keeper, leaves enough of its descriptors
+ * to others. */
 static bool leaves_to_others(const struct user *u, uint32_t ends)
 {
         uint32_t more = SHARE_END_FDS - 1;
@@ -129,8 +131,8 @@ static bool leaves_to_others(const struct user *u, uint32_t ends)
                               unetd.keeper_fds - KEEPER_FDS);
 }
 
-/* He has at most as many ends there as he has anywhere: only with too many of those they are
- * counted. */
+/* ends_for() walks all channels. It is called only if the payer's ends at all keepers are too many
+ * for this one. */
 bool share_keeper_may_take(const struct user *u, const struct user *payer)
 {
         if (!share_keeper_may_hold(u, SHARE_END_FDS))

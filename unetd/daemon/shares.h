@@ -1,7 +1,7 @@
 /*
  * Tables that users share keep room for others: one user has at most as much as he leaves to them.
- * The first may have half, a second half of what is left, and so on; who has nothing yet finds
- * something. In a private unetd all is its one user's.
+ * The first may have half, a second half of what is left, and so on; a user who has nothing yet
+ * finds something. In a private unetd its one user may have all.
  *
  *   what                             of how many              who counts
  *   places at an interface's bridge  GATE_PORTS               the stack's user
@@ -20,20 +20,23 @@
 
 #include "unetd/daemon/daemon.h"
 
-/* Whether a user who has `have` of the `taken` may have one more, of `total`. */
+/* Returns true if a user who has `have` of the `taken` may have one more, of `total`. */
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total);
-/* The same of `more` descriptors. */
+/* Returns true if unetd may hold `more` descriptors for the user. */
 bool share_may_hold(const struct user *u, uint32_t more);
-/* Of a channel's end: what its keeper gets, and opens once more. */
+/* Descriptors that a channel's end costs its keeper, which opens some of them once more. */
 #define SHARE_END_FDS (UNETD_CHAN_FDS + 2)
-/* Whether the user's keeper has room for so many more: to lose it would be to lose all stacks. */
+/* Returns true if the user's keeper has room for so many more descriptors: a keeper without any
+ * would lose all its stacks. */
 bool share_keeper_may_hold(const struct user *u, uint32_t more);
-/* Returns true if it has room for an end of a channel that `payer` asks for. */
+/* Returns true if the keeper has room for an end of a channel that `payer` asks for. */
 bool share_keeper_may_take(const struct user *u, const struct user *payer);
-/* ... of an entry of the directory, of so many client ports. */
+/* Return true if the user may have one more entry of the directory, or so many more client ports.
+ */
 bool share_may_enter(const struct user *u);
 bool share_may_lease(const struct user *u, uint32_t more);
-/* ... of an emulated endpoint, of an end of a channel between these. */
+/* Return true if the user may have one more emulated endpoint, or one more end of a channel between
+ * these. */
 bool share_may_attach(const struct user *u);
 bool share_may_join(const struct user *u);
 

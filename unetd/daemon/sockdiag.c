@@ -15,8 +15,8 @@
 
 #include "unetd/daemon/ifaces.h"
 
-#define TCP_LISTENS (1u << 10) /* of the kernel's tcp_states.h */
-#define TCP_BOUND   (1u << 13) /* TCP_BOUND_INACTIVE: Linux 6.8 */
+#define TCP_LISTENS (1u << 10) /* TCPF_LISTEN of the kernel's tcp_states.h */
+#define TCP_BOUND   (1u << 13) /* TCPF_BOUND_INACTIVE, from Linux 6.8 on */
 
 static int diag = -1;
 
@@ -31,7 +31,7 @@ int sockdiag_open(void)
         return diag < 0 ? -errno : 0;
 }
 
-/* An IPv6 socket that takes IPv6 only, as far as the kernel tells. */
+/* Returns true if the kernel says that the socket takes IPv6 only. */
 static bool is_v6only(const struct nlmsghdr *nlh)
 {
         const struct inet_diag_msg *m = NLMSG_DATA(nlh);
@@ -44,15 +44,16 @@ static bool is_v6only(const struct nlmsghdr *nlh)
         return false;
 }
 
-/* The devices of unetd's interfaces, asked for with the first socket of a list that has one. */
+/* The devices of unetd's interfaces, read when a list has its first socket that is bound to a
+ * device. */
 struct devices {
         bool known;
         uint32_t n;
         unsigned index[UNETD_IFACES];
 };
 
-/* A socket that is bound to a device hears of nothing else; another user may have the same port
- * elsewhere. */
+/* Returns true if the socket is bound to a device that is no interface of unetd's. It receives from
+ * no other device, so another user may have the same port elsewhere. */
 static bool is_elsewhere(const struct inet_diag_msg *m, struct devices *d)
 {
         if (m->id.idiag_if == 0)
@@ -66,7 +67,7 @@ static bool is_elsewhere(const struct inet_diag_msg *m, struct devices *d)
         return true;
 }
 
-/* False: it is none that can be meant. */
+/* Returns false if the message describes no socket that can have a port on the fabric. */
 static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct devices *d,
                   struct sockdiag_socket *s)
 {
@@ -101,8 +102,8 @@ static int ask(int family, uint8_t proto, uint16_t port, uint32_t states)
         return send(diag, &q, sizeof q, 0) == sizeof q ? 0 : -errno;
 }
 
-/* Reads one dump to its end, so that the next question finds nothing of it; each message goes to
- * take() until that returns false. 1: it did. */
+/* Reads one dump to its end, so that nothing of it is left for the next question. Gives each
+ * message to take() until that returns false. 1: take() returned false. */
 static int read_dump(int fd, bool (*take)(void *arg, const struct nlmsghdr *nlh), void *arg)
 {
         _Alignas(struct nlmsghdr) char buf[32768];
@@ -170,7 +171,7 @@ struct list {
 
 static struct {
         bool on;
-        struct list list[2]; /* of one port: those that listen, and those that are bound */
+        struct list list[2]; /* of one port: sockets that listen, and those that are bound */
         unsigned n;
 } moment;
 
@@ -200,7 +201,8 @@ void sockdiag_same_moment(bool on)
         moment.on = on;
 }
 
-/* NULL: there is no room for another. */
+/* Returns the list of the port's sockets, which it makes if need be; NULL: there is no room for
+ * another. */
 static struct list *list_of(uint8_t proto, uint16_t port, uint32_t states)
 {
         struct list *l;

@@ -1,6 +1,6 @@
 /*
- * What the kernel says of its sockets (sock_diag(7)), in unetd's network namespace. One question is
- * one dump, which no user can hold up.
+ * What the kernel says of its sockets (sock_diag(7)), in unetd's network namespace. Each question
+ * is one dump, which no user can hold up.
  */
 #ifndef UNETD_SOCKDIAG_H
 #define UNETD_SOCKDIAG_H
@@ -10,27 +10,28 @@
 struct sockdiag_socket {
         uint8_t proto;
         uint16_t port;
-        ip_addr addr;    /* all zero: a wildcard that takes both families, or of IPv4 */
-        uint32_t uid;    /* who made it */
+        ip_addr addr;    /* all zero: a wildcard of IPv4, or one that takes both families */
+        uint32_t uid;    /* its maker's */
         uint64_t cookie; /* SO_COOKIE */
 };
 
-/* 0, or a negative errno. */
+/* Opens the netlink socket. 0 or a negative errno. */
 int sockdiag_open(void);
-/* Calls each() for each TCP socket that listens or UDP socket that is bound, at the port (0: at
- * any), until it returns false. A wildcard of IPv6 alone is left out, and so is what is bound to a
- * device that is no interface of unetd's. 0, or a negative errno: the kernel does not say. */
+/* Calls each() for each TCP socket that listens, or UDP socket that is bound, at the port (0: at
+ * any), until it returns false. Leaves out a wildcard of IPv6 alone, and a socket that is bound to
+ * a device that is no interface of unetd's. 0, or a negative errno: the kernel does not say. */
 int sockdiag_each(uint8_t proto, uint16_t port,
                   bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg);
-/* The same of TCP sockets that are bound to the port and no more, from Linux 6.8 on; before, there
- * are none. */
+/* The same for TCP sockets that are bound to the port and do nothing else. Before Linux 6.8 the
+ * kernel lists none. */
 int sockdiag_each_bound(uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s),
                         void *arg);
-/* While it is on, what was listed for a port is not asked for again: for who compares many claims
- * with it. */
+/* While it is on, each port is listed once and the answer is kept, for a caller that compares many
+ * claims with it. */
 void sockdiag_same_moment(bool on);
-/* Who made the socket with this abstract name, of `len` bytes with the zero that it begins with.
- * False: nobody, or the kernel does not say. Asked before sockdiag_open(), too. */
+/* Finds the maker of the socket with this abstract name, of `len` bytes with the zero that it
+ * begins with. Returns false if there is none, or the kernel does not say. May be called before
+ * sockdiag_open(). */
 bool sockdiag_holder(const char *name, size_t len, uint32_t *uid);
 
 #endif

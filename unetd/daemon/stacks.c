@@ -1,4 +1,5 @@
-/* Stacks and their processes: registered here, kept by the keeper, free when the keeper says so. */
+/* Stacks and their processes. They are registered here and kept by the keeper; unetd frees a stack
+ * when the keeper says so. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -57,8 +58,8 @@ static bool is_number_of(const struct user *u, uint32_t id)
         return id != 0 && id - unetd_stacks_of(u->uid) < UNETD_STACKS_OF_USER;
 }
 
-/* A user's numbers go up from a random start, so that one is not used again soon, and no other user
- * has a say in it. 0: none is left. */
+/* Returns a new stack number; 0: none is left. A user's numbers go up from a random start: so none
+ * is used again soon, and no other user can influence them. */
 static uint32_t new_id(struct user *u)
 {
         for (uint32_t i = 0; i < UNETD_STACKS_OF_USER; i++) {
@@ -71,7 +72,7 @@ static uint32_t new_id(struct user *u)
 
 /* ---- processes ---- */
 
-/* The client's own pidfd: the kernel's where it can name the peer, else by number. */
+/* Returns the client's pidfd: SO_PEERPIDFD, or, on older kernels, by the process's number. */
 static int peer_pidfd(const struct client *cl)
 {
         int fd;
@@ -90,8 +91,8 @@ static bool pidfd_dead(int pidfd)
         return poll(&p, 1, 0) > 0;
 }
 
-/* Another process's, which must be the same user's. It is asked for its owner while the pidfd shows
- * it alive. */
+/* Returns the pidfd of another process, which must be the same user's. The monitor reads its owner;
+ * the pidfd, still alive after that, proves that the number was not reused. */
 static int other_pidfd(const struct client *cl, int32_t pid)
 {
         int fd = pidfd_open(pid, 0);
@@ -110,8 +111,8 @@ static int other_pidfd(const struct client *cl, int32_t pid)
         return -ESRCH;
 }
 
-/* What the kernel tells of a descriptor may be long, and for some kinds it asks others: only of a
- * pidfd it is read. */
+/* Returns true if the descriptor is a pidfd. For other kinds fdinfo may be long, or ask other
+ * processes: only a pidfd's is read. */
 static bool is_pidfd(int fd)
 {
         char name[32];
@@ -120,7 +121,7 @@ static bool is_pidfd(int fd)
                (strcmp(name, "anon_inode:[pidfd]") == 0 || strncmp(name, "pidfd:[", 7) == 0);
 }
 
-/* The number here of the process that a pidfd names. */
+/* Returns the number, in our PID namespace, of the process that a pidfd names. */
 static int32_t pid_of(int pidfd)
 {
         char path[48], text[256];
@@ -193,7 +194,7 @@ static struct ask *ask_proc(struct stack *st, uint16_t type, const struct proc *
         return a;
 }
 
-/* Makes the client wait for the keeper's answer about a process. */
+/* Asks the keeper about a process, and lets the request wait for the answer. */
 static int wait_proc(struct client *cl, struct stack *st, uint16_t type, const struct proc *p,
                      const struct unetd_msg *request)
 {
@@ -214,7 +215,7 @@ static int wait_proc(struct client *cl, struct stack *st, uint16_t type, const s
         return REPLY_LATER;
 }
 
-/* -EBUSY when the slot belongs to another process; 0 with *known when it is this one's already. */
+/* -EBUSY if the slot belongs to another process; 0, with *known if it is this process's already. */
 static int check_slot(const struct stack *st, uint32_t slot, int32_t pid, struct proc **known)
 {
         *known = proc_find(st, slot);
@@ -263,8 +264,8 @@ int stack_proc_add(struct client *cl, struct wire_in *in)
         return st->state == STACK_UP ? proc_register(cl, st, &in->msg) : -ENOENT;
 }
 
-/* The client's own, as a former image had it, or a dead child's: it may have been given to another
- * process since it was asked for. */
+/* Frees the client's own slot, of a former image, or a dead child's. The slot may have been given
+ * to another process meanwhile. */
 int stack_proc_del(struct client *cl, struct wire_in *in)
 {
         struct stack *st;
@@ -279,7 +280,7 @@ int stack_proc_del(struct client *cl, struct wire_in *in)
         return wait_proc(cl, st, UNETD_K_PROC_DEL, p, &in->msg);
 }
 
-/* The kernel socket goes on to the keeper, if it is what it is said to be. */
+/* Passes a kernel socket on to the keeper, if it has the cookie that the client names. */
 int stack_flight(struct client *cl, struct wire_in *in)
 {
         struct unetd_msg msg = {.type = UNETD_K_FLIGHT, .stack = in->msg.stack};
@@ -303,7 +304,7 @@ int stack_flight(struct client *cl, struct wire_in *in)
 
 /* ---- stacks ---- */
 
-/* Whether it can be rung from here. */
+/* Checks that unetd can ring the bell. 0 or a negative errno. */
 static int check_bell(int bell, int ringer)
 {
         int ours;
@@ -316,7 +317,8 @@ static int check_bell(int bell, int ringer)
         return MIN(ours, 0);
 }
 
-/* Whoever takes this process over is not to write into stacks; their owner is. */
+/* Replaces the stack's descriptor by one that only reads: an attacker who takes unetd over must not
+ * write into stacks. Their owner must be able to. */
 static int give_up_writing(int *state, const struct user *u)
 {
         int seals = fcntl(*state, F_GET_SEALS), r, reader;
@@ -334,7 +336,7 @@ static int give_up_writing(int *state, const struct user *u)
         return 0;
 }
 
-/* Six descriptors of the right kinds. */
+/* Checks the descriptors of a stack. */
 static int check_fds(struct wire_in *in, const struct user *u)
 {
         int r;
@@ -347,7 +349,8 @@ static int check_fds(struct wire_in *in, const struct user *u)
         return r < 0 ? r : check_bell(in->fds[UNETD_FD_KEEPER], in->fds[UNETD_FD_RING_KEEPER]);
 }
 
-/* A number alone does not tell: it may have been given to another while its stack was away. */
+/* Compares the memory, not the number: the number may have been given to another stack meanwhile.
+ */
 static bool is_same(const struct stack *st, const struct wire_in *in)
 {
         return unet_memfd_same(st->fds[UNETD_FD_STATE], in->fds[UNETD_FD_STATE]);
@@ -404,7 +407,7 @@ void stacks_free_of(struct user *u)
         }
 }
 
-/* Hands the stack to the keeper: its descriptors, and its first process when there is one. */
+/* Hands the stack to the keeper: its descriptors, and its first process if there is one. */
 static struct ask *ask_stack(struct stack *st)
 {
         struct unetd_msg msg = {.type = UNETD_K_STACK,
@@ -425,7 +428,7 @@ static struct ask *ask_stack(struct stack *st)
         return a;
 }
 
-/* The keeper first, then the client is told. */
+/* Registers a stack with the keeper first; its answer is the client's. */
 static int stack_register(struct client *cl, struct wire_in *in, int pidfd)
 {
         struct stack *st = stack_alloc(cl->user, in->msg.stack.stack, cl->pid, in);
@@ -473,12 +476,12 @@ int stack_new(struct client *cl, struct wire_in *in)
         if (r < 0)
                 return r;
         in->msg.stack.pid = 0;
-        if (in->msg.stack.stack != 0 && known) /* its keeper brought it back before */
+        if (in->msg.stack.stack != 0 && known) /* the keeper brought it back before */
                 return known->user == cl->user && is_same(known, in)
                                ? proc_register(cl, known, &in->msg)
                                : -EEXIST;
         if (in->msg.stack.stack == 0 && cl->user->keeper_state == KEEPER_AWAITED)
-                return -EEXIST; /* which numbers are free is not known before it is here */
+                return -EEXIST; /* the keeper has not said yet which numbers are taken */
         if (user_keeper_silent(cl->user))
                 return -ETIMEDOUT;
         if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks ||

@@ -15,15 +15,15 @@ int stack_proc_del(struct client *cl, struct wire_in *in);
 void stack_answered(struct user *u, struct ask *a, int err);
 void stack_free(struct stack *st);
 void stacks_free_of(struct user *u);
-/* From the keeper. */
+/* What the keeper says unasked. */
 void stack_proc_gone(struct user *u, const struct unetd_msg *msg);
 void stack_orphan(struct user *u, const struct unetd_msg *msg);
 void stack_gone(struct user *u, const struct unetd_msg *msg);
-/* `from`: a keeper that hands over; NULL: the one that runs. */
+/* `from`: the keeper that hands over; NULL: the keeper that runs. */
 void stack_offered(struct user *u, const struct client *from, struct wire_in *in);
 void proc_offered(struct user *u, struct wire_in *in);
-/* To the keeper: all stacks of the user, or those that `from` handed over, with their processes and
- * channels. */
+/* Tells the keeper of all stacks of the user, or of those that `from` handed over, with their
+ * processes and channels. */
 void stacks_replay(struct user *u, const struct client *from);
 
 #endif

@@ -1,8 +1,6 @@
-/*
- * `unet status`, an item a request: kind and index say where the last one was. Items may come and
- * go between two requests; a walk then misses or repeats one and ends all the same, because index
- * only grows.
- */
+/* `unet status`, an item a request: kind and index say where the last item was. Items may come and
+ * go between two requests. The walk then misses or repeats an item, and still ends, because the
+ * index only grows. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -14,7 +12,7 @@
 
 struct walk {
         const struct client *cl;
-        uint32_t skip; /* items of the kind still to pass over */
+        uint32_t skip; /* items of the kind that are still passed over */
         struct unetd_status_item *item;
 };
 
@@ -23,7 +21,7 @@ static bool visible(const struct walk *w, const struct user *u)
         return w->cl->user == u || w->cl->user->uid == 0;
 }
 
-/* True when this is the one. */
+/* Returns true if this item is the one. */
 static bool here(struct walk *w)
 {
         return w->skip-- == 0;
@@ -80,7 +78,7 @@ static bool put_lease(struct walk *w, const struct stack *st, const struct lease
         return true;
 }
 
-/* A channel shows once, with its first end that this client may see. */
+/* Shows a channel once, with its first end that this client may see. */
 static bool put_chan(struct walk *w, const struct stack *st, const struct end *e)
 {
         const struct end *o = e == &e->chan->end[0] ? &e->chan->end[1] : &e->chan->end[0];
@@ -96,7 +94,7 @@ static bool put_chan(struct walk *w, const struct stack *st, const struct end *e
         return true;
 }
 
-/* A stack's place at the gateway of an interface that is shared. */
+/* Shows a stack's place at the gateway of a shared interface. */
 static bool put_gate(struct walk *w, const struct stack *st, const struct end *e)
 {
         if (!e->chan->port || !here(w))

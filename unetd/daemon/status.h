@@ -1,4 +1,4 @@
-/* What unetd tells of itself. */
+/* UNETD_STATUS: what unetd tells of itself, an item a request. */
 #ifndef UNETD_STATUS_H
 #define UNETD_STATUS_H
 

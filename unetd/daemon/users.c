@@ -16,7 +16,7 @@
 #include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 
-#define KEEPER_QUEUE  16384u /* messages for a keeper that is being started, or slow */
+#define KEEPER_QUEUE  16384u /* messages that wait for a keeper that starts, or is slow */
 #define DEATHS_MAX    5u
 #define DEATHS_WINDOW (10 * NS_PER_S)
 
@@ -64,12 +64,12 @@ static void user_free_if_unused(struct user *u)
         free(u);
 }
 
-/* By uid, as the record of a user goes with his last connection. Users who share a place share
- * the lines. */
+/* Counts lines by uid, because a user's record goes with his last connection. Users with the same
+ * place in the table share its lines. */
 bool user_may_log(const struct user *u)
 {
         static struct {
-                nstime at; /* when the lines of before count no more */
+                nstime at; /* when all earlier lines have expired */
                 uint32_t left_out;
         } said[256];
         nstime now = unetd.loop.now;
@@ -90,8 +90,8 @@ bool user_may_log(const struct user *u)
 
 /* ---- starting a keeper ---- */
 
-/* Takes fd as the connection to the user's keeper; what was queued for one that was awaited
- * goes out. */
+/* Takes fd as the connection to the user's keeper, and sends what was queued for an awaited keeper.
+ */
 static int keeper_connect(struct user *u, int fd, int32_t pid)
 {
         struct unetd_msg msg = {.type = UNETD_K_DIRECTORY};
@@ -139,7 +139,7 @@ int user_need_keeper(struct user *u, bool awaited)
         return conn_init(&u->keeper, &unetd.loop, -1, KEEPER_QUEUE);
 }
 
-/* One end of a socketpair to the keeper, one to the client. */
+/* Makes a socketpair: one end for the keeper, one for the client. */
 int user_keeper_get(struct client *cl, struct unetd_msg *msg)
 {
         struct unetd_msg hand = {.type = UNETD_K_CLIENT,
@@ -158,11 +158,11 @@ int user_keeper_get(struct client *cl, struct unetd_msg *msg)
         conn_send(&cl->conn, msg, &fd[1], 1);
         close(fd[0]);
         close(fd[1]);
-        return REPLY_LATER; /* it was just sent, with its descriptor */
+        return REPLY_LATER; /* it is sent, with its descriptor */
 }
 
-/* Its descriptors are close-on-exec: so ends the connection of a process that became another
- * program. The keeper looks. */
+/* Tells the keeper that a connection ended. It is close-on-exec, so it ends, too, when the process
+ * executes another program. The keeper looks which it was. */
 void user_client_left(const struct client *cl)
 {
         struct unetd_msg msg = {.type = UNETD_K_LEFT, .stack = {.pid = cl->pid}};
@@ -187,7 +187,7 @@ int user_adopt(struct client *cl, struct unetd_msg *msg)
         r = keeper_connect(u, fd, cl->pid);
         if (r == 0)
                 user_log(u, "keeper %d of uid %u came back", cl->pid, u->uid);
-        return REPLY_LATER; /* the client is no more */
+        return REPLY_LATER; /* the reply is sent, and the client freed */
 }
 
 /* ---- asking ---- */
@@ -200,7 +200,7 @@ struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsi
         if (!a)
                 return NULL;
         if (++unetd.next_ask == 0)
-                unetd.next_ask = 1; /* 0 marks what a keeper says unasked */
+                unetd.next_ask = 1; /* 0 is for what a keeper says unasked */
         msg->seq = a->seq = unetd.next_ask;
         a->type = msg->type;
         a->sent = unetd.loop.now;
@@ -245,7 +245,8 @@ static void dispatch(struct user *u, struct ask *a, int err)
                 stack_answered(u, a, err);
 }
 
-/* An honest keeper takes no time, however often anybody makes it part with channels. */
+/* Adds up how long the keeper took to part with channels. An honest keeper takes next to no time,
+ * however often it is asked. */
 static void has_parted(struct user *u, nstime took)
 {
         if (took <= PART_HONEST)
@@ -263,7 +264,8 @@ bool user_parts_late(const struct user *u, const struct user *asks)
                unetd.loop.now - u->part_since <= PART_WINDOW;
 }
 
-/* UNETD_ERROR: it has no descriptors left for what came with the question. */
+/* Returns true if the message answers the ask. UNETD_ERROR: the keeper had no descriptors left for
+ * what came with the question. */
 static bool is_answer(const struct unetd_msg *msg, const struct ask *a)
 {
         return a->seq == msg->seq &&
@@ -334,15 +336,16 @@ void keeper_said(struct user *u, struct wire_in *in)
                 port_offered(u, in);
                 return;
         default:
-                return; /* nonsense from a user's own keeper: no answer is owed */
+                return; /* an unknown message of a keeper gets no answer */
         }
 }
 
-/* Its stack's number may be another's by now, with the keeper that runs: only what is said of a
- * stack that it brought counts. */
+/* A stack number that it names may belong to another stack by now. unetd takes only what it says of
+ * stacks that it brought. */
 void keeper_hands_over(const struct client *cl, struct wire_in *in)
 {
-        const struct stack *st = stack_find(in->msg.stack.stack); /* the first in each message */
+        /* The first field in each message. */
+        const struct stack *st = stack_find(in->msg.stack.stack);
 
         if (in->msg.type == UNETD_K_STACK)
                 stack_offered(cl->user, cl, in);
@@ -362,7 +365,7 @@ static void keeper_message(struct conn *c, struct wire_in *in)
 
 /* ---- a keeper's death ---- */
 
-/* Not seen to here: the caller may be in the middle of a walk over what changes. */
+/* users_tick() does the rest: the caller may be in the middle of a walk over what that changes. */
 static void keeper_ended(struct conn *c)
 {
         ((struct user *)c)->keeper_died = true;
@@ -382,8 +385,8 @@ static bool dies_too_often(struct user *u)
         return ++u->deaths > DEATHS_MAX;
 }
 
-/* What was asked of the dead one: new stacks and slots are asked again by the client, channels by
- * the replay. */
+/* Ends the asks of a dead keeper. Clients ask again for new stacks and slots; stacks_replay() asks
+ * again for channels. */
 static void asks_fail(struct user *u)
 {
         struct ask *a;
@@ -408,7 +411,7 @@ static void keeper_bury(struct user *u)
         if (dies_too_often(u) || keeper_start(u) < 0) {
                 user_log(u, "keeper of uid %u is given up, and its stacks", u->uid);
                 stacks_free_of(u);
-                asks_fail(u); /* the end of a channel between two of them */
+                asks_fail(u); /* those of channels between two of these stacks */
                 return;
         }
         stacks_replay(u, NULL);
@@ -454,7 +457,8 @@ bool user_keeper_late(const struct user *u, const struct user *asks)
         return u->keeper.queued >= QUEUE_OTHERS || (a && unetd.loop.now - a->sent >= ASK_OTHERS);
 }
 
-/* A keeper that does not answer is stopped, or broken, or slow: the last is waited for longer. */
+/* Returns true if the keeper is to be replaced. A keeper that does not answer may be stopped,
+ * broken or slow; a slow one gets longer. */
 static bool lost_patience(struct user *u)
 {
         struct ask *a = TAILQ_FIRST(&u->asks);

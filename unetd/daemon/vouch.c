@@ -1,18 +1,18 @@
 /*
- * The kernel's word for who has a port: a socket that its owner passes, as it is at this moment.
+ * Asks the kernel who has a port: a client passes a socket, as it is at this moment.
  *
- * A system-wide unetd does nothing to it that takes the socket's lock: another user holds that as
- * long as he likes, by a call that copies from memory of a file system of his own. SOL_SOCKET's
- * options do not take it; its name, which getsockname() would wait for, is found in what
- * sock_diag(7) lists, by the socket's cookie. A TCP socket that is bound and no more is listed from
- * Linux 6.8 on; before, a system-wide unetd does not vouch for one.
+ * A system-wide unetd makes no call on that socket that takes the socket's lock. Another user could
+ * hold the lock as long as he likes, by a call that copies from memory of his own FUSE file system.
+ * Options of SOL_SOCKET do not take the lock. getsockname() does: so unetd finds the socket's name
+ * in the list of sock_diag(7), by the socket's cookie. The list has TCP sockets that are bound and
+ * do nothing else from Linux 6.8 on; before, a system-wide unetd does not vouch for one.
  *
- * A private unetd asks the socket. A TCP socket that listens has its port for itself. One that is
- * only bound says so less well: where it was last bound it
- * tells also when the kernel has long given the port to somebody else (after a connection that
- * failed, say), and one that is connected may share its port with those of other users. What a
- * bound socket does, and only that, is to refuse to be bound while it is closed (inet_bind():
- * EINVAL); which harms nobody, as one that lies is bound to a port of its own by it.
+ * A private unetd asks the socket itself. A TCP socket that listens has its port for itself. For a
+ * socket that is only bound getsockname() does not suffice: it still names the port after the
+ * kernel has given the port to somebody else, for example after a connection that failed. And a
+ * connected socket may share its port with sockets of other users. Only a socket that is bound and
+ * closed refuses to be bound (inet_bind(): EINVAL). The test is harmless: a socket that is not
+ * bound gets a port of its own by it.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -35,7 +35,7 @@
 
 enum { TCPI_CLOSE = 7, TCPI_LISTEN = 10 }; /* TCP_CLOSE, TCP_LISTEN of the kernel's tcp_states.h */
 
-static uint64_t own_netns; /* cookie; 0: the kernel does not tell */
+static uint64_t own_netns; /* SO_NETNS_COOKIE; 0: the kernel does not say */
 
 static int int_opt(int fd, int level, int opt)
 {
@@ -97,16 +97,16 @@ static bool is_closed(int fd)
 
 static bool refuses_to_be_bound(int fd, int family)
 {
-        /* Of either family: all zero. */
+        /* The wildcard of either family is all zero. */
         struct sockaddr_in6 any = {.sin6_family = (sa_family_t)family};
         socklen_t len = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof any;
 
         return bind(fd, (struct sockaddr *)&any, len) < 0 && errno == EINVAL;
 }
 
-/* Twice: who connects and closes it meanwhile, to look bound at one moment and closed at another,
- * has to be lucky twice; and whose the port really is finds the claim stale when he claims it
- * (make_way() in ports.c). */
+/* Looks twice. An owner who connects and closes the socket meanwhile, so that it looks closed at
+ * one moment and bound at another, has to succeed twice. Even then the port's rightful owner finds
+ * the claim stale when he claims the port (make_way() in ports.c). */
 static bool is_bound(int fd, int family)
 {
         for (int i = 0; i < 2; i++)

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGES_A_TURN 16 /* then others have theirs */
+#define MESSAGES_A_TURN 16 /* then other connections have theirs */
 
 struct conn_out {
         TAILQ_ENTRY(conn_out) link;
@@ -37,7 +37,7 @@ static void out_free(struct conn *c, struct conn_out *o)
         free(o);
 }
 
-/* The socket goes with what is unread in it, descriptors included. */
+/* Discards the socket with what is unread in it, descriptors included. */
 void conn_free(struct conn *c)
 {
         int fd = c->src.fd;
@@ -58,7 +58,6 @@ void conn_fail(struct conn *c)
         c->ended(c);
 }
 
-/* Sends from the queue until the socket is full. */
 static void flush(struct conn *c)
 {
         struct conn_out *o;
@@ -101,7 +100,7 @@ static void spend(const struct conn *c, nstime began)
         s->spent += loop_clock() - began;
 }
 
-/* False: there is none. */
+/* Returns false if no message waits. */
 static bool receive_one(struct conn *c)
 {
         nstime began = loop_clock();

@@ -39,5 +39,5 @@ void log_line(const char *fmt, ...)
         n = MIN(n, sizeof line - 1);
         line[n++] = '\n';
         if (write(log_fd, line, n) < 0)
-                return; /* a full disk is no reason to stop */
+                return; /* a full disk does not stop the daemon */
 }

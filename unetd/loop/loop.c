@@ -1,4 +1,4 @@
-/* epoll, level-triggered: what is not read now is reported again. */
+/* epoll, level-triggered: it reports a source again as long as something is unread. */
 #include "unetd/loop/loop.h"
 
 #include <errno.h>
@@ -7,7 +7,8 @@
 
 #include "unetd/client/timens.h"
 
-#define BATCH 512 /* of many that one user makes ready, others are found soon */
+/* Events a call; where one user makes many sources ready, other users' turn comes soon. */
+#define BATCH 512
 
 nstime loop_clock(void)
 {
@@ -39,8 +40,8 @@ void loop_mod(struct loop *l, struct loop_source *s, uint32_t events)
         epoll_ctl(l->epoll, EPOLL_CTL_MOD, s->fd, &ev);
 }
 
-/* What epoll has reported and is still ready it queues behind what it has not, in the order that it
- * was reported in; what is added goes to the tail. */
+/* epoll queues a source that it has reported, and that is still ready, behind those that it has not
+ * reported. A source that is added goes to the tail. */
 int loop_requeue(struct loop *l, struct loop_source *s, uint32_t events)
 {
         epoll_ctl(l->epoll, EPOLL_CTL_DEL, s->fd, NULL);
@@ -54,7 +55,7 @@ void loop_del(struct loop *l, struct loop_source *s)
         s->fd = -1;
 }
 
-/* Rounded up: waking before the deadline would only mean to sleep again. */
+/* Returns the time to the deadline, rounded up: who wakes before the deadline would sleep again. */
 static int wait_ms(nstime now, nstime deadline)
 {
         if (deadline == NSTIME_NEVER)
@@ -76,7 +77,7 @@ void loop_run(struct loop *l)
                 l->now = loop_clock();
                 for (int i = 0; i < n; i++) {
                         struct loop_source *s = ev[i].data.ptr;
-                        if (s->fd >= 0) /* not taken out by an earlier one of this batch */
+                        if (s->fd >= 0) /* no earlier handler of this batch took it out */
                                 s->ready(s, ev[i].events);
                 }
                 deadline = l->after(l);

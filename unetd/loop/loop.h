@@ -1,9 +1,9 @@
 /*
  * The event loop of both daemons: one thread, epoll, nothing blocks.
  *
- * A source is embedded in its owner. loop_del() may be called from any handler; the owner's memory
- * must stay until the batch is over, so owners put what died on a list and free it in the `after`
- * hook, which runs after each batch.
+ * A source is embedded in its owner. Any handler may call loop_del(), but the owner's memory must
+ * stay until the batch is over. So owners put what died on a list, and free it in the `after` hook,
+ * which runs after each batch.
  */
 #ifndef UNETD_LOOP_H
 #define UNETD_LOOP_H
@@ -25,14 +25,15 @@ struct loop {
 };
 
 int loop_init(struct loop *l, nstime (*after)(struct loop *l));
-/* Adds a source for `events` (EPOLLIN, EPOLLOUT; 0: only its end). 0 or a negative errno. */
+/* Adds a source for `events` (EPOLLIN, EPOLLOUT; 0: only hang-up and error). 0 or a negative errno.
+ */
 int loop_add(struct loop *l, struct loop_source *s, uint32_t events);
 void loop_mod(struct loop *l, struct loop_source *s, uint32_t events);
-/* The others that are ready are told of before it. 0, or a negative errno: it is out. */
+/* Moves the source behind all others that are ready. 0, or a negative errno: the source is out of
+ * the loop. */
 int loop_requeue(struct loop *l, struct loop_source *s, uint32_t events);
-/* Takes it out and closes nothing. */
+/* Takes the source out, and does not close its descriptor. */
 void loop_del(struct loop *l, struct loop_source *s);
-/* Runs until `stop`. */
 void loop_run(struct loop *l);
 nstime loop_clock(void);
 
