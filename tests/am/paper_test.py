@@ -32,6 +32,9 @@ class Paper(unittest.TestCase):
             self.assertIn(part, page)
         self.assertTrue("U-Net by AF_XDP, a veth pair" in page or "Not here: AF_XDP" in page, page)
         self.assertIn("one host", text)
+        for told in (page, text):               # measured before, and kept
+            self.assertIn("verbs (soft-RoCE in a virtual machine)", told)
+        self.assertNotIn("Not here: verbs", page)
 
     def test_quick(self):
         page, text = self.drawn("paper.svg")
