@@ -394,6 +394,31 @@ static void data_of_the_segment_is_not_copied(void **state)
         assert_int_equal(e.left, 0);
 }
 
+/* Deposit at an offset of the peer's segment: one copy, of the receiver's, out of the sender's
+ * memory. Nothing is kept between: what the sender changes before that copy is what arrives. */
+static void a_put_is_one_copy_to_its_place(void **state)
+{
+        enum { OFF = 4097, LEN = 60000, EDGE = 64 };
+        static uint8_t data[LEN], around[EDGE];
+        struct uam_event e = {0};
+        uint8_t *mem = uam_memory(a.am, NULL);
+
+        memset(b.seg, 0xee, SEG);
+        memset(around, 0xee, sizeof around);
+        fill(mem, LEN, 1);
+        assert_int_equal(uam_put(a.am, 1, OFF, mem, LEN, &e), 0);
+        fill(data, LEN, 2);
+        memcpy(mem, data, LEN);
+        assert_int_equal(b.seg[OFF], 0xee);
+        assert_int_equal(e.left, 1);
+        settle();
+        assert_int_equal(e.left, 0);
+        assert_memory_equal(b.seg + OFF, data, LEN);
+        assert_memory_equal(b.seg + OFF - EDGE, around, EDGE);
+        assert_memory_equal(b.seg + OFF + LEN, around, EDGE);
+        assert_int_equal(b.req.calls, 0);
+}
+
 static void get_fetches_from_the_segment(void **state)
 {
         static uint8_t data[100000], to[100000];
@@ -707,6 +732,7 @@ int main(void)
                 T(medium_messages_of_every_size),
                 T(long_messages_go_into_the_segment),
                 T(data_of_the_segment_is_not_copied),
+                T(a_put_is_one_copy_to_its_place),
                 T(get_fetches_from_the_segment),
                 T(nothing_is_a_length),
                 T(replies_can_be_long),
