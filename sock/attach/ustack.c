@@ -58,6 +58,8 @@ static struct {
         _Atomic pid_t pid;      /* who has come to them */
         _Atomic uint64_t unetd; /* client.instance, to be read without the lock */
         _Atomic(struct ustack *) mine;
+        nstime ask_from; /* unetd gave none: it is not asked before */
+        int refused;     /* what it said */
 } proc = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 nstime ustack_now(void)
@@ -595,6 +597,25 @@ static void remember(struct ustack *u)
         ustack_note_room();
 }
 
+/* A process asks for a tenth of its time at most: an answer may take seconds, and each of its
+ * sockets would wait for one. Its sockets are the kernel's meanwhile. */
+static struct ustack *ask_for_one(int *err)
+{
+        nstime begin = ustack_now();
+        struct ustack *u;
+
+        *err = proc.refused;
+        if (begin < proc.ask_from)
+                return NULL;
+        u = make_registered(err);
+        if (u == NULL) {
+                nstime end = ustack_now();
+                proc.refused = *err;
+                proc.ask_from = end + 9 * (end - begin);
+        }
+        return u;
+}
+
 struct ustack *ustack_mine(int *err)
 {
         struct ustack *u = atomic_load_explicit(&proc.mine, memory_order_acquire);
@@ -605,7 +626,7 @@ struct ustack *ustack_mine(int *err)
         u = proc.mine;
         *err = -ENOSPC;
         if (u == NULL && proc.nstacks < USTACKS_MAX) {
-                u = make_registered(err);
+                u = ask_for_one(err);
                 if (u != NULL) {
                         remember(u);
                         atomic_store_explicit(&proc.mine, u, memory_order_release);

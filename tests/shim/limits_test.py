@@ -98,6 +98,18 @@ for text in (b"first", b"second"):
         sys.stdin.readline()
 """
 
+# Ten connections, one after the other; says after each how long the program has run.
+TIMES = """
+import socket, time
+begin = time.monotonic()
+with socket.create_server(("127.0.0.1", 0)) as l:
+    for _ in range(10):
+        with socket.create_connection(l.getsockname()) as c, l.accept()[0] as s:
+            c.sendall(b"x")
+            assert s.recv(1) == b"x"
+        print(time.monotonic() - begin)
+"""
+
 
 class Limits(unittest.TestCase):
     runs = 0
@@ -211,6 +223,19 @@ class Limits(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
         out, _ = client.communicate("\n", timeout=PATIENCE)
         self.assertEqual((client.returncode, out), (0, "3\n"))
+
+    def test_a_keeper_that_cannot_run(self):
+        """As where its user may have no more processes. The first socket asks for one, and waits for the answer; the others do not."""
+        os.symlink(os.path.join(BUILD, "unetd", "unetd"), os.path.join(self.dir.name, "unetd"))
+        os.symlink("/bin/false", os.path.join(self.dir.name, "unet-keeper"))
+        self.env["UNET_LIBEXEC"] = self.dir.name
+        self.limit("")
+        p = self.begin(TIMES)
+        out, _ = p.communicate(timeout=PATIENCE)
+        self.assertEqual(p.returncode, 0)
+        after = [float(line) for line in out.split()]
+        self.assertEqual(len(after), 10)
+        self.assertLess(after[-1], 2 * after[0], out)
 
 
 if __name__ == "__main__":
