@@ -30,6 +30,7 @@ static struct sleeper {
         pthread_t thread;
         _Atomic unsigned sleeps;
 } sleepers[SLEEPERS];
+static _Atomic bool any_slept; /* since the process began, or was forked */
 
 struct sleeper *sleeper_enter(void)
 {
@@ -38,6 +39,7 @@ struct sleeper *sleeper_enter(void)
         if (likely(__libc_single_threaded))
                 return NULL;
         tid = (pid_t)sys1(SYS_gettid, 0);
+        atomic_store(&any_slept, true);
         for (unsigned i = 0; i < SLEEPERS; i++) {
                 struct sleeper *s = &sleepers[((unsigned)tid + i) % SLEEPERS];
                 pid_t none = 0;
@@ -239,10 +241,12 @@ int h_pthread_cancel(pthread_t thread)
         return r;
 }
 
+/* A child touches no page of a table that its parent never used: each would cost it a fault. */
 void cancel_fork_child(void)
 {
-        for (unsigned i = 0; i < SLEEPERS; i++)
+        for (unsigned i = 0; i < SLEEPERS && atomic_load(&any_slept); i++)
                 atomic_store(&sleepers[i].tid, 0);
+        atomic_store(&any_slept, false);
         shim_tls.cancelled_inside = false;
         hold_fork_child();
 }
