@@ -49,6 +49,9 @@ struct ustack {
         bool keeps_ringers;
         /* It is a process of the stack, whose death is noticed, and not the keeper. */
         bool wakes_late;
+        /* The keeper: who called ustack_map_chan_fds() has the descriptors of channels to stacks,
+         * and closes them when the channel has left the view. */
+        bool borrows;
         size_t bytes;
         struct unetd_stack_fds fds;
         uint32_t id;

@@ -35,8 +35,8 @@ void ustack_ring_peers(struct ustack *u);
 /* Those are who did not hear a process that rang (shm_chan_unheard()); the keeper. Under the
  * lock. */
 void ustack_ring_unheard(struct ustack *u);
-/* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the
- * caller's still. */
+/* Maps channel k from descriptors already at hand and takes them, or borrows them (struct ustack).
+ * False: they are the caller's still. */
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
 /* Channel to a stack or an interface of unetd's, opened when there is none: its number, or -errno.
  * The lock must not be held. */

@@ -119,8 +119,10 @@ static void seat(struct ustack *u, uint32_t k)
 
         c->late = u->wakes_late ? &u->bells : NULL;
         seat_ringers(u, c, fds);
-        close_early(&fds->tx);
-        close_early(&fds->rx);
+        if (!ustack_way_borrows(u, fds)) {
+                close_early(&fds->tx);
+                close_early(&fds->rx);
+        }
         shm_chan_init(c, &st->chan[k].shm, &st->cnt);
         if (iface)
                 c->base.caps = bridge_caps(fds);

@@ -25,7 +25,10 @@ void ustack_way_end(struct ustack *u, uint32_t k)
         if (way == NULL)
                 return;
         way->end(u, k);
-        unetd_chan_close(&u->chan_fds[k]);
+        if (!ustack_way_borrows(u, &u->chan_fds[k]))
+                unetd_chan_close(&u->chan_fds[k]);
+        else
+                u->chan_fds[k].peer_bell = -1;
         u->way[k] = NULL;
 }
 

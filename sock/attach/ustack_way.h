@@ -20,8 +20,8 @@ struct ustack_way {
         bool (*map)(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
         /* What was mapped becomes the stack's channel k. */
         void (*seat)(struct ustack *u, uint32_t k);
-        /* Nothing comes this way any more, and what was lent goes back. The descriptors are closed
-         * after it. */
+        /* Nothing comes this way any more, and what was lent goes back. Descriptors that
+         * are not lent are closed after it. */
         void (*end)(struct ustack *u, uint32_t k);
         /* Nobody looks any more at what this or an earlier channel of the number had mapped. */
         void (*unmap)(struct ustack *u, uint32_t k);
@@ -41,8 +41,14 @@ extern const struct ustack_way ustack_way_rings;  /* ustack_rings.c: shared memo
 extern const struct ustack_way ustack_way_xdp;    /* ustack_xdp.c: an interface of one's own */
 extern const struct ustack_way ustack_way_remote; /* ustack_link.c: verbs, to other hosts */
 
+/* Returns true if the descriptors of such a channel are lent (struct ustack, borrows). */
+static inline bool ustack_way_borrows(const struct ustack *u, const struct unetd_chan *fds)
+{
+        return u->borrows && !unetd_chan_is_iface(fds) && !unetd_chan_is_remote(fds);
+}
+
 const struct ustack_way *ustack_way_of(const struct unetd_chan *fds);
-/* Ends the way that channel k went, if any, and closes its descriptors. */
+/* Ends the way that channel k went, if any, and closes its descriptors, if they are not lent. */
 void ustack_way_end(struct ustack *u, uint32_t k);
 /* The two steps of ustack_map_chan_fds(), for who puts an interface into the state between. False:
  * the descriptors are the caller's still. */

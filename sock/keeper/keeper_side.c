@@ -75,6 +75,7 @@ static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *f
                 return err;
         }
         v->state_fd = fds->state;
+        v->u.borrows = true;
         v->u.s.map_chan = NULL; /* chan_attach brings them */
         v->u.s.event = no_event;
         *out = v;

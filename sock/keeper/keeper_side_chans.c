@@ -24,7 +24,7 @@ static int dup_high(int fd)
         return fd < 0 ? -1 : (int)sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
 }
 
-/* The keeper lends its descriptors for the call only. */
+/* The keeper lends the descriptors of an interface for the call only. */
 static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
 {
         *to = *from;
@@ -142,11 +142,33 @@ static void note_quiet(struct keeper_view *v, nstime now)
         }
 }
 
+static int map_fds(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
+{
+        struct unetd_chan mine = *chan;
+        bool lent = ustack_way_borrows(u, chan);
+        int err = lent ? 0 : chan_dup(chan, &mine);
+
+        if (err != 0)
+                return err;
+        if (ustack_map_chan_fds(u, slot, &mine))
+                return 0;
+        if (!lent)
+                unetd_chan_close(&mine);
+        return -ENOMEM;
+}
+
+/* The keeper closes what it has lent now; a process may have written into the state that the
+ * channel is there still. */
+static void give_back(struct ustack *u, uint32_t slot)
+{
+        if (u->way[slot] != NULL)
+                ustack_chan_over(&u->s, slot);
+}
+
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
 {
         struct keeper_view *v = view;
         struct ustack *u = &v->u;
-        struct unetd_chan mine;
         int err;
 
         if (!keeper_has_room(v, slot, chan))
@@ -168,15 +190,10 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         else
                 stack_chan_yield(&u->s, slot, false);
         note_quiet(v, ustack_now());
-        err = chan_dup(chan, &mine);
-        if (err != 0)
-                return err;
-        if (ustack_map_chan_fds(u, slot, &mine)) {
+        err = map_fds(u, slot, chan);
+        if (err == 0)
                 stack_heat(u->s.st, slot); /* a keeper before us may have been rung for it */
-                return 0;
-        }
-        unetd_chan_close(&mine);
-        return -ENOMEM;
+        return err;
 }
 
 int keeper_chan_down(void *view, uint32_t slot)
@@ -197,6 +214,8 @@ int keeper_chan_down(void *view, uint32_t slot)
         stack_chan_down(&u->s, slot, now);
         done = stack_chan_free(&u->s, slot);
         stack_sync(&u->s);
+        if (done)
+                give_back(u, slot);
         ustack_unlock(u);
         return done ? 0 : -EAGAIN;
 }
@@ -285,6 +304,8 @@ int keeper_chan_part(void *view, uint32_t slot)
                 stack_chan_down(&u->s, slot, now);
                 done = stack_chan_free(&u->s, slot);
                 stack_sync(&u->s);
+                if (done)
+                        give_back(u, slot);
         }
         ustack_unlock(u);
         return done ? 0 : -EBUSY;

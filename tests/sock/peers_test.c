@@ -7,6 +7,7 @@
 #include "tests/sock/sides.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,9 +40,20 @@ static void client(uint32_t me)
         exit(0);
 }
 
+/* The others would wait for it, and the server for them. */
+static void a_client_ended(int sig)
+{
+        siginfo_t how = {0};
+
+        if (waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid != 0 &&
+            (how.si_code != CLD_EXITED || how.si_status != 0))
+                _exit(1);
+}
+
 static void begin_clients(void)
 {
         CHECK(pipe(start) == 0 && pipe(stay) == 0);
+        CHECK(signal(SIGCHLD, a_client_ended) != SIG_ERR);
         for (uint32_t i = 0; i < peers; i++) {
                 peer[i].pid = fork();
                 CHECK(peer[i].pid >= 0);

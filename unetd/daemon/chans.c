@@ -177,6 +177,8 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
         e->payer = payer;
         payer->used.chans++;
         st->user->ends++;
+        e->kept = share_end_fds(e->chan);
+        st->user->kept += e->kept;
         LIST_INSERT_HEAD(&st->ends, e, link);
         return 0;
 }
@@ -185,8 +187,9 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
  * pays. */
 static int end_bind_new(struct end *e, struct stack *st, struct user *payer)
 {
-        return share_keeper_may_take(st->user, payer) ? end_bind(e, st, payer, UNETD_CHANS_MAX)
-                                                      : -EDQUOT;
+        return share_keeper_may_take(st->user, payer, e->chan)
+                       ? end_bind(e, st, payer, UNETD_CHANS_MAX)
+                       : -EDQUOT;
 }
 
 void end_free(struct end *e)
@@ -198,6 +201,8 @@ void end_free(struct end *e)
         assert(e->payer->used.chans != 0 && e->stack->user->ends != 0);
         e->payer->used.chans--;
         e->stack->user->ends--;
+        assert(e->stack->user->kept >= e->kept);
+        e->stack->user->kept -= e->kept;
         LIST_REMOVE(e, link);
         e->state = END_FREE;
         e->stack = NULL;

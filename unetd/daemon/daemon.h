@@ -138,8 +138,9 @@ struct user {
         bool settling; /* the keeper has a K_SETTLE, for settle_now; */
         LIST_HEAD(, waiter) settle_now, settle_next; /* those that came since wait for the next */
         uint32_t waiting;                            /* waiters of all his connections */
-        uint32_t ends;                   /* ends of channels of his stacks, whoever pays for them */
-        struct unetd_limits used;        /* counted as the limits are, except for: */
+        uint32_t ends;            /* ends of channels of his stacks, whoever pays for them */
+        uint32_t kept;            /* descriptors that his keeper has for them and for links */
+        struct unetd_limits used; /* counted as the limits are, except for: */
         struct unet_switch_account emul; /* what his emulated endpoints use */
         struct trash trash;
 };
@@ -176,6 +177,7 @@ struct end {
         struct stack *stack;
         struct user *payer; /* who asked for the channel: both ends count against his quota */
         uint32_t slot;
+        uint32_t kept; /* of the keeper's descriptors */
         enum end_state state;
         struct frame_geom geom;
         int tx; /* memfd that the stack writes, of this geometry */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/memfd.h"
+#include "unetd/daemon/shares.h"
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/links_int.h"
 #include "unetd/daemon/stacks.h"
@@ -71,6 +72,7 @@ static void link_free(struct rlink *l)
 {
         openings_forget_link(l);
         LIST_REMOVE(l, link);
+        l->st->user->kept -= SHARE_LINK_FDS;
         if (l->book)
                 munmap(l->book, sizeof *l->book);
         if (l->mem >= 0)
@@ -163,6 +165,7 @@ static int link_new(struct stack *st, struct agent *a, struct rlink **out)
                             .book_fd = -1,
                             .instance = (uint32_t)unetd.instance};
         LIST_INSERT_HEAD(&st->links, l, link);
+        st->user->kept += SHARE_LINK_FDS;
         r = make_memory(l);
         if (r < 0) {
                 link_free(l);
@@ -232,6 +235,7 @@ static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
         if (a->works)
                 b->away = false; /* the device came back while there was no unetd */
         LIST_INSERT_HEAD(&st->links, l, link);
+        st->user->kept += SHARE_LINK_FDS;
         link_changed(l); /* its ports may be others now */
 }
 

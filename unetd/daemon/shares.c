@@ -25,14 +25,20 @@ static uint32_t held_by(const struct user *u)
                u->trash.in_child + u->keeper.queued_fds;
 }
 
-/* Returns the descriptors that his keeper has for him: it opens some of those that it gets once
- * more. */
+/* A keeper lends its view those of a channel to a stack. It opens the others once more. */
+uint32_t share_end_fds(const struct chan *ch)
+{
+        if (ch->iface)
+                return 2 * UNETD_CHAN_FDS_MAX;
+        return ch->remote ? 2 * UNETD_REMOTE_FDS : UNETD_CHAN_FDS;
+}
+
+/* Returns the descriptors that his keeper has for him. */
 static uint32_t kept_for(const struct user *u)
 {
         const struct unetd_limits *n = &u->used;
 
-        return n->clients + n->stacks * (UNETD_STACK_FDS + 2) + n->procs + u->ends * SHARE_END_FDS +
-               n->listeners;
+        return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + u->kept + n->listeners;
 }
 
 /* Returns the sum over all users. */
@@ -125,17 +131,17 @@ static uint32_t ends_for(const struct user *u, const struct user *payer)
  * to others. */
 static bool leaves_to_others(const struct user *u, uint32_t ends)
 {
-        uint32_t more = SHARE_END_FDS - 1;
+        uint32_t more = UNETD_CHAN_FDS - 1;
 
-        return share_may_take(ends * SHARE_END_FDS + more, kept_for(u) + more,
+        return share_may_take(ends * UNETD_CHAN_FDS + more, kept_for(u) + more,
                               unetd.keeper_fds - KEEPER_FDS);
 }
 
 /* ends_for() walks all channels. It is called only if the payer's ends at all keepers are too many
  * for this one. */
-bool share_keeper_may_take(const struct user *u, const struct user *payer)
+bool share_keeper_may_take(const struct user *u, const struct user *payer, const struct chan *ch)
 {
-        if (!share_keeper_may_hold(u, SHARE_END_FDS))
+        if (!share_keeper_may_hold(u, share_end_fds(ch)))
                 return false;
         return payer == u || unetd.keeper_fds <= KEEPER_FDS ||
                leaves_to_others(u, MIN(u->ends, payer->used.chans)) ||

@@ -24,13 +24,15 @@
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total);
 /* Returns true if unetd may hold `more` descriptors for the user. */
 bool share_may_hold(const struct user *u, uint32_t more);
-/* Descriptors that a channel's end costs its keeper, which opens some of them once more. */
-#define SHARE_END_FDS (UNETD_CHAN_FDS + 2)
+/* Returns how many descriptors a keeper has for an end of that channel. */
+uint32_t share_end_fds(const struct chan *ch);
+/* Descriptors that a keeper has for a link to an RDMA device, which it may come to drive. */
+#define SHARE_LINK_FDS (UNETD_LINK_FDS + 8u)
 /* Returns true if the user's keeper has room for so many more descriptors: a keeper without any
  * would lose all its stacks. */
 bool share_keeper_may_hold(const struct user *u, uint32_t more);
-/* Returns true if the keeper has room for an end of a channel that `payer` asks for. */
-bool share_keeper_may_take(const struct user *u, const struct user *payer);
+/* Returns true if the keeper has room for an end of the channel that `payer` asks for. */
+bool share_keeper_may_take(const struct user *u, const struct user *payer, const struct chan *ch);
 /* Return true if the user may have one more entry of the directory, or so many more client ports.
  */
 bool share_may_enter(const struct user *u);

@@ -5,7 +5,8 @@
  * The keeper is one thread and calls these from one loop; a view is one mapped stack. None may
  * block: whoever holds the stack's lock is at work, so an operation that cannot get it at once says
  * so (-EAGAIN, or active) and is asked again at the next tick. Descriptors are borrowed for the
- * call.
+ * call; those of a channel to a stack as long as it is in the view: until chan_down() or
+ * chan_part() has returned 0, or detach().
  */
 #ifndef UNETD_KEEPER_OPS_H
 #define UNETD_KEEPER_OPS_H

@@ -42,6 +42,10 @@ static void kstack_free(struct kstack *st)
         struct kproc *p;
         struct kchan *ch;
 
+        for (int i = 0; i < KEEPER_WAKE_FDS; i++)
+                st->wake[i].source.fd = -1;
+        if (st->view)
+                keeper.ops->detach(st->view);
         while ((ch = LIST_FIRST(&st->chans)))
                 kchan_free(ch);
         klinks_free(st);
@@ -50,11 +54,7 @@ static void kstack_free(struct kstack *st)
                 LIST_REMOVE(p, link);
                 free(p);
         }
-        for (int i = 0; i < KEEPER_WAKE_FDS; i++)
-                st->wake[i].source.fd = -1;
         loop_del(&keeper.loop, &st->bell);
-        if (st->view)
-                keeper.ops->detach(st->view);
         for (unsigned i = 0; i < UNETD_STACK_FDS; i++)
                 close(st->fds[i]);
         LIST_REMOVE(st, link);
