@@ -98,10 +98,10 @@ struct unetd_config {
 #define UNETD_CONFIG_DEFAULT                                                            \
         {                                                                               \
                 .domain = "default", .idle_s = 30,                                      \
-                .per_uid = {.clients = 4096,                                            \
-                            .stacks = 4096,                                             \
-                            .procs = 4096,                                              \
-                            .chans = 4096,                                              \
+                .per_uid = {.clients = 16384,                                           \
+                            .stacks = 16384,                                            \
+                            .procs = 16384,                                             \
+                            .chans = 32768,                                             \
                             .chans_per_stack = 1024,                                    \
                             .listeners = 4096,                                          \
                             .holds = 1024,                                              \
