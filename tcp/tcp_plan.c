@@ -154,12 +154,13 @@ static void model(struct tcp_conn *tc, nstime rtt, nstime now)
         look_whether_due(tc, p, rs.newly_acked, now);
 }
 
-/* The plan did not know. The next one may. */
+/* The plan did not know. The next one may. RFC 5681 eq. 4; but where a plan has just made the
+ * window smaller than half of what is still in flight, a loss does not raise it. */
 static uint32_t reduced(struct tcp_conn *tc)
 {
         struct plan *p = plan_of(tc);
 
-        p->cwnd = MAX(flight(tc) / 2, least_window(tc)); /* RFC 5681 eq. 4 */
+        p->cwnd = MAX(MIN(tc->cwnd, flight(tc) / 2), least_window(tc));
         p->serial++;
         p->cuts++;
         end_round(tc, p);
