@@ -14,8 +14,10 @@
 #include "sock/usock_process.h"
 #include "unet/bell_fd.h"
 
-/* Between a follower's looks at a leader of another process. */
-#define GUARD (200 * NS_PER_MS)
+/* Between two followers' looks at a leader of another process: followers of a thousand processes
+ * that all looked so often would take a processor. Each process looks once in so many. */
+#define GUARD       (200 * NS_PER_MS)
+#define GUARD_TURNS 32u
 /* How long followers look by themselves after a wake-up that did not arrive. */
 #define UNHEARD NS_PER_S
 #define BLIND   (20 * NS_PER_MS) /* the longest sleep that a signal may not end */
@@ -127,13 +129,24 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
         return rung;
 }
 
-static bool has_other_processes(const struct ustack *u)
+/* Returns the number of processes of the stack, but no more than GUARD_TURNS. */
+static uint32_t count_processes(const struct ustack *u)
 {
-        for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
-                if (i != u->slot &&
-                    atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
-                        return true;
-        return false;
+        uint32_t n = 0;
+
+        for (uint32_t i = 0, end = stack_procs(u->s.st); i < end && n < GUARD_TURNS; i++)
+                n += i == u->slot ||
+                     atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0;
+        return n;
+}
+
+/* Returns when it is this process's turn to look: processes take turns by their slots. */
+static nstime next_turn(const struct ustack *u, nstime now, uint32_t turns)
+{
+        uint64_t at = (uint64_t)(now / GUARD) + 1;
+
+        at += (u->slot % turns + turns - at % turns) % turns;
+        return (nstime)at * GUARD;
 }
 
 /* When a follower looks for itself: at leaders of other processes that may be stopped, and for
@@ -141,10 +154,14 @@ static bool has_other_processes(const struct ustack *u)
 static nstime next_guard(const struct ustack *u)
 {
         nstime now = ustack_now(), unheard = u->s.st->unheard_at;
+        uint32_t procs;
 
         if (unlikely(unheard != 0) && now - unheard < UNHEARD)
                 return now + NS_PER_MS;
-        return has_other_processes(u) || usock_names_elsewhere() ? now + GUARD : NSTIME_NEVER;
+        if (unlikely(usock_names_elsewhere()))
+                return now + GUARD;
+        procs = count_processes(u);
+        return procs > 1 ? next_turn(u, now, procs) : NSTIME_NEVER;
 }
 
 /* Work that has waited for a leader all this time: its process is stopped. It wakes when it is
