@@ -501,35 +501,41 @@ static inline void stack_sync(struct stack *s)
         if (unlikely(atomic_load_explicit(&s->st->chan_gen, memory_order_acquire) != s->chan_gen))
                 stack_sync_chans(s);
 }
-/* The first channel from k on that is looked at, and may be mapped here; s->nchan or more: there is
- * none. No lock needed. */
-static inline uint32_t stack_next_hot(const struct stack *s, uint32_t k)
+/* The first channel of word i of `hot`, or of a later word, that is looked at; STACK_CHANS: there
+ * is none. No lock needed. */
+uint32_t stack_hot_from(const struct stack *s, uint32_t i);
+/* The first channel that is looked at, and may be mapped here; STACK_CHANS: there is none. No lock
+ * needed. Most processes have one peer, or few: the first word is all they look at. */
+static inline uint32_t stack_hot_first(const struct stack *s)
 {
-        uint32_t n = READ_ONCE(s->nchan);
+        uint64_t word = atomic_load_explicit(&s->st->hot[0], memory_order_relaxed);
+        uint32_t k = likely(word != 0) ? (uint32_t)__builtin_ctzll(word) : stack_hot_from(s, 1);
 
-        while (k < n) {
-                uint64_t word = atomic_load_explicit(&s->st->hot[k / 64], memory_order_relaxed);
-                word >>= k % 64;
-                if (word != 0)
-                        return k + (uint32_t)__builtin_ctzll(word);
-                word = atomic_load_explicit(&s->st->hot_words, memory_order_relaxed);
-                word >>= k / 64 + 1;
-                if (word == 0)
-                        return n;
-                k = (k / 64 + 1 + (uint32_t)__builtin_ctzll(word)) * 64;
-        }
-        return k;
+        return k < READ_ONCE(s->nchan) ? k : STACK_CHANS;
 }
 
-#define STACK_FOR_HOT(s, k)                                                \
-        for (uint32_t k = stack_next_hot(s, 0); k < READ_ONCE((s)->nchan); \
-             k = stack_next_hot(s, k + 1))
+/* The same from behind channel k on. */
+static inline uint32_t stack_hot_after(const struct stack *s, uint32_t k)
+{
+        uint64_t word;
 
-/* Both bits are set: who heats without the lock may die between them. */
+        if (likely(k + 1 >= READ_ONCE(s->nchan)))
+                return STACK_CHANS;
+        word = atomic_load_explicit(&s->st->hot[k / 64], memory_order_relaxed) >> k % 64 >> 1;
+        k = word != 0 ? k + 1 + (uint32_t)__builtin_ctzll(word) : stack_hot_from(s, k / 64 + 1);
+        return k < READ_ONCE(s->nchan) ? k : STACK_CHANS;
+}
+
+#define STACK_FOR_HOT(s, k) \
+        for (uint32_t k = stack_hot_first(s); k < STACK_CHANS; k = stack_hot_after(s, k))
+
+/* Both bits are set: who heats without the lock may die between them. Nobody asks the first word's
+ * bit (stack_hot_first()). */
 static inline bool stack_is_hot(const struct stack_state *st, uint32_t k)
 {
-        return (atomic_load_explicit(&st->hot[k / 64], memory_order_relaxed) >> k % 64 &
-                atomic_load_explicit(&st->hot_words, memory_order_relaxed) >> k / 64 & 1) != 0;
+        return (atomic_load_explicit(&st->hot[k / 64], memory_order_relaxed) >> k % 64 & 1) != 0 &&
+               (likely(k < 64) ||
+                (atomic_load_explicit(&st->hot_words, memory_order_relaxed) >> k / 64 & 1) != 0);
 }
 
 /* Channel k is looked at from now on. No lock needed. */

@@ -37,6 +37,23 @@ void stack_cool(struct stack_state *st, uint32_t k)
                 atomic_fetch_or(&st->hot_words, word);
 }
 
+uint32_t stack_hot_from(const struct stack *s, uint32_t i)
+{
+        const struct stack_state *st = s->st;
+        uint64_t words, word;
+
+        for (; i < STACK_CHANS / 64; i++) {
+                words = atomic_load_explicit(&st->hot_words, memory_order_relaxed) >> i;
+                if (words == 0)
+                        break;
+                i += (uint32_t)__builtin_ctzll(words);
+                word = atomic_load_explicit(&st->hot[i], memory_order_relaxed);
+                if (word != 0)
+                        return i * 64 + (uint32_t)__builtin_ctzll(word);
+        }
+        return STACK_CHANS;
+}
+
 /* Returns true if nobody waits for what comes by channel k without a message: room, or frames of
  * ours. */
 static bool may_be_quiet(const struct stack *s, uint32_t k)
