@@ -346,8 +346,6 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
         struct udp_out out;
         int err;
 
-        assert(ustack_locked(s->u));
-        assert(d->chan < STACK_CHANS);
         if (d->to.rport == 0 && unlikely(rec->chan != d->chan + 1))
                 return -EAGAIN; /* another thread has connected it elsewhere: once more */
         ustack_hear_own(u, d->chan);

@@ -533,7 +533,6 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
         struct sock_rec *rec;
         uint64_t who;
 
-        assert(ustack_locked(s->owner));
         if (sock == 0) {
                 news_add(s->st, sock);
                 trace(s->trace, s->now, TRACE_WAKE, 0, UINT64_MAX);
