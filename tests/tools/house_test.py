@@ -182,7 +182,7 @@ class House(unittest.TestCase):
 
 
 class Results(unittest.TestCase):
-    """scripts/results: the page that it makes of runs of bench/compare."""
+    """scripts/results: the page that it makes of runs of bench/compare and of bench/counted."""
 
     RUN = {"machine": {"cpu": "A CPU", "cpus": 2, "virtual": True, "kernel": "6.1"}, "runs_asked": 5, "seconds": 1, "seed": 7,
            "failures": [], "rows": [
@@ -212,6 +212,14 @@ class Results(unittest.TestCase):
             self.assertIn("| one stream | 50 | 125 | Gb/s | 2.5x | 2 | ok |", text)
             self.assertIn("| one stream | 2x | 2.5x |", text)
             self.assertIn("| idle | 0.5 ms | 0.5 ms |", text)
+            os.mkdir(os.path.join(d, "results", "counted"))
+            with open(os.path.join(d, "results", "counted", "2026-11-29.json"), "w", encoding="utf-8") as f:
+                json.dump({"builds": ["old", "new"], "rows": {"tcp": {"title": "a message", "values": {
+                    "old": [{"Ir": 1000}, {"Ir": 1010}, {"Ir": 5000}], "new": [{"Ir": 1111}]}}}}, f)
+            self.assertEqual(self.results("--check", d).returncode, 1)
+            self.assertEqual(self.results(d).returncode, 0)
+            with open(os.path.join(d, "docs", "results.md"), encoding="utf-8") as f:
+                self.assertIn("| a message | 1,010 | 1,111 | 1.100 |", f.read())
             with open(os.path.join(d, "results", "2026-11-30-here.json"), "w", encoding="utf-8") as f:
                 f.write("[]")
             self.assertEqual(self.results("--check", d).returncode, 1)
