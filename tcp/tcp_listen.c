@@ -377,6 +377,14 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                open_at_once(t, tc, seg, now);
 }
 
+/* A segment without a good cookie may be a later one of a connection whose first is lost, or came
+ * while there was no room: its sender sends the first again. A reset would end the connection. */
+static bool may_be_early(const struct tcp_listener *l, const struct tcp_seg *seg, nstime now)
+{
+        return now <= l->cookies_until && (seg->len != 0 || seg->flags & TCP_FIN) &&
+               !(seg->flags & TCP_SYN);
+}
+
 /* An ACK for nobody's connection: that of a cookie, or refused. It may bring the first data.
  * TCP_DEFER_ACCEPT does not hold: what would be deferred is just what there is no room for. */
 static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
@@ -389,7 +397,8 @@ static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
             !cookie_good(t, l, tuple, seg, &syn, now)) {
                 if (now <= l->cookies_until)
                         count_drop(t->cnt, DROP_TCP_COOKIE);
-                output_refuse(t, tuple, seg);
+                if (!may_be_early(l, seg, now))
+                        output_refuse(t, tuple, seg);
                 return false;
         }
         if (queue_is_full(l)) {

@@ -103,6 +103,25 @@ static void data_opens_as_well(void **state)
         forget_sent(s);
 }
 
+/* The ACK and the first data were lost: who sends the second is not reset. */
+static void later_data_does_not_end_what_it_cannot_open(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ack;
+
+        flood(s);
+        ack = cookie(s);
+        peer_sends(s, .seq = 101, .ack = ack, .len = 100);
+        expect_silence(s);
+        peer_sends(s, .seq = 201, .ack = ack, .flags = F);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_COOKIE], 2);
+        peer_sends(s, .seq = 1, .ack = ack, .len = 100);
+        take(s);
+        app_reads(s, 100);
+        forget_sent(s);
+}
+
 static void what_is_no_cookie_is_refused(void **state)
 {
         struct scene *s = *state;
@@ -338,6 +357,7 @@ int main(void)
                 scenario(a_flooded_listener_takes_who_answers, listening, &all_options),
                 scenario(without_timestamps_no_option_is_offered, listening, &no_options),
                 scenario(data_opens_as_well, listening, NULL),
+                scenario(later_data_does_not_end_what_it_cannot_open, listening, NULL),
                 scenario(what_is_no_cookie_is_refused, listening, NULL),
                 scenario(an_old_cookie_is_refused, listening, NULL),
                 scenario(without_a_flood_an_ack_is_only_refused, listening, NULL),
