@@ -36,9 +36,10 @@
 #include "unetd/client/wire.h"
 #include "base/clock.h"
 
-#define DAEMON_EVERY NS_PER_S /* a sleeper without a unetd looks for one so often */
-#define YIELDS       8        /* to a unetd that is writing its directory */
-#define SLOT_TRIES   100      /* as many as a child of fork() makes */
+#define DAEMON_EVERY NS_PER_S        /* a sleeper without a unetd looks for one so often */
+#define YIELDS       8               /* to a unetd that is writing its directory */
+#define SLOT_TRIES   100             /* as many as a child of fork() makes */
+#define REFUSED_MOST (60 * NS_PER_S) /* after a refusal, until unetd is asked again */
 
 /* unetd hands stacks from one process to another, so that its name has to differ where their
  * layout does. */
@@ -597,8 +598,9 @@ static void remember(struct ustack *u)
         ustack_note_room();
 }
 
-/* A process asks for a tenth of its time at most: an answer may take seconds, and each of its
- * sockets would wait for one. Its sockets are the kernel's meanwhile. */
+/* A process that was refused a stack spends a tenth of its time on asking again, and asks after a
+ * minute at the latest: an answer may take seconds, and each of its sockets would wait for one.
+ * Meanwhile its sockets are the kernel's. */
 static struct ustack *ask_for_one(int *err)
 {
         nstime begin = ustack_now();
@@ -611,7 +613,7 @@ static struct ustack *ask_for_one(int *err)
         if (u == NULL) {
                 nstime end = ustack_now();
                 proc.refused = *err;
-                proc.ask_from = end + 9 * (end - begin);
+                proc.ask_from = end + nstime_min(9 * (end - begin), REFUSED_MOST);
         }
         return u;
 }
