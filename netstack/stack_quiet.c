@@ -47,6 +47,8 @@ uint32_t stack_hot_from(const struct stack *s, uint32_t i)
                 if (words == 0)
                         break;
                 i += (uint32_t)__builtin_ctzll(words);
+                if (i >= STACK_CHANS / 64) /* a hostile process's word */
+                        break;
                 word = atomic_load_explicit(&st->hot[i], memory_order_relaxed);
                 if (word != 0)
                         return i * 64 + (uint32_t)__builtin_ctzll(word);

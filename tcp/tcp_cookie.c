@@ -124,12 +124,26 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
         t->reply(t->arg, tuple, &out);
 }
 
+/* A cookie less its sums: the minute in which it was sent, and the rest. */
+static uint32_t age_of(uint32_t rest, nstime now)
+{
+        return (minute_of(now) - (rest >> DATA_BITS)) & (UINT32_MAX >> DATA_BITS);
+}
+
+bool cookie_early(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple,
+                  const struct tcp_seg *seg, nstime now)
+{
+        uint32_t least = seg->ack - seg->seq - whole_part(t, tuple);
+
+        return now <= l->cookies_until &&
+               (age_of(least, now) < PERIODS || age_of(least + UINT16_MAX, now) < PERIODS);
+}
+
 bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple,
                  const struct tcp_seg *seg, struct tcp_seg *syn, nstime now)
 {
         uint32_t isn = seg->seq - 1, rest = seg->ack - 1 - isn - whole_part(t, tuple);
-        uint32_t age = (minute_of(now) - (rest >> DATA_BITS)) & (UINT32_MAX >> DATA_BITS), data,
-                 says;
+        uint32_t age = age_of(rest, now), data, says;
 
         if (now > l->cookies_until || age >= PERIODS)
                 return false;

@@ -377,12 +377,13 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                open_at_once(t, tc, seg, now);
 }
 
-/* A segment without a good cookie may be a later one of a connection whose first is lost, or came
- * while there was no room: its sender sends the first again. A reset would end the connection. */
-static bool may_be_early(const struct tcp_listener *l, const struct tcp_seg *seg, nstime now)
+/* Data without a good cookie may be later data of a connection whose first is lost, or came while
+ * there was no room: its sender sends the first again. A reset would end the connection. */
+static bool may_be_early(const struct tcp *t, const struct tcp_listener *l,
+                         const struct tcp_tuple *tuple, const struct tcp_seg *seg, nstime now)
 {
-        return now <= l->cookies_until && (seg->len != 0 || seg->flags & TCP_FIN) &&
-               !(seg->flags & TCP_SYN);
+        return (seg->len != 0 || seg->flags & TCP_FIN) && !(seg->flags & TCP_SYN) &&
+               cookie_early(t, l, tuple, seg, now);
 }
 
 /* An ACK for nobody's connection: that of a cookie, or refused. It may bring the first data.
@@ -397,7 +398,7 @@ static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
             !cookie_good(t, l, tuple, seg, &syn, now)) {
                 if (now <= l->cookies_until)
                         count_drop(t->cnt, DROP_TCP_COOKIE);
-                if (!may_be_early(l, seg, now))
+                if (!may_be_early(t, l, tuple, seg, now))
                         output_refuse(t, tuple, seg);
                 return false;
         }

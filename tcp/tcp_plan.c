@@ -159,8 +159,9 @@ static void model(struct tcp_conn *tc, nstime rtt, nstime now)
 static uint32_t reduced(struct tcp_conn *tc)
 {
         struct plan *p = plan_of(tc);
+        uint32_t was = tc->ca_state < CA_RECOVERY ? tc->cwnd : p->cwnd; /* there it is PRR's */
 
-        p->cwnd = MAX(MIN(tc->cwnd, flight(tc) / 2), least_window(tc));
+        p->cwnd = MAX(MIN(was, flight(tc) / 2), least_window(tc));
         p->serial++;
         p->cuts++;
         end_round(tc, p);

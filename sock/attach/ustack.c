@@ -598,12 +598,21 @@ static void remember(struct ustack *u)
         ustack_note_room();
 }
 
+/* By the kernel, whatever clock the library has found meanwhile. */
+static nstime monotonic_ns(void)
+{
+        struct timespec ts = {0, 0};
+
+        sys2(SYS_clock_gettime, CLOCK_MONOTONIC, &ts);
+        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
 /* A process that was refused a stack spends a tenth of its time on asking again, and asks after a
  * minute at the latest: an answer may take seconds, and each of its sockets would wait for one.
  * Meanwhile its sockets are the kernel's. */
 static struct ustack *ask_for_one(int *err)
 {
-        nstime begin = ustack_now();
+        nstime begin = monotonic_ns();
         struct ustack *u;
 
         *err = proc.refused;
@@ -611,7 +620,7 @@ static struct ustack *ask_for_one(int *err)
                 return NULL;
         u = make_registered(err);
         if (u == NULL) {
-                nstime end = ustack_now();
+                nstime end = monotonic_ns();
                 proc.refused = *err;
                 proc.ask_from = end + nstime_min(9 * (end - begin), REFUSED_MOST);
         }

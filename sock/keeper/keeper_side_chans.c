@@ -161,8 +161,10 @@ static int map_fds(struct ustack *u, uint32_t slot, const struct unetd_chan *cha
  * channel is there still. */
 static void give_back(struct ustack *u, uint32_t slot)
 {
-        if (u->way[slot] != NULL)
-                ustack_chan_over(&u->s, slot);
+        if (u->way[slot] == NULL)
+                return;
+        stack_chan_unmapped(&u->s, slot);
+        ustack_chan_over(&u->s, slot);
 }
 
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)

@@ -39,7 +39,8 @@ struct sleeper *sleeper_enter(void)
         if (likely(__libc_single_threaded))
                 return NULL;
         tid = (pid_t)sys1(SYS_gettid, 0);
-        atomic_store(&any_slept, true);
+        if (unlikely(!atomic_load(&any_slept)))
+                atomic_store(&any_slept, true);
         for (unsigned i = 0; i < SLEEPERS; i++) {
                 struct sleeper *s = &sleepers[((unsigned)tid + i) % SLEEPERS];
                 pid_t none = 0;

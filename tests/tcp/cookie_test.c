@@ -115,7 +115,9 @@ static void later_data_does_not_end_what_it_cannot_open(void **state)
         expect_silence(s);
         peer_sends(s, .seq = 201, .ack = ack, .flags = F);
         expect_silence(s);
-        assert_int_equal(s->rig->cnt.drop[DROP_TCP_COOKIE], 2);
+        peer_sends(s, .seq = 101, .ack = ack + (60u << 24), .len = 100); /* an hour ago */
+        expect_sent(s, .seq = ack + (60u << 24), .flags = R, .is_reply = true);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_COOKIE], 3);
         peer_sends(s, .seq = 1, .ack = ack, .len = 100);
         take(s);
         app_reads(s, 100);

@@ -751,8 +751,12 @@ static void remote_offered(struct user *u, struct wire_in *in)
         ch->end[0].tx = wire_in_take(in, UNETD_FD_RM_TX);
         ch->end[0].state = END_UP;
         ch->remote = remote_restore(st, info);
-        if (!ch->remote)
+        if (!ch->remote) {
                 chan_close(ch, -ECONNRESET);
+                return;
+        }
+        st->user->kept += share_end_fds(ch) - ch->end[0].kept;
+        ch->end[0].kept = share_end_fds(ch);
 }
 
 /* Takes one half of a channel that an earlier unetd made. The other half may not come, if that

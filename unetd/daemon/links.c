@@ -154,7 +154,8 @@ static int link_new(struct stack *st, struct agent *a, struct rlink **out)
         int r;
 
         assert(a->cfg != NULL && !link_find(st, a));
-        if (pinned_kb(a) + LINK_PINNED_KB > (uint64_t)a->cfg->pinned_mb * 1024)
+        if (pinned_kb(a) + LINK_PINNED_KB > (uint64_t)a->cfg->pinned_mb * 1024 ||
+            !share_keeper_may_hold(st->user, SHARE_LINK_FDS))
                 return -EDQUOT;
         l = calloc(1, sizeof *l);
         if (!l)

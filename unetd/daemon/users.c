@@ -16,7 +16,9 @@
 #include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 
-#define KEEPER_QUEUE  16384u /* messages that wait for a keeper that starts, or is slow */
+/* Messages that wait for a keeper that starts, or is slow: all that a user may have is told anew.
+ */
+#define KEEPER_QUEUE  131072u
 #define DEATHS_MAX    5u
 #define DEATHS_WINDOW (10 * NS_PER_S)
 
