@@ -267,6 +267,7 @@ static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *i
         if (!a)
                 return -ENOMEM;
         a->chan = e->chan;
+        a->serial = e->chan->serial;
         a->end = e == &e->chan->end[1];
         return 0;
 }
@@ -544,8 +545,10 @@ void chan_offer_iface(struct stack *st, struct iface *f)
         if (chan_new(st, NULL, f, &e) < 0)
                 return;
         r = end_attach(e);
-        if (r < 0)
+        if (r < 0) {
+                log_line("stack %u gets no interface: %s", st->id, strerror(-r));
                 chan_close(e->chan, r);
+        }
 }
 
 void chans_iface_gone(const struct iface *f)
@@ -639,12 +642,20 @@ static bool has_no_room(struct stack *st, uint32_t slot)
         return slot != 0;
 }
 
+/* Returns true if a keeper could not attach a way that the interface does not go by any more: it
+ * has been told of the next one, and its answer to that counts. */
+static bool is_of_an_old_way(const struct ask *a, int err)
+{
+        return a->type == UNETD_K_CHAN && err < 0 && a->chan->iface != NULL &&
+               a->serial != a->chan->serial;
+}
+
 void chan_answered(struct ask *a, int err)
 {
         struct chan *ch = a->chan;
         struct end *e;
 
-        if (!ch)
+        if (!ch || is_of_an_old_way(a, err))
                 return;
         e = &ch->end[a->end];
         if (a->type == UNETD_K_CHAN_PART) {
@@ -665,6 +676,8 @@ void chan_answered(struct ask *a, int err)
                 bool learnt =
                         err == -ENOSPC && !ch->iface && !ch->remote && has_no_room(st, e->slot);
 
+                if (ch->iface)
+                        log_line("stack %u gets no interface: %s", st->id, strerror(-err));
                 end_free(e);
                 if (learnt)
                         yield_retry(ch, st);

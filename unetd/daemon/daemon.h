@@ -95,6 +95,7 @@ struct ask {
         uint16_t type;
         uint32_t stack, slot; /* K_STACK, K_PROC, K_PROC_DEL */
         struct chan *chan;    /* K_CHAN, K_CHAN_DOWN */
+        uint32_t serial;      /* chan's at that time: which way of an interface was told */
         unsigned end;
         struct waiter *waiter;
         nstime sent;
