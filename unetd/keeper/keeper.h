@@ -18,9 +18,8 @@
 #include "unetd/keeper/keeper_ops.h"
 #include "unetd/loop/log.h"
 
-#define KEEPER_DAEMON_QUEUE                                                  \
-        262144u /* messages to unetd that may wait: all that a user may have \
-                 */
+/* Messages to unetd that may wait: all that a user may have. */
+#define KEEPER_DAEMON_QUEUE 262144u
 
 #define KEEPER_SETTLES 64u /* that wait at once; the others are answered without */
 
