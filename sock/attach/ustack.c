@@ -32,14 +32,15 @@
 #include "base/sys.h"
 #include "unet/bell_fd.h"
 #include "unetd/client/client_ask.h"
+#include "unetd/client/sys.h"
 #include "unetd/client/timens.h"
 #include "unetd/client/wire.h"
 #include "base/clock.h"
 
-#define DAEMON_EVERY NS_PER_S        /* a sleeper without a unetd looks for one so often */
-#define YIELDS       8               /* to a unetd that is writing its directory */
-#define SLOT_TRIES   100             /* as many as a child of fork() makes */
-#define REFUSED_MOST (60 * NS_PER_S) /* after a refusal, until unetd is asked again */
+#define DAEMON_EVERY    NS_PER_S /* a sleeper without a unetd looks for one so often */
+#define YIELDS          8        /* to a unetd that is writing its directory */
+#define SLOT_TRIES      100      /* as many as a child of fork() makes */
+#define REFUSED_MOST_MS 60000    /* after a refusal, until unetd is asked again */
 
 /* unetd hands stacks from one process to another, so that its name has to differ where their
  * layout does. */
@@ -59,8 +60,8 @@ static struct {
         _Atomic pid_t pid;      /* who has come to them */
         _Atomic uint64_t unetd; /* client.instance, to be read without the lock */
         _Atomic(struct ustack *) mine;
-        nstime ask_from; /* unetd gave none: it is not asked before */
-        int refused;     /* what it said */
+        int64_t ask_from; /* ms; unetd gave none: it is not asked before */
+        int refused;      /* what it said */
 } proc = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 nstime ustack_now(void)
@@ -598,21 +599,13 @@ static void remember(struct ustack *u)
         ustack_note_room();
 }
 
-/* By the kernel, whatever clock the library has found meanwhile. */
-static nstime monotonic_ns(void)
-{
-        struct timespec ts = {0, 0};
-
-        sys2(SYS_clock_gettime, CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
-}
-
 /* A process that was refused a stack spends a tenth of its time on asking again, and asks after a
  * minute at the latest: an answer may take seconds, and each of its sockets would wait for one.
- * Meanwhile its sockets are the kernel's. */
+ * Meanwhile its sockets are the kernel's. The kernel says the time: the first question may find
+ * ustack_now() another clock. */
 static struct ustack *ask_for_one(int *err)
 {
-        nstime begin = monotonic_ns();
+        int64_t begin = sys_now_ms();
         struct ustack *u;
 
         *err = proc.refused;
@@ -620,9 +613,9 @@ static struct ustack *ask_for_one(int *err)
                 return NULL;
         u = make_registered(err);
         if (u == NULL) {
-                nstime end = monotonic_ns();
+                int64_t end = sys_now_ms();
                 proc.refused = *err;
-                proc.ask_from = end + nstime_min(9 * (end - begin), REFUSED_MOST);
+                proc.ask_from = end + MIN(9 * (end - begin), REFUSED_MOST_MS);
         }
         return u;
 }
