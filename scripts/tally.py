@@ -7,8 +7,8 @@ A file *.again.xml beside a file *.xml holds the tests that failed there and wer
 the second verdict counts, and a test that failed first is named as unsteady, with its first output. What a sanitizer
 reported stays a failure.
 
-A RESULT is a JUnit file of ctest (*.xml), named after its build, or a list of checks (*.tsv: passed|failed, name, log
-file). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test is skipped by exit
+A RESULT is a JUnit file of ctest (*.xml), named after its build, or a list of checks (*.tsv: passed or failed, name, log
+file; or skipped, name, reason). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test is skipped by exit
 status 77 or by skip() of either, and must have printed a line "skipped: REASON" for each; a skip whose name and reason
 are not on the list is a failure.
 
@@ -121,6 +121,10 @@ class Tally:
                 verdict, name, log = line.rstrip("\n").split("\t")
                 if verdict == "passed":
                     self.passed += 1
+                    continue
+                if verdict == "skipped":
+                    self.skipped += 1
+                    self.skips.setdefault((name, log), []).append("./check")
                     continue
                 self.failed += 1
                 with open(log, encoding="utf-8", errors="replace") as text:

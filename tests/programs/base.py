@@ -139,7 +139,7 @@ class Programs(unittest.TestCase):
 
     def assert_ours(self, err, sides):
         """Where both sides are over the shim, what it says of the client's sockets names one of the stack."""
-        self.assertEqual("tcp: ours" in err, all(sides), err[-3000:])
+        self.assertEqual("tcp: ours" in err, all(sides), err[-3000:] + "\n--- the server:\n" + self.read("log")[-3000:])
 
     def fetch(self, shim, url=None):
         out, err = self.client("curl", "-v", "-sS", "--max-time", "100", url or f"http://127.0.0.1:{self.port}/data", shim=shim)

@@ -56,6 +56,7 @@ void calls_begin(void);
 int call_named(const char *name);
 bool call_closes(int call);
 bool call_undoes(int call);
+bool call_makes_threads(int call); /* libc's, for aio */
 
 int soft(int fd); /* it, without waiting */
 /* A datagram socket of loopback; *sa is its address. */

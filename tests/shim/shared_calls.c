@@ -328,6 +328,12 @@ bool call_closes(int call)
         return calls[call].call == c_close;
 }
 
+bool call_makes_threads(int call)
+{
+        return strncmp(calls[call].name, "aio_", 4) == 0 ||
+               strncmp(calls[call].name, "lio_", 4) == 0;
+}
+
 bool call_undoes(int call)
 {
         return calls[call].call == c_disconnect;

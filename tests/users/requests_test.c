@@ -244,7 +244,7 @@ static bool send_one(struct hostile *h, const struct unetd_msg *m, const int *fd
         if (!send_bytes(h->fd, m, sizeof *m, fds, n))
                 return false;
         if (answered)
-                poll(&p, 1, 20); /* some answers come late, some never */
+                poll(&p, 1, 5); /* some answers come late, some never */
         else if (n > 0)
                 await_unetd(h);
         return drain(h->fd);

@@ -61,12 +61,12 @@ void users_unetd_dies(void);
 void users_unetd_begins(void);
 
 /* In a child of that uid: like assert_true, but by exit status. */
-#define must(cond)                                                                 \
-        do {                                                                       \
-                if (!(cond)) {                                                     \
-                        fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
-                        _exit(1);                                                  \
-                }                                                                  \
+#define must(cond)                                                                     \
+        do {                                                                           \
+                if (!(cond)) {                                                         \
+                        fprintf(stderr, "%s:%d: %s: %m\n", __FILE__, __LINE__, #cond); \
+                        _exit(1);                                                      \
+                }                                                                      \
         } while (0)
 /* Waits for what becomes true for certain; nothing is decided by how long it took. */
 #define USERS_PATIENCE_MS 120000
