@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
@@ -104,11 +105,20 @@ class Programs(unittest.TestCase):
 
     def serve(self, *argv, shim=True):
         """What it says goes to the file `log`."""
+        before = len(self.read("log"))
         with open(self.path("log"), "ab") as log:
             s = self.start(log, *argv, shim=shim)
         wait_until(f"{argv[0]} listens", lambda: self.listens() or s.poll() is not None)
         self.assertTrue(self.listens(), self.read("log"))
+        if shim:                        # the kernel's socket listens first; then it is entered on the fabric
+            self.await_decision(before)
         return s
+
+    def await_decision(self, before):
+        """Until the shim has said what becomes of a listener, where what it says comes to the log."""
+        until = time.monotonic() + 5
+        while " tcp: " not in self.read("log")[before:] and time.monotonic() < until:
+            time.sleep(0.01)
 
     def serve_at(self, port, *argv, shim=True):
         usual, self.port = self.port, port

@@ -125,6 +125,7 @@ static void end_clients(void)
 {
         int status;
 
+        CHECK(signal(SIGCHLD, SIG_DFL) != SIG_ERR); /* under TSan it interrupts waitpid() */
         for (uint32_t i = 0; i < peers; i++)
                 CHECK(unet_close(peer[i].sock) == 0);
         for (uint32_t i = 0; i < peers; i++)
