@@ -73,6 +73,37 @@ static void places_are_left_to_others(void **state)
         users_wait(second);
 }
 
+/* ---- a keeper that tries the way of before ---- */
+
+static int enters_alone(void)
+{
+        must(hostile_keeper(HOSTILE_LATE) >= 0);
+        must(enters_the_interface(hostile_client()) == 0);
+        table->done = 1;
+        return 0;
+}
+
+static int enters_second(void)
+{
+        must(hostile_keeper(HOSTILE_ANSWERS) >= 0);
+        must(enters_the_interface(hostile_client()) == 0);
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+/* The interface becomes shared before the first user's keeper has attached it. The keeper finds
+ * that what it was given first is no more, and then attaches what it was given next. */
+static void a_way_of_before_may_fail(void **state)
+{
+        pid_t first = users_begin(VICTIM, enters_alone), second;
+
+        eventually(table->ready == 1);
+        second = users_begin(BYSTANDER, enters_second);
+        users_wait(second);
+        users_wait(first);
+        users_unetd_answers();
+}
+
 /* ---- who holds his own is rung ---- */
 
 /* Asleep again and again, so that each datagram rings. */
@@ -173,10 +204,18 @@ static int setup(void **state)
                 "[interface unet0]\naddress = 10.79.0.1/24\nprovider = packet\nprobe = no\n");
 }
 
+/* Who is alone has the interface to himself. */
+static int setup_alone(void **state)
+{
+        return users_setup_with("[interface unet0]\naddress = 10.79.0.1/24\nprobe = no\n");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(places_are_left_to_others, setup, users_teardown),
+                cmocka_unit_test_setup_teardown(a_way_of_before_may_fail, setup_alone,
+                                                users_teardown),
                 cmocka_unit_test_setup_teardown(who_holds_his_own_is_rung_by_the_bridge, setup,
                                                 users_teardown),
         };

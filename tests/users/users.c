@@ -441,6 +441,7 @@ static struct {
         pthread_mutex_t lock;
         struct wire_in chan;
         bool came;
+        struct unetd_msg first; /* K_CHAN that came; HOSTILE_LATE */
 } keeper = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void keep_channel(struct wire_in *in)
@@ -460,6 +461,29 @@ static bool is_about_idle(uint16_t type)
         return type == UNETD_K_CHAN_YIELD || type == UNETD_K_CHAN_PART;
 }
 
+static bool is_answered(const struct unetd_msg *asked)
+{
+        switch (keeper.what) {
+        case HOSTILE_ANSWERS:
+                return true;
+        case HOSTILE_ATTACHES:
+                return asked->type == UNETD_K_STACK;
+        case HOSTILE_LATE:
+                if (asked->type != UNETD_K_CHAN)
+                        return true;
+                if (keeper.first.seq != 0) {
+                        keeper.first.err = -EPROTO;
+                        hostile_send(keeper.fd, &keeper.first, NULL, 0);
+                        return true;
+                }
+                keeper.first = *asked;
+                table->ready = 1;
+                return false;
+        default:
+                return false;
+        }
+}
+
 static void *keep(void *arg)
 {
         struct wire_in in;
@@ -467,14 +491,12 @@ static void *keep(void *arg)
 
         while ((r = hostile_recv(keeper.fd, &in, -1)) == 0) {
                 struct unetd_msg answer = in.msg;
-                bool answers = keeper.what == HOSTILE_ANSWERS ||
-                               (keeper.what == HOSTILE_ATTACHES && answer.type == UNETD_K_STACK);
 
                 if (answer.type == UNETD_K_CHAN)
                         keep_channel(&in);
                 wire_in_close(&in);
                 answer.err = is_about_idle(answer.type) ? -EBUSY : 0;
-                if (answer.seq != 0 && answers)
+                if (answer.seq != 0 && is_answered(&in.msg))
                         hostile_send(keeper.fd, &answer, NULL, 0);
         }
         return NULL;

@@ -132,9 +132,11 @@ int hostile_client(void);
 
 /*
  * Becomes this user's keeper, before unetd has one, with a thread that answers what unetd asks of
- * it: everything with 0, but for what is idle: nothing; or only K_STACK; or nothing.
+ * it: everything with 0, but for what is idle: nothing; or only K_STACK; or nothing; or the first
+ * K_CHAN when another one comes, with -EPROTO, and the others at once. Then ready is 1 when the
+ * first has come.
  */
-enum hostile_keeps { HOSTILE_ANSWERS, HOSTILE_ATTACHES, HOSTILE_MUTE };
+enum hostile_keeps { HOSTILE_ANSWERS, HOSTILE_ATTACHES, HOSTILE_MUTE, HOSTILE_LATE };
 int hostile_keeper(enum hostile_keeps what);
 /* The last K_CHAN that came, with its descriptors; 0: none did since this was asked last. */
 unsigned hostile_channel(struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX]);
