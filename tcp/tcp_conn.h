@@ -263,14 +263,37 @@ struct tcp_conn {
         uint8_t urg_byte;
         uint8_t acc_state; /* enum acc_state */
 
-        /* -- loss: RFC 8985 (RACK-TLP), 6937 (PRR), 2018 -- */
+        /* -- line 5: what each message looks at, of this and that -- */
         uint32_t sacked, lost, retx; /* bytes of segments so marked; lost excludes SACKed ones */
+        uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
+        nstime slow_at;                         /* TIME-WAIT, FIN-WAIT-2, keepalive, retirement */
+        nstime cork_at;
+        nstime busy;               /* time with something in flight, until stalled_at */
+        int16_t err, err_soft;     /* positive errno, pending */
+        uint16_t gen;              /* of this index: see tcp_uncharge() */
+        uint8_t out_queued, stuck; /* the stack's, as out_next and stuck_next below */
+        uint8_t group;             /* tcp_group.c; 0: none */
+        uint8_t group_paced;       /* ... which has a rate */
+        uint8_t gap_acks; /* duplicate ACKs since what is expected last moved: delack_owe_gap() */
+        uint8_t stamped;  /* times of sending that are told and not read; WRITE_ONCE() */
+        uint32_t group_share; /* the receive buffer is no larger; 0: no such limit */
+
+        /* -- line 6: rate, options -- */
+        struct {               /* tcp_pace.c */
+                uint64_t rate; /* bytes a second, 0: as fast as it goes */
+                nstime at;     /* the next quantum's time */
+                uint32_t quantum, left;
+        } pace;
+        struct tcp_opts opts; /* the first of them; others are in the lines that follow */
+
+        /* -- loss: RFC 8985 (RACK-TLP), 6937 (PRR), 2018 -- */
         uint32_t dupacks;
         /* The most in flight before an ACK, until snd_una reaches flight_end. */
         uint32_t flight_peak;
         uint32_t flight_end;
         uint32_t recover;     /* snd_nxt when recovery began */
         uint32_t high_sacked; /* RACK.fack */
+        uint32_t rcv_size;    /* receive buffer; see rcv_limit */
         struct {              /* RFC 8985 §5.3: tcp_rack.c */
                 nstime sent;  /* RACK.xmit_ts */
                 nstime rtt;
@@ -281,8 +304,8 @@ struct tcp_conn {
         uint8_t dups;   /* timeouts in a row without progress */
         uint8_t probes; /* unanswered window or keepalive probes */
         uint8_t train;  /* full-sized segments received without a pause, as far as that matters */
-        uint16_t gen;   /* of this index: see tcp_uncharge() */
-        struct {        /* RFC 8985 §7, a tail loss probe: tcp_rack.c */
+        uint16_t ooo_records; /* beyond a gap */
+        struct {              /* RFC 8985 §7, a tail loss probe: tcp_rack.c */
                 nstime sent;  /* when it left, */
                 uint32_t end; /* ... and snd_nxt then */
                 uint8_t out;  /* TLP_*: it is out */
@@ -303,7 +326,6 @@ struct tcp_conn {
         } undo;
 
         /* -- seldom -- */
-        uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
         uint32_t ooo_head, ooo_tail;
         /* Rxsegs, the first of each run, what grew last first (RFC 2018 §4); 0: none. */
         uint32_t ooo_recent[TCP_MAX_SACK];
@@ -314,8 +336,6 @@ struct tcp_conn {
         uint32_t ts_recent_s; /* seconds: when ts_recent was taken */
         /* When an ACK last answered what may be one of an attacker's (RFC 5961 §7); 0: never. */
         uint32_t answered_ms;
-        nstime slow_at; /* TIME-WAIT, FIN-WAIT-2, keepalive, retirement */
-        nstime cork_at;
         nstime drs_at; /* receive buffer sizing: one round trip measured from here */
         uint32_t drs_seq;
         uint32_t listener;
@@ -323,27 +343,15 @@ struct tcp_conn {
         /* derived: the accept queue, or TIME-WAIT, oldest first; never both. */
         uint32_t line_next, line_prev;
         uint32_t wait_next, wait_prev; /* derived: waiting for frames */
-        int16_t err, err_soft;         /* positive errno, pending */
         uint16_t mss_clamp;            /* the peer's MSS option */
         /* The window scale that our SYN says, however SO_RCVBUF changes after it; or
          * TCP_NO_WSCALE. */
         uint8_t syn_wscale;
-        uint8_t fastopen;  /* FO_* */
-        uint32_t ecn_end;  /* with TCF_ECN_CUT: snd_nxt when it was cut */
-        uint32_t fin_end;  /* with TCF_FIN_RCVD: one past the FIN */
-        uint32_t rcv_size; /* receive buffer; see rcv_limit */
+        uint8_t fastopen; /* FO_* */
+        uint32_t ecn_end; /* with TCF_ECN_CUT: snd_nxt when it was cut */
+        uint32_t fin_end; /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
         nstime limited[TCP_LIMITS];
-        uint8_t group;        /* tcp_group.c; 0: none */
-        uint8_t group_paced;  /* ... which has a rate */
-        uint32_t group_share; /* the receive buffer is no larger; 0: no such limit */
-        struct tcp_opts opts;
-        struct {               /* tcp_pace.c */
-                uint64_t rate; /* bytes a second, 0: as fast as it goes */
-                nstime at;     /* the next quantum's time */
-                uint32_t quantum, left;
-        } pace;
-        nstime busy;                /* time with something in flight, until stalled_at */
         nstime syn_sent;            /* with FO_OPEN: when the SYN-ACK left; */
         uint32_t fastopen_listener; /* ... and whose count it is in; 0: that listener is closed */
         uint32_t saved_syn;         /* frame of the SYN's headers; 0: none */
@@ -360,16 +368,11 @@ struct tcp_conn {
                 uint8_t wait;   /* how often that was put off */
         } path;
 
-        uint8_t gap_acks; /* duplicate ACKs since what is expected last moved: delack_owe_gap() */
-        uint8_t out_queued, stuck; /* the stack's, as out_next and stuck_next below */
-        uint8_t stamped;           /* times of sending that are told and not read; WRITE_ONCE() */
-
         /* -- trains: tcp_delack.c; in units of 1,024 ns -- */
         /* The round trip that the last data in order told of; no more than fits. */
         uint16_t train_rtt;
         uint32_t train_at; /* when it came */
 
-        uint16_t ooo_records; /* beyond a gap */
         /* copied_seq() when the share was looked at last, and when that was. */
         uint32_t group_mark;
         uint32_t group_left; /* of its turn to send */
@@ -395,11 +398,11 @@ struct tcp_conn {
 static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 &&
                       offsetof(struct tcp_conn, snd_una) == 128 &&
                       offsetof(struct tcp_conn, snd_fill) == 192 &&
-                      offsetof(struct tcp_conn, bytes_sent) == 256,
+                      offsetof(struct tcp_conn, bytes_sent) == 256 &&
+                      offsetof(struct tcp_conn, sacked) == 320 &&
+                      offsetof(struct tcp_conn, pace) == 384 &&
+                      offsetof(struct tcp_conn, opts.ip_opts.len) < 448,
               "lines");
-static_assert(offsetof(struct tcp_conn, opts.tos) / CACHE_LINE ==
-                      offsetof(struct tcp_conn, opts.ip_opts.len) / CACHE_LINE,
-              "who looks at the one looks at the other");
 static_assert(sizeof(struct tcp_conn) == 1408, "twenty-two lines");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */

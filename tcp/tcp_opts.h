@@ -24,31 +24,36 @@ enum { /* RFC 7413 */
 };
 #define TCP_FASTOPEN_KEYS 2 /* as many as Linux has: the old one is good for a while */
 
-struct tcp_opts {                /* of one connection; a listener's are inherited */
+struct tcp_opts { /* of one connection; a listener's are inherited */
+        /* What each message looks at is first: struct tcp_conn has it in one line. */
         uint32_t rcvbuf, sndbuf; /* bytes; 0: sizes itself */
-        uint16_t maxseg;         /* TCP_MAXSEG, 0: the link's */
-        uint8_t nodelay, cork, quickack, keepalive, oobinline;
-        uint8_t cc; /* enum of tcp_cc.h; see tcp_cc_lookup() */
-        uint8_t syncnt, keepcnt;
-        uint8_t tos, ttl;
+        uint32_t notsent_lowat;  /* TCP_NOTSENT_LOWAT, bytes, 0: off */
+        uint32_t unsent_most;    /* never more accepted and unsent, to the byte; 0: no such limit */
+        /* An acknowledgement waits no longer; 0: as long as it does by itself. */
+        uint32_t ack_delay_us;
+        /* Bytes that are acknowledged at once, and no fewer before their time; 0: tcp_delack.c. */
+        uint32_t ack_every;
+        uint16_t maxseg; /* TCP_MAXSEG, 0: the link's */
+        uint8_t quickack, tos, ttl;
         /* Segments with a smaller TTL are dropped: they come from farther away than the peer (RFC
          * 5082); 0: all are taken. */
         uint8_t min_ttl;
-        uint8_t no_timestamps, no_sack, no_wscale;
-        uint8_t ecn;       /* enum tcp_ecn */
-        uint8_t reuseport; /* SO_REUSEPORT: a listener shares its port with others that say so */
         struct ip_optbuf ip_opts; /* IP options of all that is sent; segments are so much shorter.
                                    * Not inherited: a connection that was opened from outside has
                                    * what answers its SYN's */
+        uint8_t nodelay, cork, keepalive, oobinline;
+        uint8_t cc; /* enum of tcp_cc.h; see tcp_cc_lookup() */
+        uint8_t syncnt, keepcnt;
+        uint8_t no_timestamps, no_sack, no_wscale;
+        uint8_t ecn;       /* enum tcp_ecn */
+        uint8_t reuseport; /* SO_REUSEPORT: a listener shares its port with others that say so */
         uint8_t credit; /* the window is what was granted (tcp_window_grant()), whatever is read */
         uint8_t save_syn; /* TCP_SAVE_SYN: 1; 2: with the link's header */
         int32_t linger_s; /* -1 off; 0 reset on close; else seconds (the socket layer waits) */
         uint32_t keepidle_s, keepintvl_s;
         uint32_t user_timeout_ms; /* 0: R2 of RFC 1122 §4.2.3.5 */
         uint32_t fin_wait2_s;     /* TCP_LINGER2 */
-        uint32_t notsent_lowat;   /* TCP_NOTSENT_LOWAT, bytes, 0: off */
-        uint32_t unsent_most;  /* never more accepted and unsent, to the byte; 0: no such limit */
-        uint32_t window_clamp; /* bytes, 0: none */
+        uint32_t window_clamp;    /* bytes, 0: none */
         uint64_t max_pacing_rate; /* bytes a second, 0: none */
         uint32_t defer_accept_s;
         /* The largest that is ever offered, which the scale is chosen for; 0: what the buffer
@@ -57,10 +62,6 @@ struct tcp_opts {                /* of one connection; a listener's are inherite
         uint32_t window_first; /* with credit: what a connection has to begin with */
         uint32_t send_window;  /* no more in flight, whatever the peer offers; 0: no such limit */
         uint32_t rto_min_us, rto_max_ms; /* 0: the link's; RFC 6298's */
-        /* An acknowledgement waits no longer; 0: as long as it does by itself. */
-        uint32_t ack_delay_us;
-        /* Bytes that are acknowledged at once, and no fewer before their time; 0: tcp_delack.c. */
-        uint32_t ack_every;
         /* Bytes that may leave back to back where there is a rate; 0: tcp_pace.c. */
         uint32_t pace_burst;
         /* Of a listener: connections that a SYN opened and nobody confirmed; 0: none is
