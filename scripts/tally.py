@@ -8,9 +8,9 @@ the second verdict counts, and a test that failed first is named as unsteady, wi
 reported stays a failure.
 
 A RESULT is a JUnit file of ctest (*.xml), named after its build, or a list of checks (*.tsv: passed or failed, name, log
-file; or skipped, name, reason). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test is skipped by exit
-status 77 or by skip() of either, and must have printed a line "skipped: REASON" for each; a skip whose name and reason
-are not on the list is a failure.
+file; or skipped, name, reason). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test
+is skipped by exit status 77 or by skip() of either, and must have printed a line "skipped: REASON" for each; a skip whose name
+and reason are not on the list is a failure.
 
 The last line is "N passed, N failed, N skipped". Exit status: 0 nothing failed; 1 something did; 2 usage.
 """
