@@ -263,7 +263,7 @@ struct tcp_conn {
         uint8_t urg_byte;
         uint8_t acc_state; /* enum acc_state */
 
-        /* -- line 5: what each message looks at, of this and that -- */
+        /* -- line 5: what each segment and each call reads, of several features -- */
         uint32_t sacked, lost, retx; /* bytes of segments so marked; lost excludes SACKed ones */
         uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
         nstime slow_at;                         /* TIME-WAIT, FIN-WAIT-2, keepalive, retirement */

@@ -476,7 +476,8 @@ static bool is_played(enum way way, int role, int first, int call)
 
         if (roles[role].udp && first >= 0 && strcmp(calls[first].name, "connect") == 0)
                 return false;
-        /* Who forks has no threads: a child would count on those that it does not have. */
+        /* glibc counts its aio threads. A forked child inherits the count and not the threads, and
+         * waits for ever: only processes that do not fork afterwards call aio. */
         if (call_makes_threads(call) && way != CHILD_CALLS && way != PASSED && way != EXEC)
                 return false;
         if (way == DUP || way == WATCHED)

@@ -133,8 +133,8 @@ int hostile_client(void);
 /*
  * Becomes this user's keeper, before unetd has one, with a thread that answers what unetd asks of
  * it: everything with 0, but for what is idle: nothing; or only K_STACK; or nothing; or the first
- * K_CHAN when another one comes, with -EPROTO, and the others at once. Then ready is 1 when the
- * first has come.
+ * K_CHAN when another one comes, with -EPROTO, and all others at once. HOSTILE_LATE sets
+ * table->ready to 1 when the first K_CHAN comes.
  */
 enum hostile_keeps { HOSTILE_ANSWERS, HOSTILE_ATTACHES, HOSTILE_MUTE, HOSTILE_LATE };
 int hostile_keeper(enum hostile_keeps what);
