@@ -122,6 +122,8 @@ static inline void prefetch_write(const void *p)
 #endif
 }
 
+#define CACHE_LINE 64
+
 /*
  * For words that the lock's holder alone writes and others look at without the lock: readiness,
  * deadlines, positions in queues. Whole and once, in no order with anything else; on every machine
@@ -131,12 +133,28 @@ static inline void prefetch_write(const void *p)
  */
 #define READ_ONCE(x)     __atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
-/* A record of such words, n bytes of them, aligned to four: copied, or zeroed (NULL), each of them
- * whole. Where a record is used again, too: who came to it before may still be looking. */
+/* A record of such words, n bytes of them, aligned to four: copied, each of them whole. */
 static inline void write_words(void *to, const void *from, size_t n)
 {
         for (size_t i = 0; i < n / 4; i++)
-                WRITE_ONCE(((uint32_t *)to)[i], from != NULL ? ((const uint32_t *)from)[i] : 0);
+                WRITE_ONCE(((uint32_t *)to)[i], ((const uint32_t *)from)[i]);
+}
+/* The same, zeroed; whole cache lines. Who came to the record before it was used again may still be
+ * looking at it. */
+static inline void zero_lines(void *to, size_t n)
+{
+        uint64_t *end = (uint64_t *)to + n / sizeof *end;
+
+        for (uint64_t *w = to; w != end; w += CACHE_LINE / sizeof *w) {
+                WRITE_ONCE(w[0], 0);
+                WRITE_ONCE(w[1], 0);
+                WRITE_ONCE(w[2], 0);
+                WRITE_ONCE(w[3], 0);
+                WRITE_ONCE(w[4], 0);
+                WRITE_ONCE(w[5], 0);
+                WRITE_ONCE(w[6], 0);
+                WRITE_ONCE(w[7], 0);
+        }
 }
 
 /* For a function that copies what may be changed meanwhile, and whose caller throws the copy away
@@ -144,7 +162,6 @@ static inline void write_words(void *to, const void *from, size_t n)
  * function. The comment beside it says how the caller knows. */
 #define READS_TORN __attribute__((no_sanitize("thread")))
 
-#define CACHE_LINE     64
 #define likely(x)      __builtin_expect(!!(x), 1)
 #define unlikely(x)    __builtin_expect(!!(x), 0)
 #define ARRAY_LEN(a)   (sizeof(a) / sizeof((a)[0]))

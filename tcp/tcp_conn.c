@@ -175,7 +175,7 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         if (i == 0)
                 return NULL;
         tc = conn_at(t, i);
-        write_words(tc, NULL, sizeof *tc);
+        zero_lines(tc, sizeof *tc);
         tc->self = i;
         tc->gen = (uint16_t)(++t->sh->gen & 0xfff);
         tc->tuple = *tuple;
