@@ -489,8 +489,14 @@ struct tcp_loan {
 };
 static_assert(sizeof(struct tcp_loan) == 32, "two in a cache line");
 
-/* Connections remembered by channel, so that a run of segments skips the hash. */
-#define TCP_CACHE 64u
+#define TCP_LENT 64u /* sums of frames lent, by channel */
+
+/* The connection that was found last of those whose ports fall there (tcp_demux.c). */
+struct tcp_recent {
+        uint32_t conn;
+        uint32_t ports; /* its own two: the records of others are not looked at */
+};
+#define TCP_RECENT 256u
 
 #define FASTOPEN_SETS 64u
 #define FASTOPEN_WAYS 4u
@@ -515,11 +521,11 @@ struct tcp_shared {
         uint64_t scratch_off;                /* a bit a record, for tcp_recover() */
         uint32_t tw_head, tw_tail, tw_count;
         uint32_t wait_head;
-        uint32_t gen;              /* last generation given */
-        nstime caught_up_at;       /* tcp_caught_up() */
-        uint32_t cache[TCP_CACHE]; /* derived */
+        uint32_t gen;                         /* last generation given */
+        nstime caught_up_at;                  /* tcp_caught_up() */
+        struct tcp_recent recent[TCP_RECENT]; /* derived */
         /* derived: frames of peers that stand in our queues, by channel. */
-        uint32_t lent[TCP_CACHE][FRAME_CLASSES];
+        uint32_t lent[TCP_LENT][FRAME_CLASSES];
         struct fastopen_peer fastopen[FASTOPEN_SETS][FASTOPEN_WAYS];
         struct tcp_group groups[TCP_GROUPS];
         struct pool conns, listeners, txsegs, rxsegs, loans;
@@ -556,7 +562,7 @@ static inline void touch(struct tcp *t, const struct tcp_conn *tc)
  * and those of its class. */
 static inline uint32_t *lent_of(const struct tcp *t, uint32_t frame)
 {
-        return t->sh->lent[(frame_id_region(frame) - 1) / 2 % TCP_CACHE];
+        return t->sh->lent[(frame_id_region(frame) - 1) / 2 % TCP_LENT];
 }
 static inline uint32_t *lent_count(const struct tcp *t, uint32_t frame)
 {

@@ -2,9 +2,8 @@
  * Which connection, which listener: tables of indices keyed with the stack's secret, chains through
  * the records.
  *
- * A run of segments on a channel mostly belongs to one connection, so the last one found is looked
- * at before the hash is computed. All of this is derived: demux_clear() and demux_add() make it
- * anew.
+ * Most segments belong to connections that had one lately: a small table by ports is looked at
+ * before the hash is computed. All of this is derived: demux_clear() and demux_add() make it anew.
  *
  * The table of connections grows with them by linear hashing (Litwin, 1980): one more bucket for
  * each connection that there is no bucket for, which takes its part of one other chain. So a stack
@@ -52,17 +51,28 @@ static uint32_t *bucket_of(const struct tcp_shared *sh, const struct tcp_tuple *
         return &conn_buckets(sh)[b < n ? b : b - half];
 }
 
+static struct tcp_recent *recent_of(struct tcp_shared *sh, const struct tcp_tuple *tuple)
+{
+        return &sh->recent[(tuple->chan + tuple->lport + tuple->rport) % TCP_RECENT];
+}
+
+static uint32_t ports_of(const struct tcp_tuple *tuple)
+{
+        return (uint32_t)tuple->lport << 16 | tuple->rport;
+}
+
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
 {
         struct tcp_shared *sh = t->sh;
-        uint32_t *recent = &sh->cache[tuple->chan % TCP_CACHE];
-        uint32_t i = *recent;
+        struct tcp_recent *recent = recent_of(sh, tuple);
+        uint32_t i = recent->conn;
 
-        if (likely(i != 0) && same_tuple(&conn_at(t, i)->tuple, tuple))
+        if (likely(i != 0 && recent->ports == ports_of(tuple)) &&
+            same_tuple(&conn_at(t, i)->tuple, tuple))
                 return conn_at(t, i);
         for (i = *bucket_of(sh, tuple); i != 0; i = conn_at(t, i)->hash_next) {
                 if (same_tuple(&conn_at(t, i)->tuple, tuple)) {
-                        *recent = i;
+                        *recent = (struct tcp_recent){i, ports_of(tuple)};
                         return conn_at(t, i);
                 }
         }
@@ -99,17 +109,18 @@ void demux_add(struct tcp *t, struct tcp_conn *tc)
 
         tc->hash_next = *head;
         *head = tc->self;
+        *recent_of(t->sh, &tc->tuple) = (struct tcp_recent){tc->self, ports_of(&tc->tuple)};
         if (t->answers != NULL)
                 t->answers->count(t->arg, &tc->tuple, 1);
 }
 
 void demux_remove(struct tcp *t, struct tcp_conn *tc)
 {
-        uint32_t *recent = &t->sh->cache[tc->tuple.chan % TCP_CACHE];
+        struct tcp_recent *recent = recent_of(t->sh, &tc->tuple);
         uint32_t *at = bucket_of(t->sh, &tc->tuple);
 
-        if (*recent == tc->self)
-                *recent = 0;
+        if (recent->conn == tc->self)
+                recent->conn = 0;
         while (*at != 0 && *at != tc->self)
                 at = &conn_at(t, *at)->hash_next;
         if (*at == tc->self) {
@@ -247,5 +258,5 @@ void demux_clear(struct tcp *t)
         sh->conn_hash_n = MIN(CONN_BUCKETS_FIRST, sh->conn_hash_max);
         memset(conn_buckets(sh), 0, sizeof(uint32_t) * sh->conn_hash_n);
         memset(listen_buckets(sh), 0, sizeof(uint32_t) * (sh->listen_hash_mask + 1));
-        memset(sh->cache, 0, sizeof sh->cache);
+        memset(sh->recent, 0, sizeof sh->recent);
 }
