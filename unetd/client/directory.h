@@ -99,11 +99,11 @@ struct dir_hit {
         uint32_t same_key; /* how many stacks share the key, at most DIR_PER_KEY */
 };
 
-/* The slot where probing for a key starts. */
+/* The slot where probing for a key starts; the same with DIR_HELD and without. */
 static inline uint32_t dir_hash(const struct directory *d, uint8_t proto, ip_addr addr,
                                 uint16_t port)
 {
-        const uint64_t words[] = {addr.w[0], addr.w[1], (uint64_t)proto << 16 | port};
+        const uint64_t words[] = {addr.w[0], addr.w[1], (uint64_t)(proto & ~DIR_HELD) << 16 | port};
 
         return (uint32_t)siphash13(&d->hash_key, words, sizeof words) % DIR_SLOTS;
 }
@@ -182,28 +182,31 @@ static inline uint32_t directory_lessee_of(const struct directory *d, uint16_t p
         return atomic_load_explicit(&d->lease[port / DIR_BLOCK_PORTS], memory_order_relaxed);
 }
 
-/* Returns true if the stack takes what is sent to the port, or holds it, in one attempt. */
+#define DIR_ANYBODY UINT32_MAX /* for a stack: any of them */
+
+/* Returns true if the stack, or DIR_ANYBODY, takes what is sent to the address and port, or
+ * holds them, in one attempt. */
+static inline bool dir_is_held(const struct directory *d, uint8_t proto, ip_addr addr,
+                               uint16_t port, uint32_t stack)
+{
+        uint32_t i = dir_hash(d, proto, addr, port);
+
+        for (uint32_t steps = 0; steps < DIR_RUN && d->slot[i].stack != 0;
+             steps++, i = (i + 1) % DIR_SLOTS) {
+                const struct dir_entry *e = &d->slot[i];
+                if ((stack == DIR_ANYBODY || e->stack == stack) && e->port == port &&
+                    (e->proto & ~DIR_HELD) == proto && ip_addr_eq(e->addr, addr))
+                        return true;
+        }
+        return false;
+}
+
+/* The same of the address, or of all addresses. */
 static inline bool dir_is_at(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
                              uint32_t stack)
 {
-        const ip_addr any = {{0, 0}};
-
-        return dir_has(d, proto, addr, port, stack) || dir_has(d, proto, any, port, stack) ||
-               dir_has(d, proto | DIR_HELD, addr, port, stack) ||
-               dir_has(d, proto | DIR_HELD, any, port, stack);
-}
-
-/* Returns true if any stack does, in one attempt. */
-static inline bool dir_is_anybodys(const struct directory *d, uint8_t proto, ip_addr addr,
-                                   uint16_t port)
-{
-        const ip_addr any = {{0, 0}};
-        struct dir_hit hit;
-
-        return dir_probe(d, proto, addr, port, 0, &hit) ||
-               dir_probe(d, proto, any, port, 0, &hit) ||
-               dir_probe(d, proto | DIR_HELD, addr, port, 0, &hit) ||
-               dir_probe(d, proto | DIR_HELD, any, port, 0, &hit);
+        return dir_is_held(d, proto, addr, port, stack) ||
+               dir_is_held(d, proto, (ip_addr){{0, 0}}, port, stack);
 }
 
 /* Source validation: returns 1 if the stack may send from there, since it takes what is sent to the
@@ -238,7 +241,7 @@ static inline int directory_is_taken(const struct directory *d, uint8_t proto, i
 
                 if (unlikely(seq & 1))
                         continue;
-                found = dir_is_anybodys(d, proto, addr, port);
+                found = dir_is_at(d, proto, addr, port, DIR_ANYBODY);
                 atomic_thread_fence(memory_order_acquire);
                 if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
                         return found;

@@ -350,7 +350,7 @@ static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack
         const ip_addr addr = ip_addr_v4(f->cfg->addr);
 
         return dir_is_at(unetd.dir.d, proto, addr, port, stack) ||
-               (!dir_is_anybodys(unetd.dir.d, proto, addr, port) &&
+               (!dir_is_at(unetd.dir.d, proto, addr, port, DIR_ANYBODY) &&
                 port_owner(arg, proto, port, 0) == stack);
 }
 
