@@ -55,6 +55,7 @@ struct gate_port {
         struct gate_sender sender;
         struct counters cnt; /* what it sent: NI_RX; what was sent to it: NI_TX; drops on the way */
         int region;          /* what the gateway writes */
+        uint32_t last_turn;  /* gate->turn when frames were taken from it last */
         bool dirty;          /* something was sent to it since the last flush */
 };
 

@@ -8,6 +8,7 @@
 #include "arp/ether.h"
 #include "base/sys.h"
 #include "unetd/bridge/gate.h"
+#include "unetd/bridge/gate_share.h"
 #include "unetd/bridge/gate_split.h"
 
 #ifndef VIRTIO_NET_HDR_GSO_UDP_L4
@@ -358,17 +359,29 @@ static void flush(struct gate *g)
         }
 }
 
+/* A batch of each user's: see gate_share.h. */
 static bool from_ports(struct gate *g, nstime now)
 {
+        struct gate_asker asker[GATE_PORTS];
+        uint32_t n = 0;
         bool any = false;
 
         g->turn++;
         for (uint32_t i = 0; i < g->nports; i++) {
                 struct gate_port *p = g->port[(g->turn + i) % g->nports];
-                if (p) {
-                        any |= reap(p);
-                        any |= from_port(p, now);
-                }
+                if (p == NULL)
+                        continue;
+                any |= reap(p);
+                if (p->chan.base.ops->pending(&p->chan.base))
+                        n = gate_share_add(
+                                asker, n,
+                                (struct gate_asker){p->sender.stack, p->num, p->last_turn},
+                                g->turn);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+                struct gate_port *p = g->port[asker[i].port];
+                p->last_turn = g->turn;
+                any |= from_port(p, now);
         }
         return any;
 }
