@@ -336,6 +336,7 @@ struct tcp_conn {
         uint32_t ts_recent_s; /* seconds: when ts_recent was taken */
         /* When an ACK last answered what may be one of an attacker's (RFC 5961 §7); 0: never. */
         uint32_t answered_ms;
+        uint32_t hash; /* of the tuple; derived */
         nstime drs_at; /* receive buffer sizing: one round trip measured from here */
         uint32_t drs_seq;
         uint32_t listener;

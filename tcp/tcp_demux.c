@@ -25,7 +25,7 @@ static uint32_t *listen_buckets(const struct tcp_shared *sh)
 }
 
 /* A function that a stranger cannot predict, so that nobody can fill one chain. */
-static uint64_t hash(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
+static uint64_t hash_of(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
 {
         struct sip_key key = sip_key_of(sh->secret);
         uint64_t words[] = {
@@ -43,10 +43,10 @@ static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
 
 /* Linear hashing with n buckets, where 2^k <= n < 2^(k+1): the low k + 1 bits of the hash name the
  * bucket or, if there is none yet, the low k. */
-static uint32_t *bucket_of(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
+static uint32_t *bucket_of(const struct tcp_shared *sh, uint32_t hash)
 {
         uint32_t n = sh->conn_hash_n, half = 1u << (31 - __builtin_clz(n));
-        uint32_t b = (uint32_t)hash(sh, tuple) & (2 * half - 1);
+        uint32_t b = hash & (2 * half - 1);
 
         return &conn_buckets(sh)[b < n ? b : b - half];
 }
@@ -70,7 +70,8 @@ struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
         if (likely(i != 0 && recent->ports == ports_of(tuple)) &&
             same_tuple(&conn_at(t, i)->tuple, tuple))
                 return conn_at(t, i);
-        for (i = *bucket_of(sh, tuple); i != 0; i = conn_at(t, i)->hash_next) {
+        for (i = *bucket_of(sh, (uint32_t)hash_of(sh, tuple)); i != 0;
+             i = conn_at(t, i)->hash_next) {
                 if (same_tuple(&conn_at(t, i)->tuple, tuple)) {
                         *recent = (struct tcp_recent){i, ports_of(tuple)};
                         return conn_at(t, i);
@@ -89,9 +90,8 @@ static void grow(struct tcp *t)
 
         sh->conn_hash_n = n + 1;
         for (; i != 0; i = next) {
-                uint32_t **to = bucket_of(sh, &conn_at(t, i)->tuple) == &conn_buckets(sh)[n]
-                                        ? &moved
-                                        : &kept;
+                uint32_t **to =
+                        bucket_of(sh, conn_at(t, i)->hash) == &conn_buckets(sh)[n] ? &moved : &kept;
                 next = conn_at(t, i)->hash_next;
                 **to = i;
                 *to = &conn_at(t, i)->hash_next;
@@ -105,7 +105,8 @@ void demux_add(struct tcp *t, struct tcp_conn *tc)
 
         if (t->sh->conns.used > t->sh->conn_hash_n && t->sh->conn_hash_n < t->sh->conn_hash_max)
                 grow(t);
-        head = bucket_of(t->sh, &tc->tuple);
+        tc->hash = (uint32_t)hash_of(t->sh, &tc->tuple);
+        head = bucket_of(t->sh, tc->hash);
 
         tc->hash_next = *head;
         *head = tc->self;
@@ -117,7 +118,7 @@ void demux_add(struct tcp *t, struct tcp_conn *tc)
 void demux_remove(struct tcp *t, struct tcp_conn *tc)
 {
         struct tcp_recent *recent = recent_of(t->sh, &tc->tuple);
-        uint32_t *at = bucket_of(t->sh, &tc->tuple);
+        uint32_t *at = bucket_of(t->sh, tc->hash);
 
         if (recent->conn == tc->self)
                 recent->conn = 0;
@@ -183,7 +184,7 @@ static struct tcp_listener *next_sharing(const struct tcp *t, const struct tcp_l
 static struct tcp_listener *choose(const struct tcp *t, struct tcp_listener *l,
                                    const struct tcp_tuple *tuple)
 {
-        for (uint64_t skip = (hash(t->sh, tuple) >> 32) * l->sharing >> 32; skip > 0; skip--)
+        for (uint64_t skip = (hash_of(t->sh, tuple) >> 32) * l->sharing >> 32; skip > 0; skip--)
                 l = next_sharing(t, l);
         return l;
 }

@@ -69,6 +69,8 @@ static ssize_t recv_until(struct file *f, void *p, size_t n, int flags, struct u
         if (unlikely(flags & MSG_PEEK && usock_peeks_on(f->us)))
                 flags &= ~MSG_WAITALL;
         least = flags & MSG_WAITALL ? n : MIN(n, usock_rcvlowat(f->us));
+        if (unlikely(flags & MSG_OOB))
+                least = MIN(n, 1); /* there is one */
         for (;;) {
                 size_t from = flags & MSG_PEEK ? 0 : done;
                 ssize_t r = recv_now(f, (char *)p + from, n - from, flags & ~MSG_WAITALL);

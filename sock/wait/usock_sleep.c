@@ -122,8 +122,9 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
                 WRITE_ONCE(st->leader, 0);
                 bell_disarm(u->s.bell);
                 stack_want_returns(&u->s, false);
-                /* One peer rings once: to look for more costs a call. */
-                if (unlikely(bell_hear(u->fds.leader, u->s.nchan > 1)))
+                /* One peer rings once, unless its channel may be quiet: to look for more costs a
+                 * call. */
+                if (unlikely(bell_hear(u->fds.leader, u->s.nchan > MIN(st->quiet_few, 1))))
                         stack_heard_quiet(&u->s, ustack_now()); /* the keeper may be stopped */
         }
         return rung;

@@ -43,6 +43,12 @@ void scene_urgent(void)
         show_recv(v[1], 64, 0);
         show_recv(v[1], 2, MSG_WAITALL);
         SHOW(recv(v[1], (char[1]){0}, 1, MSG_OOB));
+        /* There is one byte, whatever is asked for, and no error is kept. */
+        SHOW(send(v[0], "Z", 1, MSG_OOB));
+        wait_events(v[1], POLLPRI);
+        show_recv(v[1], 2, MSG_OOB | MSG_WAITALL);
+        SHOW(send(v[0], "5", 1, 0));
+        show_recv(v[1], 64, 0);
         /* In line. */
         setsockopt(v[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
         SHOW(send(v[0], "ghI", 3, MSG_OOB));
