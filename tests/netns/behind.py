@@ -1,14 +1,10 @@
-#!/usr/bin/env python3
-"""Names the programs that hang behind an interface's driver (tcx) in this network namespace, as the kernel tells; as root.
-
-usage: behind.py INTERFACE [out]        out: where packets leave"""
+"""The programs that hang behind an interface's driver (tcx) in this network namespace, as the kernel tells; as root."""
 
 import ctypes
 import errno
 import os
 import socket
 import struct
-import sys
 
 SYS_BPF = {"x86_64": 321, "aarch64": 280}
 PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
@@ -33,19 +29,15 @@ def name_of(prog_id):
     return info.raw[64:80].split(b"\0")[0].decode()       # struct bpf_prog_info: name
 
 
-def main():
+def names(interface, where="in"):
+    """`where`: of what comes in, or goes "out"."""
     ids = (ctypes.c_uint32 * MOST)()
-    where = TCX_EGRESS if sys.argv[2:] == ["out"] else TCX_INGRESS
-    asked = struct.pack("IIIIQI", socket.if_nametoindex(sys.argv[1]), where, 0, 0, ctypes.addressof(ids), MOST)
+    place = TCX_EGRESS if where == "out" else TCX_INGRESS
+    asked = struct.pack("IIIIQI", socket.if_nametoindex(interface), place, 0, 0, ctypes.addressof(ids), MOST)
     try:
         answer, _ = bpf(PROG_QUERY, asked)
     except OSError as why:
         if why.errno == errno.EINVAL:           # a kernel before 6.6 has no such place
-            return
+            return []
         raise
-    for i in range(struct.unpack_from("I", answer, 24)[0]):
-        print(name_of(ids[i]))
-
-
-if __name__ == "__main__":
-    main()
+    return [name_of(ids[i]) for i in range(struct.unpack_from("I", answer, 24)[0])]

@@ -26,7 +26,7 @@ class Check(Lan):
         self.ours.own(f"[interface {lan.IFACE}]\naddress = {OURS}/24\nmode = {mode}\nprovider = {provider}\ncheck = {check}\n")
 
     def is_checked(self):
-        return "send_check" in self.ours.sh(sys.executable, lan.BEHIND, lan.IFACE, "out").split()
+        return "send_check" in self.ours.programs_behind("out")
 
     def how(self):
         return self.seen("if")[0]["how"]
@@ -50,7 +50,7 @@ class Check(Lan):
         p.child.stdin.close()
         sockets = int(p.end().split()[0])
         self.assert_ours(p)
-        return len(wire.seen("eth.src == 02:de:ad:be:ef:01")), sockets, refused
+        return len(wire.caught("ether src 02:de:ad:be:ef:01")), sockets, refused
 
     def test_another_users_frames_are_the_hosts_own(self):
         self.begin("auto")
@@ -123,7 +123,7 @@ class Check(Lan):
 
 
 if __name__ == "__main__":
-    reason = lan.why_not() or lan.missing("setpriv", "tshark", "dumpcap")
+    reason = lan.why_not() or lan.missing("setpriv", "dumpcap", "tcpdump")
     if reason:
         print(f"skipped: {reason}")
         sys.exit(77)

@@ -18,7 +18,7 @@ class Control(lan.Scene):
     def setUp(self):
         self.us, self.peer = self.host("a", OURS), self.host("b", PEER)
         lan.cable(self.us, self.peer)
-        self.macs = [h.sh("cat", f"/sys/class/net/{lan.IFACE}/address").strip() for h in (self.peer, self.us)]
+        self.macs = [h.mac() for h in (self.peer, self.us)]
         self.us.become_ours(provider=f"auto\nneighbour = {PEER} {self.macs[0]}")
 
     def played(self, scene):

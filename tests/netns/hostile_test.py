@@ -109,7 +109,7 @@ class Hostile(lan_test.Lan):
 
     def not_for_us(self):
         """Datagrams to addresses that are not the other host's, which it threw away."""
-        names, values = [line.split() for line in self.other.sh("cat", "/proc/net/snmp").splitlines() if line.startswith("Ip:")]
+        names, values = [line.split() for line in self.other.read("/proc/net/snmp").splitlines() if line.startswith("Ip:")]
         return int(values[names.index("InAddrErrors")])
 
     def test_syn_flood_of_closed_ports(self):
@@ -144,7 +144,7 @@ class Hostile(lan_test.Lan):
     def evil(self, what, *counted):
         if not scapy_is_here():
             self.skipTest("no python3-scapy here")
-        mac = json.loads(self.ours.ip("-j", "link", "show", lan.IFACE))[0]["address"]
+        mac = self.ours.mac()
         before, after = self.under(*EVIL, what, lan.IFACE, lan_test.OURS, mac, str(lan_test.CLOSED))
         for name in counted:
             self.assertGreater(after[name], before[name], name)

@@ -103,7 +103,7 @@ class Probe(lan.Scene):
     def test_an_address_that_another_host_has_is_left_alone(self):
         self.other.ip("addr", "add", f"{OURS}/24", "dev", lan.IFACE)
         self.own()
-        mac = self.other.sh("cat", f"/sys/class/net/{lan.IFACE}/address").strip()
+        mac = self.other.mac()
         self.assertIn(f"interface {lan.IFACE}: NOT USED: its address {OURS} is in use by {mac}", self.ours.logged())
         shown = self.ours.run(lan.UNET, "if", shim=False)
         shown.end(ok=(1,))

@@ -105,7 +105,7 @@ class Routes(lan.Scene):
 
     def forwarded(self, router):
         """Packets that the router has passed on."""
-        names, numbers = (row.split() for row in router.sh("cat", "/proc/net/snmp").splitlines()[:2])
+        names, numbers = (row.split() for row in router.read("/proc/net/snmp").splitlines()[:2])
         return int(numbers[names.index("ForwDatagrams")])
 
     def redirected(self, settings):

@@ -19,7 +19,7 @@ class Script(lan.Scene):
     def setUp(self):
         self.us, self.peer = self.host("a", OURS), self.host("b", PEER)
         lan.cable(self.us, self.peer)
-        self.macs = [h.sh("cat", f"/sys/class/net/{lan.IFACE}/address").strip() for h in (self.peer, self.us)]
+        self.macs = [h.mac() for h in (self.peer, self.us)]
         if self.kernels:
             self.us.become_kernels()
             self.us.ip("neigh", "add", PEER, "lladdr", self.macs[0], "dev", lan.IFACE)

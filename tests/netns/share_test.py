@@ -208,18 +208,18 @@ class Share(Sharing):
                 self.assertEqual(self.peer(self.other, "error", kind, OURS, CLOSED).end(), "ECONNREFUSED\n")
             for size in (8, 1400):
                 self.other.sh(sys.executable, os.path.join(HERE, "echo.py"), OURS, str(size))
-            mac = json.loads(self.other.ip("-j", "link", "show", lan.IFACE))[0]["address"]
+            mac = self.other.mac()
             self.ours.run(lan.UNET, "arp", "add", KERNELS, mac, shim=False).end()       # who asks is remembered without asking
             self.other.ip("neigh", "flush", "dev", lan.IFACE)
             self.reached(PORT + 10, PORT + 11)
-            for question, answer in ((f"tcp.dstport == {CLOSED}", f"tcp.srcport == {CLOSED} && tcp.flags.reset == 1"),
-                                     (f"udp.dstport == {CLOSED} && !icmp", "icmp.type == 3 && icmp.code == 3"),
-                                     ("icmp.type == 8", "icmp.type == 0")):
-                asked, said = wire.seen(f"ip.src == {KERNELS} && {question}"), wire.seen(f"ip.src == {OURS} && {answer}")
+            for question, answer in ((f"tcp dst port {CLOSED}", f"tcp src port {CLOSED} and tcp[tcpflags] & tcp-rst != 0"),
+                                     (f"udp dst port {CLOSED}", "icmp[icmptype] == icmp-unreach and icmp[icmpcode] == 3"),
+                                     ("icmp[icmptype] == icmp-echo", "icmp[icmptype] == icmp-echoreply")):
+                asked, said = wire.caught(f"ip src {KERNELS} and {question}"), wire.caught(f"ip src {OURS} and {answer}")
                 self.assertGreater(len(said), 0, asked)
                 self.assertEqual(len(said), len(asked), [asked, said])
-            asked = wire.seen(f"arp.opcode == 1 && arp.dst.proto_ipv4 == {OURS} && arp.src.proto_ipv4 == {KERNELS}")
-            replies = wire.seen(f"arp.opcode == 2 && arp.src.proto_ipv4 == {OURS}")
+            asked = wire.caught(f"arp[6:2] == 1 and arp src {KERNELS} and arp dst {OURS}")
+            replies = wire.caught(f"arp[6:2] == 2 and arp src {OURS}")
         self.assertGreater(len(replies), 0, asked)
         self.assertLessEqual(len(replies), len(asked), [asked, replies])
 
@@ -244,7 +244,7 @@ class Share(Sharing):
                                   shim=False, user=CAROL)
             self.ours.until(lambda: "sent 50" in forge.text(), "forged frames")
             self.ours.until(lambda: self.bad_sources(CAROL) == 50, "all of them counted")
-            self.assertEqual(wire.seen("eth.dst == ff:ff:ff:ff:ff:ff && !arp"), [])
+            self.assertEqual(wire.caught("ether broadcast and not arp"), [])
         self.assertEqual((self.bad_sources(ALICE), self.bad_sources(BOB)), (0, 0))
         self.exchanged(alices, 5)
 
@@ -482,7 +482,7 @@ class UnetdDies(Sharing):
 
 
 if __name__ == "__main__":
-    reason = lan.why_not() or lan.missing("setpriv", "iperf3", "tshark")
+    reason = lan.why_not() or lan.missing("setpriv", "iperf3", "dumpcap", "tcpdump")
     if reason:
         print(f"skipped: {reason}")
         sys.exit(77)
