@@ -47,31 +47,31 @@ class Bench:
         finally:
             child.end()
 
-    def wait_listening(self, side, server, port):
-        """Waits until the server listens; over U-Net, until the fabric knows it too."""
+    def wait_listening(self, side, server, port, by=()):
+        """Waits until the server listens; over U-Net, until the fabric of the user that `by` makes of us knows it too."""
         if side != "native":
             server.wait_listening(port)
         deadline = time.monotonic() + 10 * process.PATIENCE
-        while side != "kernel" and port not in self.fabric_ports():
+        while side != "kernel" and port not in self.fabric_ports(by):
             if server.wait(0.01) or time.monotonic() > deadline:
                 raise Failed(f"port {port} is not on the fabric: {' '.join(server.argv)}\n{server.output()}")
 
-    def status(self):
+    def status(self, by=()):
         """What `unet status` says; {} when there is no unetd."""
-        child = Child([self.program("tools/unet"), "status", "--json"], env=self.env)
+        child = Child([*by, self.program("tools/unet"), "status", "--json"], env=self.env)
         try:
             return json.loads(child.output()) if child.wait(10) and child.status == 0 else {}
         finally:
             child.end()
 
-    def fabric_ports(self):
+    def fabric_ports(self, by=()):
         """Ports that unetd has listeners for."""
-        return [item["port"] for item in self.status().get("listeners", [])]
+        return [item["port"] for item in self.status(by).get("listeners", [])]
 
-    def wait_cleared(self, seconds=20):
+    def wait_cleared(self, seconds=20, by=()):
         """Waits until the keeper has finished what ended programs left, so that the next measurement is alone."""
         deadline = time.monotonic() + seconds
-        while self.status().get("stacks") and time.monotonic() < deadline:
+        while self.status(by).get("stacks") and time.monotonic() < deadline:
             time.sleep(0.1)
 
 

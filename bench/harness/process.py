@@ -53,13 +53,13 @@ class Child:
         del _running[self.pid]
         return True
 
-    def end(self, first=signal.SIGTERM):
-        """Ends it if it still runs: asked first, killed after a second."""
+    def end(self, first=signal.SIGTERM, seconds=1.0):
+        """Ends it if it still runs: asked first, killed after that time."""
         if self.wait(0):
             return
         for sig in (first, signal.SIGKILL):
             signal.pidfd_send_signal(self.pidfd, sig)
-            if self.wait(1.0):
+            if self.wait(seconds):
                 return
 
     def output(self):
@@ -202,9 +202,9 @@ def cpu_ns(pids):
     return total
 
 
-def tree_cpu_ns():
-    """The same of every process below us, and of those that have ended there and were waited for."""
-    pids, reaped = list(descendants()), 0
+def tree_cpu_ns(apart=()):
+    """The same of every process below us but those, and of the ones that have ended there and were waited for."""
+    pids, reaped = [pid for pid in descendants() if pid not in apart], 0
     for pid in pids:
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:

@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
-"""bench/programs: every server that is installed runs over both sides, and U-Net's side is not the kernel's."""
+"""bench/programs: every row whose server is installed runs over both sides, and U-Net's side is not the kernel's; what it judges."""
 
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
-PROGRAMS = os.path.join(os.environ["UNET_SOURCE"], "bench", "programs")
+sys.dont_write_bytecode = True
+BENCH = os.path.join(os.environ["UNET_SOURCE"], "bench")
+PROGRAMS = os.path.join(BENCH, "programs")
+sys.path.insert(0, BENCH)
+from harness import server, server_report as report  # noqa: E402
+import servers  # noqa: E402
+
 ALWAYS = "redis get, 50 clients"        # scripts/deps.sh check installs it
 
 
@@ -24,11 +31,25 @@ class Programs(unittest.TestCase):
         for name in result["left_out"]:
             print(f"left out: {name} is not installed")
         rows = {row["name"]: row for row in result["rows"]}
-        self.assertIn(ALWAYS, rows)
+        there = [load.name for s in servers.ALL if s.name not in result["left_out"] for load in s.loads if load.quick]
+        self.assertIn(ALWAYS, there)
+        self.assertEqual(list(rows), there)
         self.assertEqual(result["failures"], [])
         for row in rows.values():
-            for value in ("kernel", "unet", "ratio", "kernel_cpu_us", "unet_cpu_us"):
-                self.assertGreater(row[value], 0, row)
+            for side in ("kernel", "unet"):
+                for value in ("rate", "cpu_us"):
+                    self.assertGreater(row[side][value], 0, row)
+
+    def test_an_ordinary_client_beside_programs_that_compute(self):
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "result.json")
+            done = run("--quick", "--load", "busy", "--client", "kernel", "--only", ALWAYS, "--json", path)
+            self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
+            with open(path, encoding="utf-8") as f:
+                result = json.load(f)
+        self.assertEqual([(r["name"], r["client"], r["beside"]) for r in result["rows"]], [(ALWAYS, "kernel", "busy")])
+        self.assertGreater(result["rows"][0]["unet"]["p99_us"], 0)
+        self.assertIn("server over U-Net, ordinary client, beside a computing program on each processor", done.stdout)
 
     def test_a_name_that_is_not_there(self):
         done = run("--only", "no such server")
@@ -38,6 +59,47 @@ class Programs(unittest.TestCase):
         names = run("--list").stdout.splitlines()
         self.assertIn(ALWAYS, names)
         self.assertEqual(len(names), len(set(names)))
+
+    def test_words_that_an_option_has_not(self):
+        for option in ("--load", "--client"):
+            done = run(option, "quiet,unet", "--list")
+            self.assertEqual(done.returncode, 2, done.stderr)
+
+
+def made(side, rate, number=0, beside="quiet", **values):
+    return {"measurement": "a row", "side": side, "beside": beside, "run": number, "values": {"rate": rate, "cpu_us": 10, **values}}
+
+
+class Judged(unittest.TestCase):
+    def test_the_ratio_is_of_pairs(self):
+        runs = [made("kernel", 100), made("unet", 200), made("kernel", 1000, 1), made("unet", 1500, 1), made("kernel", 1000, 2),
+                made("unet", 4000, 2), made("unet", 1, 3)]
+        row, = report.rows(runs)
+        self.assertEqual((row["ratio"], row["least"], row["most"], row["kernel"]["rate"]), (2, 1.5, 4, 1000))
+
+    def test_what_is_short(self):
+        for side, beside, ours, short in (("unet", "quiet", 99, ["rate"]), ("unet", "quiet", 100, []), ("unet", "busy", 96, []),
+                                          ("unet", "busy", 94, ["rate"]), ("ordinary", "quiet", 96, []),
+                                          ("ordinary", "quiet", 94, ["rate"])):
+            row, = report.rows([made("kernel", 100, beside=beside), made(side, ours, beside=beside)])
+            self.assertEqual(row["short"], short, (side, beside, ours))
+        row, = report.rows([made("kernel", 100), made("unet", 300, cpu_us=11)])
+        self.assertEqual(row["short"], ["cpu"])
+
+    def test_a_time_that_a_client_does_not_tell_is_left_empty(self):
+        row, = report.rows([made("kernel", 100, p50_us=7), made("unet", 300)])
+        self.assertEqual(report.cells(row)[5:9], ("7", "", "", ""))
+        self.assertIn("client and server over U-Net, quiet", report.table([row]))
+
+    def test_percentiles(self):
+        self.assertEqual(server.percentiles([(us, 1) for us in range(1, 101)]), {"p50_us": 50, "p99_us": 99})
+        self.assertEqual(server.percentiles([(3, 98), (4, 1), (9, 1)]), {"p50_us": 3, "p99_us": 4})
+
+    def test_the_kernel_carried_it(self):
+        runs = [made("unet", 1, requests=9000, kernel_segments=900), made("ordinary", 1, requests=9000, kernel_segments=9000)]
+        self.assertEqual(server.not_accelerated(runs), [])
+        runs[0]["values"]["kernel_segments"] = 901
+        self.assertEqual(server.not_accelerated(runs), ["a row"])
 
 
 if __name__ == "__main__":
