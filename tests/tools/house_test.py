@@ -182,7 +182,7 @@ class House(unittest.TestCase):
 
 
 class Results(unittest.TestCase):
-    """scripts/results: the page that it makes of runs of bench/compare and of bench/counted."""
+    """scripts/results: the page that it makes of runs of bench/compare, of bench/programs and of bench/counted."""
 
     RUN = {"machine": {"cpu": "A CPU", "cpus": 2, "virtual": True, "kernel": "6.1"}, "runs_asked": 5, "seconds": 1, "seed": 7,
            "failures": [], "rows": [
@@ -190,6 +190,10 @@ class Results(unittest.TestCase):
                 "absolute": False, "verdict": "ok"},
                {"title": "idle", "unit": "ms", "reference": None, "ours": 0.5, "ratio": 0.5, "at_least": 1,
                 "absolute": True, "verdict": "ok"}]}
+
+    PROGRAMS = {**RUN, "rows": [
+        {"name": "a server", "client": "unet", "beside": "busy", "kernel": {"rate": 1000, "p50_us": 12, "p99_us": 345, "cpu_us": 9.5},
+         "unet": {"rate": 900, "cpu_us": 8}, "ratio": 0.9, "least": 0.8, "most": 1.25, "short": ["rate"]}]}
 
     def results(self, *args):
         return subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "results"), *args], capture_output=True, text=True,
@@ -212,6 +216,15 @@ class Results(unittest.TestCase):
             self.assertIn("| one stream | 50 | 125 | Gb/s | 2.5x | 2 | ok |", text)
             self.assertIn("| one stream | 2x | 2.5x |", text)
             self.assertIn("| idle | 0.5 ms | 0.5 ms |", text)
+            os.mkdir(os.path.join(d, "results", "programs"))
+            with open(os.path.join(d, "results", "programs", "2026-11-29-there.json"), "w", encoding="utf-8") as f:
+                json.dump(self.PROGRAMS, f)
+            self.assertEqual(self.results("--check", d).returncode, 1)
+            self.assertEqual(self.results(d).returncode, 0)
+            with open(os.path.join(d, "docs", "results.md"), encoding="utf-8") as f:
+                text = f.read()
+            self.assertIn("### Client and server over U-Net, beside a computing program on each processor", text)
+            self.assertIn("| a server | 1,000 | 900 | 0.90 | 0.80 to 1.25 | 12 |  | 345 |  | 9.5 | 8 | rate |", text)
             os.mkdir(os.path.join(d, "results", "counted"))
             with open(os.path.join(d, "results", "counted", "2026-11-29.json"), "w", encoding="utf-8") as f:
                 json.dump({"builds": ["old", "new"], "rows": {"tcp": {"title": "a message", "values": {
