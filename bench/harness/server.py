@@ -60,7 +60,7 @@ class Server:
     name, programs, loads = "", (), ()
     user = None                                 # who runs it and its clients, where we are root
     doors = 1                                   # how many ports it needs
-    end_signal = signal.SIGINT
+    end_signal = signal.SIGTERM
 
     @classmethod
     def installed(cls):

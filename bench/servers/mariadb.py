@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 
 from harness.server import Load, Server, found, percentiles, search_path
@@ -29,7 +28,6 @@ class Mariadb(Server):
         Load("mariadb 16", 20000, _sysbench(16), _read),
         Load("mariadb 100", 20000, _sysbench(100), _read),
     ]
-    end_signal = signal.SIGTERM
     data, filled = None, False
 
     def commands(self):

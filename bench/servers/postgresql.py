@@ -2,6 +2,7 @@
 
 import glob
 import os
+import signal
 import subprocess
 
 from harness.server import Load, Server, found, percentiles, search_path
@@ -30,8 +31,9 @@ class Postgres(Server):
         Load("postgresql 16", 30000, _pgbench(16, "-M", "prepared"), _read),
         Load("postgresql 100", 24000, _pgbench(100, "-M", "prepared"), _read, quick=False),
         Load("postgresql 300", 18000, _pgbench(300, "-M", "prepared"), _read, quick=False),
-        Load("postgresql 16, -C", 480, _pgbench(16, "-C"), _read),
+        Load("postgresql 16, -C", 240, _pgbench(16, "-C"), _read),
     ]
+    end_signal = signal.SIGINT                  # whatever connections are open
     data = None
 
     def environment(self):

@@ -69,7 +69,7 @@ class Iperf(Server):
         return [(["iperf3", "-s", "-p", str(self.port)], [self.port])]
 
 
-SOCKPERF_MOST = 4000000         # messages a second that it has room for
+SOCKPERF_MOST = 1500000         # messages a second that it has room for
 
 
 def _sockperf(server, _n):

@@ -1,6 +1,8 @@
 """Servers of HTTP: workers that share a listener, a proxy before two others, and workers of Python. ab asks all of them."""
 
 import os
+import signal
+import time
 
 from harness.process import Failed
 from harness.server import Load, Server, found
@@ -76,12 +78,20 @@ APP = """def app(environ, start):
 class Gunicorn(Server):
     """Its workers take one request of a connection, and close it."""
     name, programs, options = "gunicorn", ("gunicorn", "ab"), ()
+    end_signal = signal.SIGINT                  # at once, whatever connections are open
     loads = [Load("gunicorn, 16 closed", 3000, _ab(), _read)]
 
     def commands(self):
         self.write("hello.py", APP)
-        return [(["gunicorn", "--workers", "2", "--bind", f"127.0.0.1:{self.port}", "--chdir", self.top, "--log-level", "error",
-                  *self.options, "hello:app"], [self.port])]
+        return [(["gunicorn", "--workers", "2", "--bind", f"127.0.0.1:{self.port}", "--chdir", self.top, *self.options, "hello:app"],
+                 [self.port])]
+
+    def prepare(self):
+        deadline = time.monotonic() + 30
+        while self.children[0].output().count("Booting worker") < 2:
+            if time.monotonic() > deadline:
+                raise Failed("gunicorn has no two workers\n" + self.children[0].output()[-600:])
+            time.sleep(0.01)
 
 
 class GunicornThreads(Gunicorn):
