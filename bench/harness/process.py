@@ -202,17 +202,26 @@ def cpu_ns(pids):
     return total
 
 
-def tree_cpu_ns(apart=()):
-    """The same of every process below us but those, and of the ones that have ended there and were waited for."""
-    pids, reaped = [pid for pid in descendants() if pid not in apart], 0
-    for pid in pids:
+def tree_cpu(apart=()):
+    """{pid: (whether it is a child of ours, ns)} of every process below us but those, with what it has waited for."""
+    found = {}
+    for pid in descendants():
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
                 fields = f.read().rpartition(")")[2].split()
         except OSError:
             continue
-        reaped += int(fields[13]) + int(fields[14])     # cutime, cstime
-    return cpu_ns(pids) + reaped * 1000000000 // os.sysconf("SC_CLK_TCK")
+        if pid not in apart:
+            waited_for = int(fields[13]) + int(fields[14])      # cutime, cstime
+            found[pid] = (int(fields[1]) == os.getpid(), cpu_ns([pid]) + waited_for * 1000000000 // os.sysconf("SC_CLK_TCK"))
+    return found
+
+
+def cpu_between(before, after):
+    """Nanoseconds that all of them used between two answers of tree_cpu(). Of a child of ours that ended what it used is not known;
+    of another that did, whoever waited for it has all its time."""
+    return (sum(ns for _, ns in after.values())
+            - sum(ns for pid, (ours, ns) in before.items() if pid in after or not ours))
 
 
 def pss_bytes(pids):

@@ -140,7 +140,7 @@ class Server:
 def one(bench, server, load, side, apart):
     """Runs a load against a server that runs. Requests a second, and what each cost; processes `apart` have no part in it."""
     others = set(process.descendants())
-    before, segments, began = process.tree_cpu_ns(apart), host.kernel_segments(), time.monotonic()
+    before, segments, began = process.tree_cpu(apart), host.kernel_segments(), time.monotonic()
     requests = max(round(load.count * bench.seconds), 1)
     client = server.start(load.client(server, requests), SIDES[side].client)
     try:
@@ -150,7 +150,7 @@ def one(bench, server, load, side, apart):
     took = time.monotonic() - began
     while time.monotonic() < began + took + 2 and not others >= set(process.descendants()):
         time.sleep(0.02)                # whom the server made for this client ends, and then its time is counted
-    cpu = process.tree_cpu_ns(apart) - before + client.cpu_seconds() * 1e9
+    cpu = process.cpu_between(before, process.tree_cpu(apart)) + client.cpu_seconds() * 1e9
     values = {"requests": requests, **load.read(text, server), "kernel_segments": host.kernel_segments() - segments}
     values["cpu_us"] = cpu / 1e3 / values["requests"]
     return {name: round(value, 3) for name, value in values.items()}

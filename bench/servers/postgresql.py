@@ -31,7 +31,7 @@ class Postgres(Server):
         Load("postgresql 16", 30000, _pgbench(16, "-M", "prepared"), _read),
         Load("postgresql 100", 24000, _pgbench(100, "-M", "prepared"), _read, quick=False),
         Load("postgresql 300", 18000, _pgbench(300, "-M", "prepared"), _read, quick=False),
-        Load("postgresql 16, -C", 240, _pgbench(16, "-C"), _read),
+        Load("postgresql 16, -C", 160, _pgbench(16, "-C"), _read),
     ]
     end_signal = signal.SIGINT                  # whatever connections are open
     data = None

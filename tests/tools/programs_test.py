@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 BENCH = os.path.join(os.environ["UNET_SOURCE"], "bench")
 PROGRAMS = os.path.join(BENCH, "programs")
 sys.path.insert(0, BENCH)
-from harness import server, server_report as report  # noqa: E402
+from harness import process, server, server_report as report  # noqa: E402
 import servers  # noqa: E402
 
 ALWAYS = "redis get, 50 clients"        # scripts/deps.sh check installs it
@@ -94,6 +94,11 @@ class Judged(unittest.TestCase):
     def test_percentiles(self):
         self.assertEqual(server.percentiles([(us, 1) for us in range(1, 101)]), {"p50_us": 50, "p99_us": 99})
         self.assertEqual(server.percentiles([(3, 98), (4, 1), (9, 1)]), {"p50_us": 3, "p99_us": 4})
+
+    def test_who_ended_takes_no_time_away(self):
+        before = {1: (True, 500), 2: (False, 70), 3: (True, 9000), 4: (False, 30)}
+        after = {1: (True, 600), 2: (False, 75), 5: (True, 1)}         # 1 has waited for 4, and nobody below us for 3
+        self.assertEqual(process.cpu_between(before, after), 100 + 5 + 1 - 30)
 
     def test_the_kernel_carried_it(self):
         runs = [made("unet", 1, requests=9000, kernel_segments=900), made("ordinary", 1, requests=9000, kernel_segments=9000)]
