@@ -28,8 +28,8 @@ CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ib
 CHECK_PACKAGES+=(redis-server redis-tools)
 # What packages are made with, and the machine that they are tried on (tests/packages).
 CHECK_PACKAGES+=(debhelper lintian mmdebstrap)
-BENCH_PACKAGES=(postgresql mariadb-server sysbench memcached redis-server redis-tools nginx-light haproxy gunicorn apache2-utils nuttcp
-        gnuplot-nox ucx-utils openmpi-bin libopenmpi-dev)
+BENCH_PACKAGES=(postgresql mariadb-server-core mariadb-client-core sysbench memcached redis-server redis-tools
+        nginx-light haproxy gunicorn apache2-utils nuttcp gnuplot-nox ucx-utils openmpi-bin libopenmpi-dev)
 
 usage() { sed -n '2,11s/^# \{0,1\}//p' "$0"; }
 

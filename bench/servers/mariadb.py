@@ -22,7 +22,7 @@ def _read(text, _server):
 
 
 class Mariadb(Server):
-    name, programs, user = "mariadb", ("mariadbd", "mariadb-install-db", "sysbench"), "mysql"
+    name, programs, user = "mariadb", ("mariadbd", "mariadb-install-db", "sysbench"), "nobody"
     loads = [
         Load("mariadb 1", 10000, _sysbench(1), _read),
         Load("mariadb 16", 20000, _sysbench(16), _read),
