@@ -68,6 +68,9 @@ struct usock_item {
         /* The caller looks at all items itself: once this one is ready, the wait need not look at
          * those behind it. */
         bool enough;
+        /* Of one item alone, may be NULL: takes what has come by the turn of this thread. Called
+         * under the stack's lock, which it leaves. */
+        void (*take)(struct usock_item *it, nstime now);
 };
 /*
  * Progress, then returns how many items have events; sleeps until there is one, the timeout
@@ -121,5 +124,9 @@ bool usock_is_taken_by_one(struct usock *s, short events);
 /* One socket: 0 when an event of `events` (or error, hang-up) is there, -EAGAIN after the
  * timeout, -EINTR. */
 int usock_wait1(struct usock *s, short events, nstime timeout);
+/* As usock_wait1(), of a stream that is read: what comes by a turn of this thread is received in
+ * the same turn, as by usock_recv(). *got is what that returned, or -EAGAIN: call it. */
+int usock_wait_recv(struct usock *s, short events, nstime timeout, const struct iovec *to,
+                    int flags, ssize_t *got);
 
 #endif

@@ -147,6 +147,10 @@ int usock_addr_in(const struct sockaddr *sa, socklen_t len, ip_addr *addr, uint1
 bool usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa, socklen_t *len);
 /* By kind; usock.c dispatches. All without waiting. */
 ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t total, int flags);
+/* Call under the lock, after stack_take() with `now`: flushes what went in, and leaves the lock.
+ * -EAGAIN: usock_recv() says what there is. */
+ssize_t usock_tcp_recv_locked(struct usock *s, const struct iovec *iov, size_t total, int flags,
+                              nstime now);
 /* came: NULL, or when the last of the bytes did. */
 ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags,
                        nstime *came);

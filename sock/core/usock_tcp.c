@@ -556,22 +556,17 @@ static ssize_t recv_urgent(struct usock *s, struct cursor *c, size_t total, int 
         return copy_out(c, &b, 1) ? 1 : -EFAULT;
 }
 
-ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags,
-                       nstime *came)
+/* Leaves the lock. `now`: as in took(). */
+static ssize_t recv_locked(struct usock *s, struct cursor *c, size_t total, int flags, nstime *came,
+                           nstime now)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
-        struct cursor c = {iov, 0, 0};
         struct span any[SPANS];
         size_t done = 0, from;
         ssize_t got = -ENOTCONN;
-        nstime now = 0;
 
-        if (flags & MSG_OOB)
-                return recv_urgent(s, &c, total, flags);
-        total = MIN(total, (size_t)INT32_MAX);
-        usock_relay_first(s);
-        ustack_lock(u);
+        assert(ustack_locked(u));
         usock_tcp_settle(s);
         from = usock_peek_from(rec, flags);
         if (unlikely(flags & MSG_PEEK) && rec->role == SOCK_ROLE_CONN &&
@@ -581,12 +576,12 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                 if ((tcp_recv_avail(usock_conn(s)) == 0 || unlikely(came != NULL)) &&
                     stack_pending(&u->s, 0))
                         stack_take(&u->s, now = ustack_now());
-                got = likely(came == NULL && !rec->peeks_on) ? recv_staged(s, &c, total, flags, now)
+                got = likely(came == NULL && !rec->peeks_on) ? recv_staged(s, c, total, flags, now)
                                                              : -EAGAIN;
                 if (got != -EAGAIN)
                         return got;
-                took(u, now);
         }
+        took(u, now);
         do {
                 if (unlikely(rec->role != SOCK_ROLE_CONN))
                         break;
@@ -598,7 +593,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                         got = MIN(peek(u, usock_conn(s), 0, 1, any), 0);
                         break;
                 }
-                got = recv_once(s, &c, flags & MSG_PEEK ? from + done : 0, total - done, flags,
+                got = recv_once(s, c, flags & MSG_PEEK ? from + done : 0, total - done, flags,
                                 came);
                 if (got <= 0)
                         break;
@@ -613,4 +608,29 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                 ustack_levels_again(u, rec, POLLIN);
         ustack_leave(u);
         return done > 0 ? (ssize_t)done : got;
+}
+
+ssize_t usock_tcp_recv_locked(struct usock *s, const struct iovec *iov, size_t total, int flags,
+                              nstime now)
+{
+        struct cursor c = {iov, 0, 0};
+
+        if (unlikely(atomic_load_explicit(&s->rec->relay, memory_order_relaxed) != 0)) {
+                took(s->u, now);
+                ustack_leave(s->u);
+                return -EAGAIN; /* usock_relay_ask() is called without the lock */
+        }
+        return recv_locked(s, &c, MIN(total, (size_t)INT32_MAX), flags, NULL, now);
+}
+
+ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags,
+                       nstime *came)
+{
+        struct cursor c = {iov, 0, 0};
+
+        if (flags & MSG_OOB)
+                return recv_urgent(s, &c, total, flags);
+        usock_relay_first(s);
+        ustack_lock(s->u);
+        return recv_locked(s, &c, MIN(total, (size_t)INT32_MAX), flags, came, 0);
 }

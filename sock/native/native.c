@@ -466,13 +466,24 @@ int unet_get_nonblock(int sock)
 
 /* ---- waiting ---- */
 
+static nstime left_until(nstime deadline)
+{
+        return deadline == NSTIME_NEVER ? -1 : MAX(deadline - ustack_now(), 0);
+}
+
 int native_wait(struct native_slot *n, short events, nstime deadline)
 {
-        nstime left = deadline == NSTIME_NEVER ? -1 : deadline - ustack_now();
+        nstime left = left_until(deadline);
 
-        if (deadline != NSTIME_NEVER && left <= 0)
-                return -EAGAIN;
-        return usock_wait1(n->us, events, left);
+        return left == 0 ? -EAGAIN : usock_wait1(n->us, events, left);
+}
+
+int native_wait_recv(struct native_slot *n, nstime deadline, const struct iovec *to, int flags,
+                     ssize_t *got)
+{
+        nstime left = left_until(deadline);
+
+        return left == 0 ? -EAGAIN : usock_wait_recv(n->us, USOCK_POLL_SOME, left, to, flags, got);
 }
 
 /* ---- structs that grow ---- */

@@ -104,6 +104,9 @@ static inline nstime native_deadline(nstime timeout)
 
 /* Sleeps until one of `events` is there. 0; -EAGAIN at the deadline; -EINTR. */
 int native_wait(struct native_slot *n, short events, nstime deadline);
+/* usock_wait_recv() until the deadline. */
+int native_wait_recv(struct native_slot *n, nstime deadline, const struct iovec *to, int flags,
+                     ssize_t *got);
 
 static inline bool native_nowait(const struct native_slot *n, int flags)
 {

@@ -123,27 +123,32 @@ static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags
         return r;
 }
 
-static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, size_t target,
+/* After the first look, of which `r` came. */
+static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, ssize_t r, size_t target,
                          int flags)
 {
         nstime deadline = native_deadline(READ_ONCE(usock_rec(n->us)->rcvtimeo));
-        struct walk w = walk_from(m, done);
+        struct walk w = walk_from(m, 0);
+        size_t done = 0;
 
         m->msg_controllen = 0;
         m->msg_flags = 0;
-        while (done < target && w.n > 0) {
-                ssize_t r = usock_recv(n->us, (char *)w.iov->iov_base + w.off,
-                                       w.iov->iov_len - w.off, flags);
-                if (r == 0)
-                        break;
+        for (;;) {
+                ssize_t got = -EAGAIN;
+                struct iovec to;
+                if (r > 0) {
+                        done += (size_t)r;
+                        walk_on(&w, (size_t)r);
+                }
+                if (r == 0 || done >= target || w.n == 0)
+                        return (ssize_t)done;
+                to = (struct iovec){(char *)w.iov->iov_base + w.off, w.iov->iov_len - w.off};
                 if (r == -EAGAIN)
-                        r = native_wait(n, USOCK_POLL_SOME, deadline);
+                        r = native_wait_recv(n, deadline, &to, flags, &got);
                 if (r < 0)
                         return partial(n, done, r);
-                done += (size_t)r;
-                walk_on(&w, (size_t)r);
+                r = got != -EAGAIN ? got : usock_recv(n->us, to.iov_base, to.iov_len, flags);
         }
-        return (ssize_t)done;
 }
 
 /* MSG_PEEK begins anew each time. More than is there cannot be waited for by an event: looks every
@@ -189,7 +194,7 @@ static ssize_t recv_on(struct native_slot *n, struct msghdr *m, ssize_t r, int f
                 return r;
         if (flags & MSG_PEEK)
                 return peek_all(n, m, target, flags);
-        return recv_rest(n, m, r < 0 ? 0 : (size_t)r, target, flags);
+        return recv_rest(n, m, r, target, flags);
 }
 
 static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)

@@ -64,6 +64,7 @@ ssize_t file_moved(struct file *f, size_t done, ssize_t r)
 
 static ssize_t recv_until(struct file *f, void *p, size_t n, int flags, struct until *u)
 {
+        ssize_t got = -EAGAIN;
         size_t done = 0, least;
 
         if (unlikely(flags & MSG_PEEK && usock_peeks_on(f->us)))
@@ -73,8 +74,12 @@ static ssize_t recv_until(struct file *f, void *p, size_t n, int flags, struct u
                 least = MIN(n, 1); /* there is one */
         for (;;) {
                 size_t from = flags & MSG_PEEK ? 0 : done;
-                ssize_t r = recv_now(f, (char *)p + from, n - from, flags & ~MSG_WAITALL);
+                struct iovec to = {(char *)p + from, n - from};
+                ssize_t r = got;
 
+                if (got == -EAGAIN)
+                        r = recv_now(f, to.iov_base, to.iov_len, flags & ~MSG_WAITALL);
+                got = -EAGAIN;
                 if (likely(r > 0)) {
                         if (flags & MSG_PEEK)
                                 done = (size_t)r;
@@ -87,8 +92,10 @@ static ssize_t recv_until(struct file *f, void *p, size_t n, int flags, struct u
                 } else if (r != -EAGAIN || !io_may_wait(f, flags)) {
                         return file_moved(f, done, r);
                 }
-                if (r <= 0 || (flags & MSG_PEEK))
+                if (flags & (MSG_PEEK | MSG_OOB))
                         r = wait_for_more(f, r > 0 || usock_peeks_on(f->us) ? flags : 0, u);
+                else if (r < 0)
+                        r = file_wait_recv(f, u, &to, flags & ~MSG_WAITALL, &got);
                 if (r < 0)
                         return done ? (ssize_t)done : r;
         }

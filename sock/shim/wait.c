@@ -60,6 +60,16 @@ static int wait_both_sides(struct file *f, short events, nstime left, enum calle
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
 }
 
+/* What a call returns whose sleep returned r. */
+static int woken(int r, const struct until *u)
+{
+        if (likely(r != -EINTR))
+                return r;
+        r = interrupted();
+        /* Man 7 signal: never restarted with a timeout. */
+        return r == -EINTR && u->left < 0 ? -ERR_RESTART : r;
+}
+
 static int wait_for(struct file *f, short events, struct until *u, enum caller who)
 {
         nstime left = until_left(u);
@@ -77,11 +87,22 @@ static int wait_for(struct file *f, short events, struct until *u, enum caller w
         else
                 r = usock_wait1(f->us, events, left);
         sleeper_leave(sl);
-        if (likely(r != -EINTR))
-                return r;
-        r = interrupted();
-        /* Man 7 signal: never restarted with a timeout. */
-        return r == -EINTR && u->left < 0 ? -ERR_RESTART : r;
+        return woken(r, u);
+}
+
+int file_wait_recv(struct file *f, struct until *u, const struct iovec *to, int flags, ssize_t *got)
+{
+        nstime left = until_left(u);
+        struct sleeper *sl;
+        int r;
+
+        assert(f->us != NULL);
+        shim_tls.handled = false;
+        sl = sleeper_enter();
+        r = sleeper_was_cancelled() ? -EINTR
+                                    : usock_wait_recv(f->us, USOCK_POLL_SOME, left, to, flags, got);
+        sleeper_leave(sl);
+        return woken(r, u);
 }
 
 int file_wait(struct file *f, short events, struct until *u)

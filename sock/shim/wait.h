@@ -95,6 +95,9 @@ static inline struct until until_timeo(nstime timeo)
  * SO_SNDTIMEO a time to wait.
  */
 int file_wait(struct file *f, short events, struct until *u);
+/* The same for a stream's input; *got as usock_wait_recv() has it. */
+int file_wait_recv(struct file *f, struct until *u, const struct iovec *to, int flags,
+                   ssize_t *got);
 /* The same for input, by who has just asked the kernel's side, and asks it again when its turn
  * is (kernel_turn()). */
 int file_wait_asked(struct file *f, struct until *u);

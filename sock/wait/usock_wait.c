@@ -33,6 +33,7 @@
 
 #include "base/sandbox.h"
 #include "sock/wait/usock_pace.h"
+#include "sock/wait/usock_turns.h"
 #include "sock/wait/usock_wake.h"
 #include "sock/usock_ready.h"
 #include "sock/usock_process.h"
@@ -45,6 +46,14 @@
 
 /* ---- looking ---- */
 
+/* Who waits to read asks for less. */
+static short events_now(const struct usock_item *it)
+{
+        if (it->events == USOCK_POLL_SOME && !usock_waits_for_more(it->s))
+                return usock_readable(it->s) ? USOCK_POLL_SOME : 0;
+        return usock_poll(it->s);
+}
+
 static int look_ours(struct usock_item *v, int n)
 {
         int ready = 0;
@@ -53,7 +62,7 @@ static int look_ours(struct usock_item *v, int n)
         for (int i = 0; i < n; i++) {
                 if (v[i].s == NULL)
                         continue;
-                ev = usock_poll(v[i].s);
+                ev = events_now(&v[i]);
                 if (unlikely(ev & USOCK_POLL_KEPT) && v[i].call)
                         ev &= (short)~POLLERR;
                 v[i].revents = ev & (v[i].events | POLLERR | POLLHUP);
@@ -157,16 +166,43 @@ static bool lock_unless_heard(struct wait *w, struct ustack *u)
         return true;
 }
 
-void wait_turn(struct wait *w, struct ustack *u, nstime now)
+/* What a turn has brought has been told. */
+static void turn_is_over(struct wait *w, struct ustack *u, nstime now)
 {
-        assert(ustack_locked(u));
-        stack_run(&u->s, now);
         if (unlikely(now >= u->peers_at)) {
                 ustack_peers_look(u, now);
                 w->look_daemon = true;
         }
         if (u->woke && w->slept)
                 w->relayed = wait_look(w) == 0;
+}
+
+void wait_turn(struct wait *w, struct ustack *u, nstime now)
+{
+        assert(ustack_locked(u));
+        stack_run(&u->s, now);
+        turn_is_over(w, u, now);
+}
+
+/* The same. Returns true if the only item of the wait has itself taken what came, and left the
+ * lock. */
+static bool turn_and_take(struct wait *w, struct ustack *u, nstime now)
+{
+        struct usock_item *it = w->v;
+
+        if (w->n != 1 || w->nall != 1 || it->take == NULL) {
+                wait_turn(w, u, now);
+                return false;
+        }
+        assert(it->s->u == u);
+        stack_take(&u->s, now);
+        if (likely(now < u->peers_at) && wait_look(w) > 0) {
+                it->take(it, now);
+                return true;
+        }
+        stack_flush(&u->s, now);
+        turn_is_over(w, u, now);
+        return false;
 }
 
 /*
@@ -186,7 +222,10 @@ static int progress(struct wait *w, nstime now)
                         w->inside |= i > 0;
                         return wait_look(w);
                 }
-                wait_turn(w, u, now);
+                if (turn_and_take(w, u, now)) {
+                        w->inside = false;
+                        return 1;
+                }
                 if (i + 1 == w->nall)
                         ready = wait_look(w);
                 if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u) &&
@@ -402,6 +441,41 @@ int usock_wait1(struct usock *s, short events, nstime timeout)
                                 .exclusive = usock_is_taken_by_one(s, events)};
         int n = usock_wait(&it, 1, timeout, NULL);
 
+        return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
+}
+
+/* Where what comes by the own turn goes to. */
+struct receiver {
+        struct usock_item item; /* first: receive() knows the rest by it */
+        struct iovec to;
+        int flags;
+        ssize_t got;
+};
+
+static void receive(struct usock_item *it, nstime now)
+{
+        struct receiver *r = (struct receiver *)(void *)it;
+
+        r->got = usock_tcp_recv_locked(it->s, &r->to, r->to.iov_len, r->flags, now);
+}
+
+int usock_wait_recv(struct usock *s, short events, nstime timeout, const struct iovec *to,
+                    int flags, ssize_t *got)
+{
+        struct receiver r = {
+                .item = {.s = s, .fd = -1, .events = events, .call = true, .take = receive},
+                .to = *to,
+                .flags = flags,
+                .got = -EAGAIN,
+        };
+        int n;
+
+        assert(s->kind == USOCK_TCP && !(flags & (MSG_OOB | MSG_ERRQUEUE)));
+        n = usock_wait(&r.item, 1, timeout, NULL);
+        *got = r.got;
+        if (unlikely(usock_tls.turns != USOCK_TURNS_NONE) && r.got > 0)
+                usock_turns_heard();
+        assert(r.got == -EAGAIN || n > 0);
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
 }
 
