@@ -14,6 +14,11 @@
  * rings. The keeper's look comes after (1) then, so that nothing makes the channel quiet after it
  * was made hot. Who dies between (1) and (2) has the lock: all channels are hot after a repair.
  *
+ * A sender rings once while the channel is quiet: the look makes it hot. It does so only for a
+ * message that is still there. One stored before (2) may have been taken before (1), and its ring
+ * finds nothing. So the sender reads whether the channel is quiet before (a), too. If that has
+ * changed at (c), it rings, and the next message rings again.
+ *
  * Anybody may ring (unet/bell_fd.h), with nothing in any channel. A look that finds nothing is paid
  * for with time, twenty times what it takes; a few may be paid for later. When no more may be, the
  * next look is put off, for all who ring meanwhile together. It is due in all processes, as who was

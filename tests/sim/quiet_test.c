@@ -4,10 +4,12 @@
  * meanwhile is heard of when the next look is due.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -119,12 +121,64 @@ static void who_does_not_see_a_channel_takes_no_look(void **state)
         pair_free(p);
 }
 
+static void say(struct unet_chan *ch, const char *what)
+{
+        struct unet_tx tx = {.inl = (const uint8_t *)what, .inl_len = 1};
+
+        assert_int_equal(ch->ops->send(ch, &tx, 1), 1);
+}
+
+/* How often who looks at quiet channels was rung by this flush: through a pipe, read at `told`. */
+static int rings_of(struct unet_chan *ch, int told)
+{
+        char byte[16];
+        ssize_t n;
+
+        ch->ops->flush(ch);
+        n = read(told, byte, sizeof byte);
+        return n < 0 ? 0 : (int)n;
+}
+
+/* The ring is late: the message was taken before the channel was made quiet. Nothing is found for
+ * it, so that the next message is rung for as well. */
+static void a_message_taken_before_rings_for_itself_alone(void **state)
+{
+        struct pair *p = pair_shm(1);
+        struct unet_chan *from = stack_chan_peek(&p->side[0].s, PAIR_CHAN),
+                         *to = stack_chan_peek(&p->side[1].s, PAIR_CHAN);
+        struct unet_rx rx;
+        int fds[2];
+
+        assert_int_equal(pipe2(fds, O_NONBLOCK), 0);
+        from->ops->flush(from);
+        ((struct shm_chan *)from)->keeper_fd = fds[1];
+        to->ops->quiet(to);
+        say(from, "1");
+        assert_int_equal(rings_of(from, fds[0]), 1);
+        say(from, "2");
+        assert_int_equal(rings_of(from, fds[0]), 0);
+        say(from, "3");
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(to->ops->recv(to, &rx, 1), 1);
+        to->ops->quiet(to);
+        assert_int_equal(rings_of(from, fds[0]), 1);
+        assert_false(to->ops->pending(to));
+        say(from, "4");
+        assert_int_equal(rings_of(from, fds[0]), 1);
+        say(from, "5");
+        assert_int_equal(rings_of(from, fds[0]), 0);
+        close(fds[0]);
+        close(fds[1]);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(rings_in_vain_cost_a_share_of_the_time),
                 cmocka_unit_test(what_comes_meanwhile_is_heard),
                 cmocka_unit_test(who_does_not_see_a_channel_takes_no_look),
+                cmocka_unit_test(a_message_taken_before_rings_for_itself_alone),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,9 @@ static int shm_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
         uint64_t bytes = 0;
         int i;
 
+        if (!c->sent)
+                c->quiet_before =
+                        atomic_load_explicit(&c->peer->ctrl.quiet, memory_order_acquire);
         for (i = 0; i < n && room > 0; i++, room--) {
                 assert(tx[i].inl_len <= SHM_INLINE_MAX);
                 shm_claim_ahead(&c->sh->pos, c->mine, tx[i].inl_len);
@@ -141,10 +144,13 @@ static bool wants_room(struct shm_chan *c)
 }
 
 /* Nobody looks at our ring: its keeper finds what came. The keeper may be stopped: so does who
- * leads, or the next one who does, whom the ring does not let sleep. */
+ * leads, or the next one who does, whom the ring does not let sleep. What was sent before the
+ * channel became quiet may have been taken before: nobody finds it, and the next message has to
+ * ring again. */
 static __attribute__((noinline)) void ring_quiet(struct shm_chan *c, uint32_t quiet)
 {
-        c->sh->quiet_rung = quiet;
+        if (c->quiet_before == quiet)
+                c->sh->quiet_rung = quiet;
         ring(c, c->keeper_fd);
         ring(c, c->leader_fd | BELL_QUIET);
 }
@@ -172,7 +178,7 @@ static void shm_flush(struct unet_chan *ch)
 
 void shm_chan_ring_again(struct shm_chan *c)
 {
-        c->sh->rung = c->sh->quiet_rung = 0;
+        c->sh->rung = c->sh->quiet_rung = c->quiet_before = 0;
         c->sent = c->gave = true;
 }
 

@@ -16,7 +16,8 @@
 struct shm_shared {
         struct shm_pos pos;
         uint32_t rung;       /* peer's bell word when we last rang; or SHM_UNHEARD */
-        uint32_t quiet_rung; /* its ctrl.quiet when we last rang its keeper for that */
+        /* Its ctrl.quiet when we last rang its keeper for a message that came after that. */
+        uint32_t quiet_rung;
         struct frame_geom tx_geom, rx_geom;
 };
 
@@ -46,6 +47,8 @@ struct shm_chan {
         int leader_fd, keeper_fd; /* ringers (unet/bell_fd.h) of the peer's bells */
         struct shm_late *late;    /* NULL: the bell is rung at once */
         struct counters *cnt;
+        /* The peer's ctrl.quiet, read before the first message that was not flushed. */
+        uint32_t quiet_before;
         bool sent; /* since the last flush: messages */
         bool gave; /* since the last flush: slots consumed or frames returned */
 };
