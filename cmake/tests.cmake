@@ -7,7 +7,8 @@
 # list tests/expected_skips.txt.
 #
 # Labels that ./check knows: fuzz (run under ASan only), preload (real programs under the shim; not under sanitizers),
-# noasan (any other reason not to run under ASan), vm (in virtual machines; once, and not with --quick), long (with --long only).
+# noasan (any other reason not to run under ASan), vm (in virtual machines; once, with --long only), long (with --long only),
+# hostile (what takes what others send: runs under ASan without --long, too, as base, arp, ip, udp, tcp and netstack do).
 # And programs: real ones, both sides over the shim, and one.
 #
 # The label waits marks a test that mostly waits for clocks and other processes: it takes one processor of ctest's count, any

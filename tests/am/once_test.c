@@ -13,12 +13,13 @@
 
 #include "am/am_int.h"
 #include "tests/am/job.h"
+#include "tests/long_run.h"
 
 #define MOST_RANKS 4u
 #define SEG        20480u
 #define NUMBERS    64u /* requests of each rank to each other */
 
-static uint64_t seeds = 10000, first_seed = 1;
+static uint64_t seeds, first_seed = 1;
 
 enum { ASK, ANSWER, TELL };
 
@@ -552,6 +553,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(each_sequence_backs_off_by_itself),
         };
 
+        seeds = long_run() ? 10000 : 2500;
         for (int i = 1; i + 1 < argc; i += 2) {
                 if (strcmp(argv[i], "--seeds") == 0)
                         seeds = strtoull(argv[i + 1], NULL, 0);

@@ -10,6 +10,8 @@ import unittest
 import xml.etree.ElementTree
 
 BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
+sys.path.append(os.path.join(SOURCE, "tests"))
+from long_run import long_run  # noqa: E402
 
 
 class Paper(unittest.TestCase):
@@ -26,6 +28,7 @@ class Paper(unittest.TestCase):
         self.assertTrue(picture.tag.endswith("svg"))
         return page, "".join(picture.itertext())
 
+    @long_run
     def test_windows(self):
         page, text = self.drawn("windows.svg", "--windows", "shm,xdp")
         for part in ("bandwidth against its window", "U-Net, one host", "kernel, one host"):

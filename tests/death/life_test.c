@@ -3,6 +3,7 @@
  * other threads, SIGSTOP, two processes on one socket, more processes than a stack has room for,
  * daemons that are away.
  */
+#include "tests/long_run.h"
 #include "tests/sock/sides.h"
 
 #include <poll.h>
@@ -154,7 +155,7 @@ static void busy_peer(struct side *s)
 /* Threads die inside, with the lock and in the middle of a change: what they leave is mended. */
 static void exit_amid_calls_loses_nothing(void **state)
 {
-        for (uint64_t i = 0; i < 304 / SLOWER; i++) {
+        for (uint64_t i = 0; i < (long_run() ? 304 : 104) / SLOWER; i++) {
                 memset(sh->line, 0, sizeof sh->line);
                 play(TWO_PROCESSES, busy_side, busy_peer, test_seed() / 4 * 4 + i);
         }

@@ -118,6 +118,7 @@ class Answers(Lan):
         self.assertEqual(self.answered(), 0, pcap)
 
 
+@lan.long_run
 class Offload(Answers):
     """The kernel leaves its sums to a device, and we those of what we answer."""
 

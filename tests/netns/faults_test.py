@@ -92,6 +92,7 @@ class Faults(Lan):
         self.goes_on(*[lambda how=how: self.ours.ip("addr", how, f"{OURS}/24", "dev", lan.IFACE) for how in ("add", "del")])
 
 
+@lan.long_run
 class FaultsOfShared(Faults):
     """The same through the gateway."""
 

@@ -112,9 +112,11 @@ class Hostile(lan_test.Lan):
         names, values = [line.split() for line in self.other.read("/proc/net/snmp").splitlines() if line.startswith("Ip:")]
         return int(values[names.index("InAddrErrors")])
 
+    @lan.long_run
     def test_syn_flood_of_closed_ports(self):
         self.flood("-S", "-p", "++1", name="TCP_NO_LISTENER")
 
+    @lan.long_run
     def test_udp_flood(self):
         after = self.flood("--udp", "-p", "9", "-d", "100", name="UDP_NO_PORT")
         self.assertLess(after["ICMP_OUT"], after["UDP_NO_PORT"] / 10)       # RFC 1812 §4.3.2.8
@@ -126,6 +128,7 @@ class Hostile(lan_test.Lan):
         self.assertEqual([row["interface"] for row in rows], [lan.IFACE])
         self.assertGreater(rows[0]["hopeless_fragments"], 1000)
 
+    @lan.long_run
     def test_icmp_flood(self):
         self.flood("-1", name="ICMP_IN")
 
@@ -175,6 +178,7 @@ class Hostile(lan_test.Lan):
         self.assertRegex(said, r"Not shown: 100 closed tcp ports \(reset\)")
         self.still_serves()
 
+    @lan.long_run
     def test_sequence_numbers_are_rated_as_the_kernels(self):
         """By the same scanner, which meets the kernel over its loopback."""
         self.need("nmap")

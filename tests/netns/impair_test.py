@@ -39,18 +39,23 @@ class Impaired(Cable):
     def test_loss(self):
         self.through(("lost",), 20, loss=0.01)
 
+    @lan.long_run
     def test_heavy_loss(self):
         self.through(("lost",), 4, loss=0.05)
 
+    @lan.long_run
     def test_delay(self):
         self.through((), 20, delay=5)
 
+    @lan.long_run
     def test_reordering(self):
         self.through(("reordered",), 20, delay=1, reorder=0.1, extra=2)
 
+    @lan.long_run
     def test_duplication(self):
         self.through(("duplicated",), 20, dup=0.05)
 
+    @lan.long_run
     def test_corruption(self):
         self.through(("corrupted",), 20, corrupt=0.005)
 

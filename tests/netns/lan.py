@@ -21,6 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import behind
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from long_run import LONG, long_run  # noqa: E402,F401
+
 BUILD = os.environ["UNET_BUILD"]
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 UNET = os.path.join(BUILD, "tools", "unet")

@@ -20,7 +20,7 @@ sys.path.insert(0, HERE)
 import lan  # noqa: E402
 
 OURS, KERNELS, NOBODY, PORT, CLOSED = "10.77.0.1", "10.77.0.2", "10.77.0.9", 5201, 5202
-BIG = 1024 if os.environ.get("UNET_WHOLE") else 200             # megabytes
+BIG = 1024 if os.environ.get("UNET_WHOLE") else 200 if lan.LONG else 50          # megabytes
 PEER = lan.PEER
 
 
@@ -96,12 +96,15 @@ class Kernel(Lan):
     def test_iperf3_to_the_kernel(self):
         self.iperf3(self.other, self.ours)
 
+    @lan.long_run
     def test_iperf3_from_the_kernel(self):
         self.iperf3(self.ours, self.other)
 
+    @lan.long_run
     def test_iperf3_reverse(self):
         self.iperf3(self.other, self.ours, "-R")
 
+    @lan.long_run
     def test_iperf3_eight_streams(self):
         self.iperf3(self.other, self.ours, "-P", "8")
 
@@ -142,6 +145,7 @@ class Kernel(Lan):
     def test_interface_comes_back_when_unetd_ends(self):
         self.interface_comes_back(signal.SIGTERM)
 
+    @lan.long_run
     def test_interface_comes_back_when_unetd_is_killed(self):
         self.interface_comes_back(signal.SIGKILL)
 
@@ -164,6 +168,7 @@ class Kernel(Lan):
     def test_curl_from_a_server_of_ours(self):
         self.http(self.ours, self.other)
 
+    @lan.long_run
     def test_our_curl_from_an_ordinary_server(self):
         self.http(self.other, self.ours)
 
@@ -200,6 +205,7 @@ class Kernel(Lan):
             self.assert_ours(keep)
             self.assertEqual(self.other.run(sys.executable, "-c", ask, OURS).end(), "ENOPROTOOPT\n")
 
+    @lan.long_run
     def test_who_sends_with_fast_open_connects(self):
         """sendto() with MSG_FASTOPEN: the kernel has no way to there, so it must be ours."""
         said = ("import socket, sys; s = socket.socket(); "
@@ -257,6 +263,7 @@ class Kernel(Lan):
         self.in_the_middle(lambda: blink(self.other))
         self.in_the_middle(lambda: blink(self.ours))
 
+    @lan.long_run
     def test_no_progress_confirms_no_neighbour(self):
         """Its MAC address changes while bytes go both ways: what it repeats, after all that came before, is no sign that ours
         arrive."""
@@ -365,6 +372,7 @@ class Kernel(Lan):
                                  "icmp.checksum.status == 0 || _ws.malformed"), [])
 
 
+@lan.long_run
 class LargeMtu(Lan):
     mtu = 3000
 

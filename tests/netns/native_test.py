@@ -11,7 +11,7 @@ import lan  # noqa: E402
 import lan_test  # noqa: E402
 
 SERVER = os.path.join(lan.BUILD, "examples", "echo_sock")
-MANY = 10000
+MANY = 10000 if lan.LONG else 1000
 
 
 class Native(hostile_test.Hostile):
@@ -34,7 +34,7 @@ class Native(hostile_test.Hostile):
                 self.assertNotIn("Sanitizer", p.text(1))
         self.assertNotIn("Sanitizer", self.ours.logged())
 
-    def test_ten_thousand_connections(self):
+    def test_thousands_of_connections(self):
         self.assertEqual(self.peer(self.other, "many", lan_test.OURS, lan_test.CLOSED, MANY).end(lan.TRANSFER), "all\n")
         self.still_serves()
 

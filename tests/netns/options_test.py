@@ -90,6 +90,7 @@ class Options(lan.Scene):
             self.well_formed(wire, "tcp")
 
 
+@lan.long_run
 class Gateway(Options):
     """Every packet by the gateway of a shared interface."""
     provider = "packet"

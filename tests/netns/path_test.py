@@ -58,6 +58,7 @@ class Path(lan_test.Lan):
     def test_bytes_from_the_kernel(self):
         self.one_way(self.other, self.ours, BIG)
 
+    @lan.long_run
     def test_bytes_both_ways(self):
         self.exchanged(self.both_ways(self.ours, self.other, BIG // 2), BIG // 2)
 
@@ -66,6 +67,7 @@ class Path(lan_test.Lan):
         self.one_way(self.ours, self.other, BIG)
         self.assertGreater(self.silenced(self.near), 0)
 
+    @lan.long_run
     def test_bytes_from_the_kernel_where_nobody_tells(self):
         self.silence()
         self.one_way(self.other, self.ours, BIG)
@@ -98,6 +100,7 @@ class Path(lan_test.Lan):
         self.assertGreater(self.silenced(self.near), 0)
 
 
+@lan.long_run
 class LargeMtu(Path):
     mtu = 3000
 

@@ -47,6 +47,7 @@ class Peers(lan_test.Lan):
         """It says nothing of it: that it does not hear us has to be found out."""
         self.goes_on(self.ours, self.other, self.other_mac)
 
+    @lan.long_run
     def test_the_neighbour_has_another_mac_and_a_client_of_ours(self):
         self.goes_on(self.other, self.ours, self.other_mac)
 
@@ -86,6 +87,7 @@ class Peers(lan_test.Lan):
     def test_curl_from_our_nginx_by_sendfile(self):
         self.curl(self.ours, self.other, "on")
 
+    @lan.long_run
     def test_eight_streams_both_ways(self):
         for server, client in ((self.ours, self.other), (self.other, self.ours)):
             for more in ((), ("-R",)):
@@ -172,10 +174,12 @@ class Wire(lan_test.Lan):
         self.assertLessEqual(mine, theirs | BUSY, json.dumps([sorted(mine), sorted(theirs)]))
 
 
+@lan.long_run
 class WireByAfXdp(Wire):
     how = {"mode": "native"}
 
 
+@lan.long_run
 class WireByTheGateway(Wire):
     how = {"provider": "packet"}
 

@@ -82,6 +82,7 @@ class Probe(lan.Scene):
             self.fail(f"seconds after the first: {times}")
         self.works()
 
+    @lan.long_run
     def test_with_the_times_of_the_rfc(self):
         took = []
         asked = self.arp_seen(lambda: took.append(self.own("probe = full\n")))

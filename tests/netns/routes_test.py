@@ -218,6 +218,7 @@ class Routes(lan.Scene):
             if mtu == 1000:
                 self.tool("route", "remove", "10.88.0.0/16")
 
+    @lan.long_run
     def test_an_mtu_that_changes_in_the_middle(self):
         """Smaller than what is under way, then larger: the bytes arrive, and none has to wait for a timeout of minutes."""
         self.ours.own(TWO)
@@ -251,6 +252,7 @@ class Routes(lan.Scene):
             self.assertRegex(text, f"64 bytes from {FAR}: seq={seq} ttl=63 time=[0-9.]+ ms\n")
         self.assertRegex(text, f"ms\n\n{FAR}: 2 sent, 2 received, 0% lost\nround")
 
+    @lan.long_run
     def test_ping_beside_other_stacks(self):
         """Each hears its own answers and errors, while a server has the same interface."""
         self.ours.own(TWO)

@@ -15,6 +15,7 @@ import lan  # noqa: E402
 from lan_test import CLOSED, HERE, KERNELS, OURS, PORT, Lan  # noqa: E402
 
 ALICE, BOB, CAROL = 12001, 12002, 12003
+MUCH = 60 if lan.LONG else 15           # megabytes
 
 
 class Sharing(Lan):
@@ -85,8 +86,8 @@ class Share(Sharing):
             self.assert_ours(p)
 
     def test_bytes_arrive_as_sent(self):
-        for pair in self.transfers(60):
-            self.exchanged(pair, 60)
+        for pair in self.transfers(MUCH):
+            self.exchanged(pair, MUCH)
 
     def test_a_transfer_goes_on_when_a_second_stack_comes_and_when_it_is_killed(self):
         pair = self.both_ways(self.ours, self.other, 5, 0.1, user=ALICE, goes_on=True)
@@ -117,6 +118,7 @@ class Share(Sharing):
         self.reached(PORT + 11)
         self.assertIsNone(second.child.poll())
 
+    @lan.long_run
     def test_who_comes_and_goes_takes_nothing_from_the_first(self):
         """Again and again, after more and fewer packets by the gateway."""
         self.first()
@@ -128,6 +130,7 @@ class Share(Sharing):
             self.ours.until(self.ours.program_on_link, "the first to have it to itself again")
             self.reached(PORT + 10)
 
+    @lan.long_run
     def test_a_keeper_that_is_late_costs_no_connection(self):
         """The gateway is gone before the stack hears of it, and its processes look whether their peers live."""
         pair = self.both_ways(self.ours, self.other, 5, 0.1, user=ALICE, goes_on=True)
@@ -141,6 +144,7 @@ class Share(Sharing):
         os.kill(keeper, signal.SIGCONT)
         self.exchanged(pair, 5)
 
+    @lan.long_run
     def test_who_does_not_let_go_of_the_queue_is_waited_for(self):
         """A stopped process of the first stack has the socket still; the gateway goes on until it has let go. Of a program's rings
         there is nothing to let go of."""
@@ -252,6 +256,7 @@ class Share(Sharing):
         rows = json.loads(self.ours.run(lan.UNET, "status", "--json", shim=False).end())["gateway"]
         return sum(row["bad_source"] for row in rows if row["uid"] == user)
 
+    @lan.long_run
     def test_what_is_sent_after_a_while_is_noticed(self):
         """The gateway's own timers (ARP) run meanwhile, and it goes back to sleep."""
         self.first()
@@ -269,6 +274,7 @@ class Share(Sharing):
             self.peer(self.ours, "shout", KERNELS, PORT + 1, text, user=int(text[-5:])).end()
         self.ours.until(lambda: sorted(ear.text().split()) == sorted(told), "all that was said")
 
+    @lan.long_run
     def test_and_so_when_the_neighbour_answers_late(self):
         """The stack stays until it does, or has asked three times."""
         ear = self.serve_peer(self.other, "hear", PORT + 1, kind="u")
@@ -312,6 +318,7 @@ class Share(Sharing):
     def users(self):
         return json.loads(self.ours.run(lan.UNET, "if", "--json", shim=False).end())[0]["stacks"]
 
+    @lan.long_run
     def test_servers_of_many_users_again_and_again(self):
         """iperf3 listens anew for each client, and says so: nobody comes before that."""
         users = (ALICE, BOB, CAROL)
@@ -385,12 +392,14 @@ class Bound(Sharing):
         alice.child.kill()
         self.ours.until(lambda: self.told(self.bound(("reuse", self.MINE), user=BOB), 1) == [str(self.MINE)], "Alice's end")
 
+    @lan.long_run
     def test_one_from_before_it_was_shared(self):
         pair = self.both_ways(self.other, self.ours, 5, 0.1, PORT + 1, user=ALICE, goes_on=True, mine=self.MINE)
         self.has_come(1)
         self.second()
         self.exchanged(pair, 5)
 
+    @lan.long_run
     def test_what_is_closed_can_be_bound_again(self):
         self.first()
         self.second()
@@ -441,6 +450,7 @@ class UnetdDies(Sharing):
         self.kill_unetd(another=False)
         self.both_end(pair)
 
+    @lan.long_run
     def test_and_so_do_those_by_the_gateway(self):
         pairs = [pair[::-1] if pair[0] in self.other.programs else pair for pair in self.transfers(1, 0.1, goes_on=True)]
         self.other.until(lambda: all(": ours" in ours.text(1) for ours, _ in pairs), "all three")
@@ -449,6 +459,7 @@ class UnetdDies(Sharing):
         for pair in pairs:
             self.both_end(pair)
 
+    @lan.long_run
     def test_another_unetd_takes_the_interface_up(self):
         first = self.first()
         self.kill_unetd(another=True)

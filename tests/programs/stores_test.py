@@ -9,8 +9,11 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["UNET_SOURCE"], "tests"))
+from long_run import LONG  # noqa: E402
 from ports import free_port  # noqa: E402
 from programs.base import LIMIT, SIDES, Programs, wait_until, which  # noqa: E402
+
+ASKS = "40000" if LONG else "10000"
 
 # Many connections at once, each of which stores and gets values of many sizes by memcached's text protocol.
 CACHE = r"""
@@ -66,7 +69,7 @@ class Redis(Programs):
                 self.port = free_port()
                 s = self.redis(server)
                 self.fill(client)
-                with self.beside("benchmark", "redis-benchmark", "-p", str(self.port), "-c", "20", "-n", "40000", "-t", "get,set", "-q",
+                with self.beside("benchmark", "redis-benchmark", "-p", str(self.port), "-c", "20", "-n", ASKS, "-t", "get,set", "-q",
                                  shim=client) as benchmark:
                     saved = None
                     for _ in range(3):

@@ -15,7 +15,7 @@ import unittest
 BUILD = os.environ["UNET_BUILD"]
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 SHARED = os.path.join(BUILD, "tests", "shim", "shim_shared")
-ONE_OF = int(sys.argv.pop()) if sys.argv[-1].isdigit() else 12
+ONE_OF = int(sys.argv.pop()) if sys.argv[-1].isdigit() else 48
 PATIENCE = "20000"                # ms, for what has to travel on a busy machine
 
 os.environ.setdefault("UNET_LIBEXEC", os.path.join(BUILD, "unetd"))

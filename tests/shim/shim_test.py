@@ -20,13 +20,16 @@ import unittest
 BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(SOURCE, "tests"))
+from long_run import LONG, long_run  # noqa: E402
 from ports import free_port  # noqa: E402
 from waiting import LIMIT, wait_until  # noqa: E402
 
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 UNET = os.path.join(BUILD, "tools", "unet")
 CALLS = os.path.join(BUILD, "tests", "shim", "shim_calls")
-WHOLE, PART = 10 << 30, 2 << 30           # of a large transfer, with UNET_WHOLE=1 and without; each way
+WHOLE = 10 << 30                          # of a large transfer, with UNET_WHOLE=1; each way
+PART = 2 << 30 if LONG else 256 << 20     # ... and without
+INTERRUPTS = int(os.environ.get("UNET_INTERRUPTS", 10 if LONG else 4))
 SEED = int(os.environ.get("UNET_SEED", random.randrange(1 << 31)))
 LIVELY = 900                      # for what must end and is at work; on a busy machine it may take long
 
@@ -450,6 +453,7 @@ class Iperf(Case):
         self.assertIn("max_snd_cwnd", end["streams"][0]["sender"])
         self.assertIn("retransmits", end["sum_sent"])
 
+    @long_run
     def test_parallel(self):
         self.assertEqual(len(self.measure("-P", "4")["end"]["streams"]), 4)
 
@@ -465,6 +469,7 @@ class Iperf(Case):
     def test_window_segment_delay_pacing_and_length(self):
         self.measure("-w", "128K", "-M", "1200", "-N", "--fq-rate", "500M", "-l", "1400")
 
+    @long_run
     def test_congestion_control(self):
         self.measure("-C", "reno")
 
@@ -477,6 +482,7 @@ class Iperf(Case):
     def test_udp(self):
         self.measure("-u", "-b", "100M", "-l", "1400", so_much=lambda end: end["sum"]["packets"], least=100)
 
+    @long_run
     def test_udp_both_directions(self):
         self.measure("-u", "-b", "50M", "-l", "1000", "--bidir")
 
@@ -516,12 +522,12 @@ class Iperf(Case):
 
     def test_interrupted_client(self):
         rnd = random.Random(SEED)
-        for _ in range(int(os.environ.get("UNET_INTERRUPTS", "10"))):
+        for _ in range(INTERRUPTS):
             self.interrupt("client", rnd)
 
     def test_interrupted_server(self):
         rnd = random.Random(SEED + 1)
-        for _ in range(int(os.environ.get("UNET_INTERRUPTS", "10"))):
+        for _ in range(INTERRUPTS):
             self.interrupt("server", rnd)
 
 

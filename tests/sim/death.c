@@ -1,4 +1,5 @@
 #include "tests/sim/death.h"
+#include "tests/long_run.h"
 #include "tcp/tcp_group.h"
 #include "tcp/tcp_lend.h"
 #include "tcp/tcp_loop.h"
@@ -285,11 +286,14 @@ static bool changed(const struct world *a, const struct world *b)
                memcmp((const char *)a + a->region[0], (const char *)b + b->region[0], ring) != 0;
 }
 
+/* Of what the steps have changed one in so many is survived, and which is another each time. */
+#define ONE_OF (long_run() ? 1 : 3)
+
 void die_everywhere(const struct dying *d)
 {
         struct world *w = scene(), *copy, *last;
         struct view *v = view_of(w);
-        unsigned long steps = 0, changes = 0;
+        unsigned long steps = 0, changes = (unsigned long)getpid() % ONE_OF, survived = 0;
         int status;
         pid_t pid;
 
@@ -310,18 +314,20 @@ void die_everywhere(const struct dying *d)
         waitpid(pid, &status, 0);
         while (WIFSTOPPED(status)) {
                 if (changed(last, w)) {
-                        changes++;
                         memcpy(last, w, w->bytes);
-                        succeed(w, copy, d->after);
+                        if (changes++ % ONE_OF == 0) {
+                                succeed(w, copy, d->after);
+                                survived++;
+                        }
                 }
                 steps++;
                 if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) != 0)
                         fail_msg("ptrace: %s", strerror(errno));
                 waitpid(pid, &status, 0);
         }
-        print_message("%lu instructions, %lu deaths survived\n", steps, changes);
+        print_message("%lu instructions, %lu deaths survived\n", steps, survived);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-        assert_true(changes > 3);
+        assert_true(survived > (long_run() ? 3 : 0));
         munmap(copy, w->bytes);
         munmap(last, w->bytes);
         world_free(w);

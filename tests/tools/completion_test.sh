@@ -26,7 +26,7 @@ for command in "${commands[@]}"; do
         verb=${verb%%$'\n'*}
         for option in $options --help; do
                 check "$command $option" offers "$option" "$command" ${verb:+"$verb"} --
-                check "$command $option, half of it" offers "$option" "$command" ${verb:+"$verb"} "${option:0:4}"
+                [ -z "${UNET_LONG:-}" ] || check "$command $option, half of it" offers "$option" "$command" ${verb:+"$verb"} "${option:0:4}"
         done
         # Options in the usage are among them.
         for option in $("$unet" "$command" --help | sed -n 1,2p | grep -oE -- '--[a-z-]+' || true); do
