@@ -372,6 +372,7 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
         } while (result_again(&r));
         return (int)r;
 }
+HOOK_ALSO(connect, __connect);
 
 ssize_t connect_sent(struct file *f, ssize_t r)
 {
@@ -401,9 +402,4 @@ int connect_to_send(int fd, const struct sockaddr *sa, socklen_t len, bool nonbl
                 file_leave(f);
         } while (result_again(&r));
         return r < 0 ? -1 : 0;
-}
-
-int h___connect(int fd, const struct sockaddr *sa, socklen_t len)
-{
-        return h_connect(fd, sa, len);
 }

@@ -125,11 +125,7 @@ ssize_t h_sendfile(int out, int in, off_t *off, size_t n)
         } while (write_again(&r));
         return r;
 }
-
-ssize_t h_sendfile64(int out, int in, off64_t *off, size_t n)
-{
-        return h_sendfile(out, in, off, n);
-}
+HOOK_ALSO(sendfile, sendfile64);
 
 /* ---- splice ---- */
 

@@ -106,12 +106,7 @@ int h_prlimit(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
         before(pid, what, new);
         return is_ours(pid, what) ? change(new, old) : REAL(prlimit)(pid, what, new, old);
 }
-
-int h_prlimit64(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
-{
-        before(pid, what, new);
-        return is_ours(pid, what) ? change(new, old) : REAL(prlimit64)(pid, what, new, old);
-}
+HOOK_ALSO(prlimit, prlimit64);
 
 static UNCHECKED int plain(int what, const struct rlimit *new, struct rlimit *old)
 {
@@ -130,14 +125,7 @@ UNCHECKED int h_setrlimit(int what, const struct rlimit *new)
         before(0, what, new);
         return new &&is_ours(0, what) ? change(new, NULL) : REAL(setrlimit)(what, new);
 }
-
-UNCHECKED int h_setrlimit64(int what, const struct rlimit *new)
-{
-        if (!shim.size)
-                return plain(what, new, NULL);
-        before(0, what, new);
-        return new &&is_ours(0, what) ? change(new, NULL) : REAL(setrlimit64)(what, new);
-}
+HOOK_ALSO(setrlimit, setrlimit64);
 
 UNCHECKED int h_getrlimit(int what, struct rlimit *old)
 {
@@ -145,13 +133,7 @@ UNCHECKED int h_getrlimit(int what, struct rlimit *old)
                 return plain(what, NULL, old);
         return old && is_ours(0, what) ? change(NULL, old) : REAL(getrlimit)(what, old);
 }
-
-UNCHECKED int h_getrlimit64(int what, struct rlimit *old)
-{
-        if (!shim.size)
-                return plain(what, NULL, old);
-        return old && is_ours(0, what) ? change(NULL, old) : REAL(getrlimit64)(what, old);
-}
+HOOK_ALSO(getrlimit, getrlimit64);
 
 int h_mlockall(int flags)
 {

@@ -206,17 +206,4 @@ int h_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
                 return clone_to(fn, flags, arg, parent, tls, child);
         return REAL(clone)(fn, stack, flags, arg, parent, tls, child);
 }
-
-int h___clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
-{
-        pid_t *parent, *child;
-        void *tls;
-        va_list ap;
-
-        va_start(ap, arg);
-        parent = va_arg(ap, pid_t *);
-        tls = va_arg(ap, void *);
-        child = va_arg(ap, pid_t *);
-        va_end(ap);
-        return h_clone(fn, stack, flags, arg, parent, tls, child);
-}
+HOOK_ALSO(clone, __clone);

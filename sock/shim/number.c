@@ -69,11 +69,7 @@ int h_close(int fd)
         }
         return close_ours(fd);
 }
-
-int h___close(int fd)
-{
-        return h_close(fd);
-}
+HOOK_ALSO(close, __close);
 
 /* ---- ranges: around the library's own ---- */
 
@@ -221,11 +217,7 @@ int h_dup2(int fd, int to)
 {
         return replace(fd, to, 0, true);
 }
-
-int h___dup2(int fd, int to)
-{
-        return h_dup2(fd, to);
-}
+HOOK_ALSO(dup2, __dup2);
 
 int h_dup3(int fd, int to, int flags)
 {
@@ -250,40 +242,9 @@ int h_open(const char *path, int flags, ...)
         OPEN_MODE(mode, flags);
         return fd_returned(FD_TRY(REAL(open)(path, flags, mode)));
 }
-
-int h___open(const char *path, int flags, ...)
-{
-        mode_t mode;
-
-        OPEN_MODE(mode, flags);
-        return fd_returned(FD_TRY(REAL(__open)(path, flags, mode)));
-}
-
-int h___open_2(const char *path, int flags)
-{
-        return fd_returned(FD_TRY(REAL(__open_2)(path, flags)));
-}
-
-int h_open64(const char *path, int flags, ...)
-{
-        mode_t mode;
-
-        OPEN_MODE(mode, flags);
-        return fd_returned(FD_TRY(REAL(open64)(path, flags, mode)));
-}
-
-int h___open64(const char *path, int flags, ...)
-{
-        mode_t mode;
-
-        OPEN_MODE(mode, flags);
-        return fd_returned(FD_TRY(REAL(__open64)(path, flags, mode)));
-}
-
-int h___open64_2(const char *path, int flags)
-{
-        return fd_returned(FD_TRY(REAL(__open64_2)(path, flags)));
-}
+HOOK_ALSO(open, __open);
+HOOK_ALSO(open, open64);
+HOOK_ALSO(open, __open64);
 
 int h_openat(int dir, const char *path, int flags, ...)
 {
@@ -292,34 +253,30 @@ int h_openat(int dir, const char *path, int flags, ...)
         OPEN_MODE(mode, flags);
         return fd_returned(FD_TRY(REAL(openat)(dir, path, flags, mode)));
 }
+HOOK_ALSO(openat, openat64);
 
-int h___openat_2(int dir, const char *path, int flags)
-{
-        return fd_returned(FD_TRY(REAL(__openat_2)(dir, path, flags)));
-}
-
-int h_openat64(int dir, const char *path, int flags, ...)
-{
-        mode_t mode;
-
-        OPEN_MODE(mode, flags);
-        return fd_returned(FD_TRY(REAL(openat64)(dir, path, flags, mode)));
-}
-
-int h___openat64_2(int dir, const char *path, int flags)
-{
-        return fd_returned(FD_TRY(REAL(__openat64_2)(dir, path, flags)));
-}
-
-int h_creat(const char *path, mode_t mode)
-{
-        return fd_returned(FD_TRY(REAL(creat)(path, mode)));
-}
-
-int h_creat64(const char *path, mode_t mode)
-{
-        return fd_returned(FD_TRY(REAL(creat64)(path, mode)));
-}
+/* Those that are libc's but for that. */
+#define GIVES_NUMBER(name, params, args)                     \
+        int h_##name params                                  \
+        {                                                    \
+                return fd_returned(FD_TRY(REAL(name) args)); \
+        }
+GIVES_NUMBER(__open_2, (const char *path, int flags), (path, flags))
+HOOK_ALSO(__open_2, __open64_2);
+GIVES_NUMBER(__openat_2, (int dir, const char *path, int flags), (dir, path, flags))
+HOOK_ALSO(__openat_2, __openat64_2);
+GIVES_NUMBER(creat, (const char *path, mode_t mode), (path, mode))
+HOOK_ALSO(creat, creat64);
+GIVES_NUMBER(eventfd, (unsigned init, int flags), (init, flags))
+GIVES_NUMBER(timerfd_create, (int clock, int flags), (clock, flags))
+GIVES_NUMBER(signalfd, (int fd, const sigset_t *mask, int flags), (fd, mask, flags))
+GIVES_NUMBER(inotify_init, (void), ())
+GIVES_NUMBER(inotify_init1, (int flags), (flags))
+GIVES_NUMBER(fanotify_init, (unsigned flags, unsigned event_flags), (flags, event_flags))
+GIVES_NUMBER(memfd_create, (const char *name, unsigned flags), (name, flags))
+GIVES_NUMBER(pidfd_open, (pid_t pid, unsigned flags), (pid, flags))
+GIVES_NUMBER(shm_open, (const char *name, int flags, mode_t mode), (name, flags, mode))
+GIVES_NUMBER(posix_openpt, (int flags), (flags))
 
 static int pair_returned(int r, const int v[2])
 {
@@ -334,11 +291,7 @@ int h_pipe(int v[2])
 {
         return pair_returned(FD_TRY(REAL(pipe)(v)), v);
 }
-
-int h___pipe(int v[2])
-{
-        return h_pipe(v);
-}
+HOOK_ALSO(pipe, __pipe);
 
 int h_pipe2(int v[2], int flags)
 {
@@ -348,46 +301,6 @@ int h_pipe2(int v[2], int flags)
 int h_socketpair(int domain, int type, int protocol, int v[2])
 {
         return pair_returned(FD_TRY(REAL(socketpair)(domain, type, protocol, v)), v);
-}
-
-int h_eventfd(unsigned init, int flags)
-{
-        return fd_returned(FD_TRY(REAL(eventfd)(init, flags)));
-}
-
-int h_timerfd_create(int clock, int flags)
-{
-        return fd_returned(FD_TRY(REAL(timerfd_create)(clock, flags)));
-}
-
-int h_signalfd(int fd, const sigset_t *mask, int flags)
-{
-        return fd_returned(FD_TRY(REAL(signalfd)(fd, mask, flags)));
-}
-
-int h_inotify_init(void)
-{
-        return fd_returned(FD_TRY(REAL(inotify_init)()));
-}
-
-int h_inotify_init1(int flags)
-{
-        return fd_returned(FD_TRY(REAL(inotify_init1)(flags)));
-}
-
-int h_fanotify_init(unsigned flags, unsigned event_flags)
-{
-        return fd_returned(FD_TRY(REAL(fanotify_init)(flags, event_flags)));
-}
-
-int h_memfd_create(const char *name, unsigned flags)
-{
-        return fd_returned(FD_TRY(REAL(memfd_create)(name, flags)));
-}
-
-int h_pidfd_open(pid_t pid, unsigned flags)
-{
-        return fd_returned(FD_TRY(REAL(pidfd_open)(pid, flags)));
 }
 
 /* The process may be this one, whose number is to be of a real socket. */
@@ -417,35 +330,17 @@ int h_pidfd_getfd(int pidfd, int target, unsigned flags)
         return fd;
 }
 
-int h_shm_open(const char *name, int flags, mode_t mode)
-{
-        return fd_returned(FD_TRY(REAL(shm_open)(name, flags, mode)));
-}
-
-int h_posix_openpt(int flags)
-{
-        return fd_returned(FD_TRY(REAL(posix_openpt)(flags)));
-}
-
 int h_mkstemp(char *tmpl)
 {
         return fd_returned(REAL(mkstemp)(tmpl));
 }
-
-int h_mkstemp64(char *tmpl)
-{
-        return fd_returned(REAL(mkstemp64)(tmpl));
-}
+HOOK_ALSO(mkstemp, mkstemp64);
 
 int h_mkostemp(char *tmpl, int flags)
 {
         return fd_returned(REAL(mkostemp)(tmpl, flags));
 }
-
-int h_mkostemp64(char *tmpl, int flags)
-{
-        return fd_returned(REAL(mkostemp64)(tmpl, flags));
-}
+HOOK_ALSO(mkostemp, mkostemp64);
 
 /* Both replace 0, 1 and 2 inside libc. */
 static void standard_replaced(void)

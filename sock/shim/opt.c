@@ -408,28 +408,8 @@ int h_fcntl(int fd, int cmd, ...)
         va_end(ap);
         return do_fcntl(fd, cmd, arg);
 }
-
-int h_fcntl64(int fd, int cmd, ...)
-{
-        va_list ap;
-        void *arg;
-
-        va_start(ap, cmd);
-        arg = va_arg(ap, void *);
-        va_end(ap);
-        return do_fcntl(fd, cmd, arg);
-}
-
-int h___fcntl(int fd, int cmd, ...)
-{
-        va_list ap;
-        void *arg;
-
-        va_start(ap, cmd);
-        arg = va_arg(ap, void *);
-        va_end(ap);
-        return do_fcntl(fd, cmd, arg);
-}
+HOOK_ALSO(fcntl, fcntl64);
+HOOK_ALSO(fcntl, __fcntl);
 
 /* ---- ioctl ---- */
 

@@ -70,11 +70,7 @@ int h_poll(struct pollfd *v, nfds_t n, int timeout)
                 r = do_poll(v, n, &u, NULL);
         return r == -ERR_KERNEL ? REAL(poll)(v, n, timeout) : r;
 }
-
-int h___poll(struct pollfd *v, nfds_t n, int timeout)
-{
-        return h_poll(v, n, timeout);
-}
+HOOK_ALSO(poll, __poll);
 
 int h___poll_chk(struct pollfd *v, nfds_t n, int timeout, size_t room)
 {

@@ -156,11 +156,7 @@ void h__exit(int status)
         REAL(_exit)(status);
         __builtin_unreachable();
 }
-
-void h__Exit(int status)
-{
-        h__exit(status);
-}
+HOOK_ALSO(_exit, _Exit);
 
 void process_start(void)
 {
@@ -397,6 +393,9 @@ static char *const *env_adopting(const struct image *s, char *const env[], char 
         env_adopting(s, env,                                                                 \
                      alloca((count(env) + count(environ) + KEPT_MOST + 3) * sizeof(char *)), \
                      alloca(PRELOAD_MAX), alloca(ADOPT_MAX))
+/* ... of an image that this process becomes. */
+#define ENV_BECOMING(s, env) \
+        (something_survives(s) ? ENV_ADOPTING(s, env) : (limits_for_image(), env))
 
 /* The process goes on as it was. */
 static int not_become(int r)
@@ -413,10 +412,7 @@ int h_execve(const char *path, char *const argv[], char *const env[])
 {
         struct image s = {.dir = AT_FDCWD, .path = path, .here = true};
 
-        if (something_survives(&s))
-                env = ENV_ADOPTING(&s, env);
-        else
-                limits_for_image();
+        env = ENV_BECOMING(&s, env);
         return not_become(REAL(execve)(path, argv, env));
 }
 
@@ -424,10 +420,7 @@ int h_execvpe(const char *file, char *const argv[], char *const env[])
 {
         struct image s = {.path = file, .searched = true, .here = true};
 
-        if (something_survives(&s))
-                env = ENV_ADOPTING(&s, env);
-        else
-                limits_for_image();
+        env = ENV_BECOMING(&s, env);
         return not_become(REAL(execvpe)(file, argv, env));
 }
 
@@ -447,11 +440,7 @@ int h_fexecve(int fd, char *const argv[], char *const env[])
         struct image s = {.dir = AT_FDCWD, .path = self, .here = true};
 
         snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-
-        if (something_survives(&s))
-                env = ENV_ADOPTING(&s, env);
-        else
-                limits_for_image();
+        env = ENV_BECOMING(&s, env);
         return not_become(REAL(fexecve)(fd, argv, env));
 }
 
@@ -459,14 +448,10 @@ int h_execveat(int dir, const char *path, char *const argv[], char *const env[],
 {
         struct image s = {.dir = dir, .path = path, .here = true};
 
-        if (something_survives(&s))
-                env = ENV_ADOPTING(&s, env);
-        else
-                limits_for_image();
+        env = ENV_BECOMING(&s, env);
         return not_become(REAL(execveat)(dir, path, argv, env, flags));
 }
 
-/* The arguments of execl and its like, as a vector; `end` is left at what follows the NULL. */
 static size_t count_args(va_list ap)
 {
         size_t n = 1;
@@ -483,18 +468,26 @@ static void list_args(char **argv, const char *first, size_t n, va_list *ap)
                 argv[i] = va_arg(*ap, char *);
 }
 
+/* The arguments of execl and its like, from `first` on, as a vector on the caller's stack; `ap` is
+ * left at what follows the NULL. */
+#define LIST_ARGS(first, ap)                      \
+        ({                                        \
+                size_t n;                         \
+                char **v;                         \
+                va_start(ap, first);              \
+                n = count_args(ap);               \
+                va_end(ap);                       \
+                v = alloca((n + 1) * sizeof(*v)); \
+                va_start(ap, first);              \
+                list_args(v, first, n, &ap);      \
+                v;                                \
+        })
+
 int h_execl(const char *path, const char *arg, ...)
 {
         va_list ap;
-        size_t n;
-        char **argv;
+        char **argv = LIST_ARGS(arg, ap);
 
-        va_start(ap, arg);
-        n = count_args(ap);
-        va_end(ap);
-        argv = alloca((n + 1) * sizeof(*argv));
-        va_start(ap, arg);
-        list_args(argv, arg, n, &ap);
         va_end(ap);
         return h_execve(path, argv, environ);
 }
@@ -502,15 +495,8 @@ int h_execl(const char *path, const char *arg, ...)
 int h_execlp(const char *file, const char *arg, ...)
 {
         va_list ap;
-        size_t n;
-        char **argv;
+        char **argv = LIST_ARGS(arg, ap);
 
-        va_start(ap, arg);
-        n = count_args(ap);
-        va_end(ap);
-        argv = alloca((n + 1) * sizeof(*argv));
-        va_start(ap, arg);
-        list_args(argv, arg, n, &ap);
         va_end(ap);
         return h_execvpe(file, argv, environ);
 }
@@ -518,17 +504,9 @@ int h_execlp(const char *file, const char *arg, ...)
 int h_execle(const char *path, const char *arg, ...)
 {
         va_list ap;
-        size_t n;
-        char **argv;
-        char *const *env;
+        char **argv = LIST_ARGS(arg, ap);
+        char *const *env = va_arg(ap, char *const *);
 
-        va_start(ap, arg);
-        n = count_args(ap);
-        va_end(ap);
-        argv = alloca((n + 1) * sizeof(*argv));
-        va_start(ap, arg);
-        list_args(argv, arg, n, &ap);
-        env = va_arg(ap, char *const *);
         va_end(ap);
         return h_execve(path, argv, env);
 }

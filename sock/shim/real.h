@@ -37,6 +37,9 @@
         __attribute__((visibility("default"))) ret h_##name params __asm__(#name);
 #include "sock/shim/hooks.def"
 
+/* Behind the definition of h_name: another name that glibc has for the same call. */
+#define HOOK_ALSO(name, other) __typeof__(h_##name) h_##other __attribute__((alias(#name)))
+
 #define HOOK(ret, name, params) REAL_##name,
 enum real_index {
 #include "sock/shim/hooks.def"

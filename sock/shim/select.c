@@ -419,11 +419,7 @@ int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 {
         return select_again(n, r, w, x) ? 1 : select_any(n, r, w, x, timeout);
 }
-
-int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
-{
-        return h_select(n, r, w, x, timeout);
-}
+HOOK_ALSO(select, __select);
 
 /* -ERR_KERNEL: it is libc's call, or what is wrong with it the kernel's to say. */
 static int pselect_until(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout,

@@ -257,11 +257,7 @@ ssize_t h_send(int fd, const void *p, size_t n, int flags)
         } while (io_again(&r, flags));
         return r;
 }
-
-ssize_t h___send(int fd, const void *p, size_t n, int flags)
-{
-        return h_send(fd, p, n, flags);
-}
+HOOK_ALSO(send, __send);
 
 ssize_t h_write(int fd, const void *p, size_t n)
 {
@@ -280,11 +276,7 @@ ssize_t h_write(int fd, const void *p, size_t n)
         } while (io_again(&r, 0));
         return r;
 }
-
-ssize_t h___write(int fd, const void *p, size_t n)
-{
-        return h_write(fd, p, n);
-}
+HOOK_ALSO(write, __write);
 
 /* False: the kernel's call is the right one. */
 static bool writev_ours(int fd, const struct iovec *iov, int n, int flags, ssize_t *r)
@@ -323,11 +315,7 @@ ssize_t h_pwritev2(int fd, const struct iovec *iov, int n, off_t at, int flags)
                 return r;
         return REAL(pwritev2)(fd, iov, n, at, flags);
 }
-
-ssize_t h_pwritev64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags)
-{
-        return h_pwritev2(fd, iov, n, at, flags);
-}
+HOOK_ALSO(pwritev2, pwritev64v2);
 
 static inline bool does_not_connect(int fd, const struct sockaddr *sa, socklen_t len, int flags)
 {

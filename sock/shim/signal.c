@@ -374,11 +374,7 @@ int h_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
                 *old = was;
         return r;
 }
-
-int h___sigaction(int sig, const struct sigaction *act, struct sigaction *old)
-{
-        return h_sigaction(sig, act, old);
-}
+HOOK_ALSO(sigaction, __sigaction);
 
 static sighandler_t set_handler(int sig, sighandler_t handler, int flags, bool mask_self)
 {
@@ -401,27 +397,15 @@ sighandler_t h_signal(int sig, sighandler_t handler)
         return set_handler(sig, handler, sigismember(&interrupting, sig) == 1 ? 0 : SA_RESTART,
                            true);
 }
-
-sighandler_t h_bsd_signal(int sig, sighandler_t handler)
-{
-        return h_signal(sig, handler);
-}
-
-sighandler_t h_ssignal(int sig, sighandler_t handler)
-{
-        return h_signal(sig, handler);
-}
+HOOK_ALSO(signal, bsd_signal);
+HOOK_ALSO(signal, ssignal);
 
 sighandler_t h_sysv_signal(int sig, sighandler_t handler)
 {
         return shim.size ? set_handler(sig, handler, (int)(SA_RESETHAND | SA_NODEFER), false)
                          : REAL(sysv_signal)(sig, handler);
 }
-
-sighandler_t h___sysv_signal(int sig, sighandler_t handler)
-{
-        return h_sysv_signal(sig, handler);
-}
+HOOK_ALSO(sysv_signal, __sysv_signal);
 
 /* sigset(3): a handler, or SIG_HOLD to block; answers SIG_HOLD when the signal was blocked. */
 sighandler_t h_sigset(int sig, sighandler_t handler)

@@ -114,21 +114,13 @@ FILE *h_fopen(const char *path, const char *mode)
 {
         return stream_returned(REAL(fopen)(path, mode));
 }
-
-FILE *h_fopen64(const char *path, const char *mode)
-{
-        return stream_returned(REAL(fopen64)(path, mode));
-}
+HOOK_ALSO(fopen, fopen64);
 
 FILE *h_tmpfile(void)
 {
         return stream_returned(REAL(tmpfile)());
 }
-
-FILE *h_tmpfile64(void)
-{
-        return stream_returned(REAL(tmpfile64)());
-}
+HOOK_ALSO(tmpfile, tmpfile64);
 
 FILE *h_popen(const char *command, const char *mode)
 {
@@ -169,12 +161,7 @@ FILE *h_freopen(const char *path, const char *mode, FILE *fp)
         stream_ends(fp);
         return stream_replaced(REAL(freopen)(path, mode, fp));
 }
-
-FILE *h_freopen64(const char *path, const char *mode, FILE *fp)
-{
-        stream_ends(fp);
-        return stream_replaced(REAL(freopen64)(path, mode, fp));
-}
+HOOK_ALSO(freopen, freopen64);
 
 /* ---- dprintf ---- */
 
