@@ -68,19 +68,19 @@ static bool goes_along(const struct epoll_item *it, bool spawned)
 /* -ENOENT: there is nothing to say. shim.lock held. */
 static int write_image(const struct epoll_set *set, bool spawned, bool inner)
 {
-        const struct epoll_item *it = set->members;
+        const struct epoll_item *it;
         struct epoll_list l;
         unsigned n = 0;
         int err;
 
-        for (int i = 0; i < set->count; i++, it = it->next)
+        TAILQ_FOREACH (it, &set->members, of_set)
                 n += goes_along(it, spawned);
         if (n == 0 && set->image < 0 && !inner)
                 return -ENOENT;
         err = epoll_list_begin(&l, MAGIC, n);
         if (err < 0)
                 return err;
-        for (int i = 0; i < set->count; i++, it = it->next)
+        TAILQ_FOREACH (it, &set->members, of_set)
                 if (goes_along(it, spawned))
                         epoll_list_add(&l, it);
         return epoll_list_end(&l);

@@ -123,11 +123,12 @@ static bool stays_queued(const struct epoll_item *it, uint32_t revents)
 /* A set in a set makes no news of its own. */
 static void queue_nested(struct epoll_set *set)
 {
-        struct epoll_item *it = set->members;
+        struct epoll_item *it;
 
-        for (int i = 0; set->nested && i < set->count; i++, it = it->next)
-                if (it->f->mode == MODE_EPOLL)
-                        epoll_queue_item(set, it);
+        if (set->nested)
+                TAILQ_FOREACH (it, &set->members, of_set)
+                        if (it->f->mode == MODE_EPOLL)
+                                epoll_queue_item(set, it);
 }
 
 /* One round over the queue. */
@@ -255,7 +256,7 @@ bool epoll_set_ready(struct epoll_set *set, struct usock_news *seen)
         if (seen)
                 *seen = set->seen;
         queue_nested(set);
-        for (it = set->head; it && !ready; it = it->after)
+        for (it = TAILQ_FIRST(&set->queue); it && !ready; it = TAILQ_NEXT(it, queue))
                 ready = item_ready(it, false) != 0;
         pthread_mutex_unlock(&set->lock);
         return ready;

@@ -39,7 +39,7 @@ static struct epoll_item *item_alloc(void)
 
         assert(shim_locked());
         if (it) {
-                items_free = it->next;
+                items_free = it->same_file;
         } else {
                 if (!items)
                         items = reserve(&items_max, sizeof(*items));
@@ -55,7 +55,7 @@ static void item_free(struct epoll_item *it)
         assert(shim_locked());
         assert(!it->queued && it->us == NULL);
         it->set = NULL;
-        it->next = items_free;
+        it->same_file = items_free;
         items_free = it;
 }
 
@@ -77,7 +77,9 @@ struct epoll_set *epoll_set_new(struct file *owner)
         s->owner = owner;
         s->sleepers = 0;
         s->kick_once = true;
-        s->members = s->full = s->head = s->tail = NULL; /* and so the buckets are empty */
+        TAILQ_INIT(&s->members); /* and so the buckets are empty */
+        TAILQ_INIT(&s->queue);
+        LIST_INIT(&s->full);
         s->count = s->nested = s->queued = 0;
         s->seen = (struct usock_news){0};
         s->stirred = 0;
@@ -114,13 +116,14 @@ static uint64_t new_tag(const struct epoll_item *it)
 static struct epoll_item *by_tag(struct epoll_set *set, uint64_t tag)
 {
         uint64_t place = tag & ((1u << EPOLL_PLACE_BITS) - 1);
-        struct epoll_item *it = set->members;
+        struct epoll_item *it;
 
         if (likely(place < items_used && items[place].tag == tag))
                 return &items[place];
-        for (int i = 0; set->tags && i < set->count; i++, it = it->next)
-                if (it->tag == tag)
-                        return it;
+        if (set->tags)
+                TAILQ_FOREACH (it, &set->members, of_set)
+                        if (it->tag == tag)
+                                return it;
         return NULL;
 }
 
@@ -157,28 +160,21 @@ void epoll_queue_item(struct epoll_set *set, struct epoll_item *it)
         if (it->queued)
                 return;
         it->queued = true;
-        it->after = NULL;
-        it->before = set->tail;
-        if (set->tail)
-                set->tail->after = it;
-        else
-                set->head = it;
-        set->tail = it;
+        TAILQ_INSERT_TAIL(&set->queue, it, queue);
         set->queued++;
 }
 
 static void queue_drop(struct epoll_set *set, struct epoll_item *it)
 {
         assert(it->queued && set->queued != 0);
-        *(it->before ? &it->before->after : &set->head) = it->after;
-        *(it->after ? &it->after->before : &set->tail) = it->before;
+        TAILQ_REMOVE(&set->queue, it, queue);
         it->queued = false;
         set->queued--;
 }
 
 struct epoll_item *epoll_queue_take(struct epoll_set *set)
 {
-        struct epoll_item *it = set->head;
+        struct epoll_item *it = TAILQ_FIRST(&set->queue);
 
         queue_drop(set, it);
         return it;
@@ -187,28 +183,16 @@ struct epoll_item *epoll_queue_take(struct epoll_set *set)
 static void full_join(struct epoll_set *set, struct epoll_item *it)
 {
         assert(it->set == set && it->us != NULL);
-        if (it->full_at)
-                return;
-        it->full_next = set->full;
-        it->full_at = &set->full;
-        if (set->full)
-                set->full->full_at = &it->full_next;
-        set->full = it;
+        if (!it->full.le_prev)
+                LIST_INSERT_HEAD(&set->full, it, full);
 }
 
 static void full_leave(struct epoll_item *it)
 {
-        if (!it->full_at)
+        if (!it->full.le_prev)
                 return;
-        *it->full_at = it->full_next;
-        if (it->full_next)
-                it->full_next->full_at = it->full_at;
-        it->full_at = NULL;
-}
-
-static struct epoll_item **bucket_of(struct epoll_set *set, const struct usock *us)
-{
-        return &set->bucket[usock_number(us) % BUCKETS];
+        LIST_REMOVE(it, full);
+        it->full.le_prev = NULL;
 }
 
 static void bucket_leave(struct epoll_item *it)
@@ -216,40 +200,25 @@ static void bucket_leave(struct epoll_item *it)
         full_leave(it);
         if (!it->us)
                 return;
-        *it->bucket_at = it->bucket_next;
-        if (it->bucket_next)
-                it->bucket_next->bucket_at = it->bucket_at;
+        LIST_REMOVE(it, bucket);
         it->us = NULL;
 }
 
 /* News of its socket, if it has one of ours now, will find it. */
 static void bucket_join(struct epoll_set *set, struct epoll_item *it)
 {
-        struct epoll_item **p;
-
         assert(it->set == set);
         bucket_leave(it);
         if (!it->f->us)
                 return;
         it->us = it->f->us;
-        p = bucket_of(set, it->us);
-        it->bucket_next = *p;
-        it->bucket_at = p;
-        if (*p)
-                (*p)->bucket_at = &it->bucket_next;
-        *p = it;
+        LIST_INSERT_HEAD(&set->bucket[usock_number(it->us) % BUCKETS], it, bucket);
 }
 
 static void link_item(struct epoll_set *set, struct epoll_item *it)
 {
         assert(it->set == set && !it->queued);
-        if (!set->members) {
-                it->next = it->prev = set->members = it;
-        } else {
-                it->next = set->members;
-                it->prev = set->members->prev;
-                it->prev->next = it->next->prev = it;
-        }
+        TAILQ_INSERT_TAIL(&set->members, it, of_set);
         set->count++;
         set->nested += it->f->mode == MODE_EPOLL;
         bucket_join(set, it);
@@ -258,37 +227,35 @@ static void link_item(struct epoll_set *set, struct epoll_item *it)
 
 static void unlink_item(struct epoll_set *set, struct epoll_item *it)
 {
-        assert(it->set == set && set->count > 0 && set->members != NULL);
+        assert(it->set == set && set->count > 0);
         if (it->queued)
                 queue_drop(set, it);
         bucket_leave(it);
-        it->next->prev = it->prev;
-        it->prev->next = it->next;
-        if (set->members == it)
-                set->members = it->next == it ? NULL : it->next;
+        TAILQ_REMOVE(&set->members, it, of_set);
         set->count--;
         set->nested -= it->f->mode == MODE_EPOLL;
-        assert((set->members == NULL) == (set->count == 0));
+        assert(TAILQ_EMPTY(&set->members) == (set->count == 0));
 }
 
 static void queue_all(struct epoll_set *set)
 {
-        struct epoll_item *it = set->members;
+        struct epoll_item *it;
 
-        for (int i = 0; i < set->count; i++, it = it->next)
+        TAILQ_FOREACH (it, &set->members, of_set)
                 epoll_queue_item(set, it);
 }
 
 static void on_news(void *arg, void *stack, uint32_t sock)
 {
         struct epoll_set *set = arg;
+        struct epoll_item *it;
 
         if (sock == 0) { /* room to send, for whoever waits for it */
-                for (struct epoll_item *it = set->full; it; it = it->full_next)
+                LIST_FOREACH (it, &set->full, full)
                         epoll_queue_item(set, it);
                 return;
         }
-        for (struct epoll_item *it = set->bucket[sock % BUCKETS]; it; it = it->bucket_next)
+        LIST_FOREACH (it, &set->bucket[sock % BUCKETS], bucket)
                 if (usock_number(it->us) == sock && usock_stack(it->us) == stack) {
                         set->stirred++;
                         epoll_queue_item(set, it);
@@ -299,8 +266,8 @@ bool epoll_hear_senders(struct epoll_set *set)
 {
         bool any = false;
 
-        for (struct epoll_item *it = set->full, *next; it; it = next) {
-                next = it->full_next;
+        for (struct epoll_item *it = LIST_FIRST(&set->full), *next; it; it = next) {
+                next = LIST_NEXT(it, full);
                 if (!usock_unblocked(it->us) && usock_blocked(it->us))
                         continue;
                 full_leave(it);
@@ -494,26 +461,26 @@ struct epoll_kept epoll_item_kept(const struct epoll_item *it)
 
 void epoll_shared(struct epoll_set *set)
 {
-        struct epoll_item *it = set->members;
+        struct epoll_item *it;
 
         assert(shim_locked());
         set->abroad = true;
         if (!set->sleepers && !set->owner->kernel_sleepers)
                 epoll_kicked(set); /* who gets the set cannot take that away */
-        for (int i = 0; i < set->count; i++, it = it->next)
+        TAILQ_FOREACH (it, &set->members, of_set)
                 it->elsewhere |= it->in_kernel;
         renumber();
 }
 
 void epoll_each_item(void (*fn)(struct epoll_item *it))
 {
-        pthread_mutex_lock(&shim.lock);
-        for (unsigned i = 0; i < sets_used; i++) {
-                struct epoll_item *it = sets[i].members;
+        struct epoll_item *it;
 
-                for (int n = 0; sets[i].live && n < sets[i].count; n++, it = it->next)
-                        fn(it);
-        }
+        pthread_mutex_lock(&shim.lock);
+        for (unsigned i = 0; i < sets_used; i++)
+                if (sets[i].live)
+                        TAILQ_FOREACH (it, &sets[i].members, of_set)
+                                fn(it);
         pthread_mutex_unlock(&shim.lock);
 }
 
@@ -607,8 +574,8 @@ void epoll_file_closed(struct file *f)
         pthread_mutex_lock(&shim.lock);
         while (f->items)
                 epoll_item_remove(f->items, !f->items->elsewhere);
-        while (f->set && f->set->members)
-                epoll_item_remove(f->set->members, false);
+        while (f->set && !TAILQ_EMPTY(&f->set->members))
+                epoll_item_remove(TAILQ_FIRST(&f->set->members), false);
         pthread_mutex_unlock(&shim.lock);
 }
 
@@ -617,7 +584,7 @@ void epoll_file_ended(struct file *f)
         struct epoll_set *set = f->set;
         int kick;
 
-        assert(set->live && set->owner == f && set->members == NULL);
+        assert(set->live && set->owner == f && set->count == 0);
         kick = atomic_exchange(&set->kick, -1);
         if (kick >= 0)
                 sys1(SYS_close, kick);

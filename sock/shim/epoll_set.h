@@ -12,6 +12,8 @@
 #ifndef SOCK_SHIM_EPOLL_SET_H
 #define SOCK_SHIM_EPOLL_SET_H
 
+#include <sys/queue.h>
+
 #include "sock/shim/shim.h"
 #include "sock/shim/wait.h"
 
@@ -22,13 +24,12 @@
 #define BUCKETS      (1u << 12)
 
 struct epoll_item {
-        struct epoll_item *next, *prev;              /* in its set; ring without a head */
-        struct epoll_item *after, *before;           /* on the queue */
-        struct epoll_item *bucket_next, **bucket_at; /* of the set's, by the number of its socket */
-        /* Of the set's that are full; full_at NULL: it is not among them. */
-        struct epoll_item *full_next, **full_at;
-        struct epoll_item *same_file;
-        struct epoll_set *set; /* NULL: free */
+        TAILQ_ENTRY(epoll_item) of_set;
+        TAILQ_ENTRY(epoll_item) queue;
+        LIST_ENTRY(epoll_item) bucket; /* of the set's, by the number of its socket */
+        LIST_ENTRY(epoll_item) full;   /* le_prev NULL: it is not among them */
+        struct epoll_item *same_file;  /* or the next that is free */
+        struct epoll_set *set;         /* NULL: free */
         struct file *f;
         int fd;
         uint32_t events;
@@ -51,12 +52,12 @@ struct epoll_set {
         struct file *owner;     /* whose number is the kernel's half: epoll_kernel_fd() */
         _Atomic int sleepers;   /* threads in set_wait() */
         _Atomic bool kick_once; /* somebody may sleep in the kernel whom nobody has counted */
-        struct epoll_item *members;
-        /* Of them, datagram sockets of ours that had no room when they were looked at. */
-        struct epoll_item *full;
+        TAILQ_HEAD(epoll_members, epoll_item) members;
         int count;
-        int nested;                     /* of them, epoll descriptors */
-        struct epoll_item *head, *tail; /* the queue */
+        int nested; /* of them, epoll descriptors */
+        /* Of them, datagram sockets of ours that had no room when they were looked at. */
+        LIST_HEAD(, epoll_item) full;
+        TAILQ_HEAD(, epoll_item) queue;
         int queued;
         struct usock_news seen;
         /* Grows when a member comes to the queue by news: the edge of a set in a set. */
@@ -72,7 +73,7 @@ struct epoll_set {
         int mark, image;           /* epoll_pass.c; -1: not made */
         struct epoll_set *next_free;
         bool live;
-        struct epoll_item *bucket[BUCKETS];
+        LIST_HEAD(epoll_bucket, epoll_item) bucket[BUCKETS];
 };
 
 /* A member, as it goes to another image or process. */

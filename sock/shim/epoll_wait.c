@@ -55,16 +55,15 @@ static void hold(struct luggage *l, struct file *f)
 /* Those that came last first: listeners came before their connections. */
 static void few_items(struct epoll_set *set, struct luggage *l)
 {
-        struct epoll_item *it = set->members;
+        struct epoll_item *it;
 
         l->n = l->held = 0;
-        for (int i = 0; i < set->count && l->n >= 0; i++) {
-                it = it->prev;
+        TAILQ_FOREACH_REVERSE (it, &set->members, epoll_members, of_set) {
                 if (it->off || !has_our_side(it->f))
                         continue;
                 if (l->n == ON_STACK || !item_wait(it, &l->v[l->n])) {
                         l->n = -1;
-                        continue;
+                        return;
                 }
                 hold(l, it->f);
                 l->n++;
@@ -161,8 +160,7 @@ static void hear_of_members(struct epoll_set *set)
         bool undecided = false;
 
         pthread_mutex_lock(&shim.lock);
-        it = set->members;
-        for (int i = 0; i < set->count; i++, it = it->next) {
+        TAILQ_FOREACH (it, &set->members, of_set) {
                 if (!it->f->shared || it->f->mode != MODE_NEW)
                         continue;
                 file_hear_locked(it->f);
