@@ -261,8 +261,8 @@ void ep_tell_endings(struct unet_ep *ep, struct ep_link *l)
         }
 }
 
-int unet_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag,
-                     uint32_t *chan)
+int ep_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag,
+                   uint32_t *chan)
 {
         uint32_t *head = &ep->by_tag[tag_hash(link, rx_tag)];
         struct ep_chan c = {

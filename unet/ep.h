@@ -95,9 +95,14 @@ struct unet_ep {
 };
 
 /* Takes over a link, on success: an untagged one becomes a channel (*chan), a tagged one waits for
- * unet_chan_tagged() (*chan is the link's number then). -EMFILE: too many; -ENOMEM. On failure the
+ * ep_chan_tagged() (*chan is the link's number then). -EMFILE: too many; -ENOMEM. On failure the
  * link is the caller's. */
 int ep_attach(struct unet_ep *ep, const struct link *l, uint32_t *chan);
+/* A channel over a tagged link: messages go out with tx_tag, those that come with rx_tag belong to
+ * it. Whoever runs the switch gives the tags out. -EEXIST: rx_tag is in use; -ENODEV: no such
+ * link. */
+int ep_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag,
+                   uint32_t *chan);
 
 /* The link of an open channel, NULL: there is none. */
 static inline struct ep_chan *ep_chan(struct unet_ep *ep, uint32_t chan)

@@ -184,15 +184,6 @@ UNET_API int unet_verbs_over(struct unet_ep *ep, int sock, int64_t timeout, uint
  * none, cut at `max` (> 0) bytes. Returns how many addresses. */
 UNET_API int unet_verbs_describe(char *text, size_t max);
 
-/* Attaches the endpoint to a switch of the program's own, as unet_chan_over; *link names the
- * attachment. */
-UNET_API int unet_ep_join(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *link);
-/* A channel through a switch: messages go out with tx_tag, those that come with rx_tag belong to
- * it. The tags are given out by whoever runs the switch. -EEXIST: rx_tag is in use; -ENODEV: no
- * such link. */
-UNET_API int unet_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag,
-                              uint32_t *chan);
-
 /* Ends a channel. Messages not received yet and loans from it are gone; sends under way count
  * as injected. */
 UNET_API int unet_chan_close(struct unet_ep *ep, uint32_t chan);

@@ -321,7 +321,7 @@ void fabric_attach(struct fabric *f, uint32_t at, struct unet_ep *ep, uint32_t *
         for (uint32_t i = 0; i < f->o.nodes; i++)
                 if (i == at)
                         chan[i] = 0;
-                else if (unet_chan_tagged(ep, link, i + 1, i + 1, &chan[i]) != 0)
+                else if (ep_chan_tagged(ep, link, i + 1, i + 1, &chan[i]) != 0)
                         abort();
 }
 

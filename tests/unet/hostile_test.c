@@ -269,18 +269,6 @@ static void rubbish_at_the_same_time(void **state)
 
 /* ---- through the switch: the attacker's port, and two honest ones ---- */
 
-static uint32_t port_for(struct unet_switch *sw, struct unet_ep *ep, uint32_t *link)
-{
-        uint32_t port;
-        int sock[2];
-
-        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock), 0);
-        assert_int_equal(unet_switch_offer(sw, sock[0], &port), 0);
-        assert_int_equal(unet_ep_join(ep, sock[1], 0, link), 0);
-        assert_int_equal(unet_switch_accept(sw, port, 0), 0);
-        return port;
-}
-
 static void rubbish_into_the_switch(void **state)
 {
         const struct provider *emul = *state;
@@ -291,7 +279,7 @@ static void rubbish_into_the_switch(void **state)
         uint32_t link, port, got = 0;
 
         assert_int_equal(unet_ep_open(NULL, &bad), 0);
-        port = port_for(p->sw, bad, &link);
+        port = switch_join(p->sw, NULL, bad, &link);
         a = attack_from(bad, link, seed_of("switch"));
         pair_provide(p, 32, 4096);
         for (uint32_t i = 0; i < ROUNDS; i++) {

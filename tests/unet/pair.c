@@ -2,6 +2,7 @@
 #include "pair.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "unet/sim/ni_sim.h"
 #include "unet/sim/raw_sim.h"
@@ -160,15 +161,26 @@ static void settle_sim(struct pair *p)
 
 /* ---- emul: both on one switch ---- */
 
-static uint32_t join_switch(struct unet_switch *sw, struct unet_ep *ep, uint32_t *link)
+uint32_t switch_join(struct unet_switch *sw, struct unet_switch_account *account,
+                     struct unet_ep *ep, uint32_t *link)
 {
+        struct frame_geom flat = {{0}};
+        struct shm_offer theirs, mine;
+        struct shm_link *s;
+        struct link l;
         uint32_t port;
         int sock[2];
 
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock), 0);
-        assert_int_equal(unet_switch_offer(sw, sock[0], &port), 0);
-        assert_int_equal(unet_ep_join(ep, sock[1], 0, link), 0);
-        assert_int_equal(unet_switch_accept(sw, port, 0), 0);
+        assert_int_equal(shm_link_make(&ep->st, flat, &ep->cnt, &s), 0);
+        theirs = shm_link_mine(s);
+        assert_int_equal(unet_switch_attach(sw, sock[0], &theirs, geteuid(), account, &mine, &port),
+                         0);
+        assert_int_equal(shm_link_connect(s, sock[1], &mine, geteuid(), &l), 0);
+        unet_switch_sent(sw, port);
+        shm_link_sent(s);
+        l.tagged = true;
+        assert_int_equal(ep_attach(ep, &l, link), 0);
         return port;
 }
 
@@ -177,11 +189,11 @@ static void join_emul(struct pair *p)
         uint32_t pa, pb, tag[2];
 
         assert_int_equal(unet_switch_open(NULL, &p->sw), 0);
-        pa = join_switch(p->sw, p->a, &p->la);
-        pb = join_switch(p->sw, p->b, &p->lb);
+        pa = switch_join(p->sw, NULL, p->a, &p->la);
+        pb = switch_join(p->sw, NULL, p->b, &p->lb);
         assert_int_equal(unet_switch_connect(p->sw, pa, pb, tag), 0);
-        assert_int_equal(unet_chan_tagged(p->a, p->la, tag[0], tag[0], &p->ca), 0);
-        assert_int_equal(unet_chan_tagged(p->b, p->lb, tag[1], tag[1], &p->cb), 0);
+        assert_int_equal(ep_chan_tagged(p->a, p->la, tag[0], tag[0], &p->ca), 0);
+        assert_int_equal(ep_chan_tagged(p->b, p->lb, tag[1], tag[1], &p->cb), 0);
 }
 
 static void settle_emul(struct pair *p)

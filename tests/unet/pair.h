@@ -19,6 +19,7 @@
 
 struct sim;
 struct unet_switch;
+struct unet_switch_account;
 struct via;
 
 struct pair {
@@ -53,6 +54,10 @@ struct pair *pair_new(const struct provider *how, struct unet_ep_opts opts);
 void pair_free(struct pair *p);
 void pair_settle(struct pair *p);
 void pair_hold(struct pair *p);
+
+/* Attaches the endpoint to the switch, as unetd does; `account` may be NULL. Its port. */
+uint32_t switch_join(struct unet_switch *sw, struct unet_switch_account *account,
+                     struct unet_ep *ep, uint32_t *link);
 
 /* Fills b's free queue with n buffers of `size` bytes from the start of its receive part. */
 void pair_provide(struct pair *p, uint32_t n, uint32_t size);

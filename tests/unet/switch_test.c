@@ -17,14 +17,10 @@ struct node {
 static struct node node_on(struct unet_switch *sw, struct unet_ep_opts opts)
 {
         struct node n;
-        int sock[2];
 
         assert_int_equal(unet_ep_open(&opts, &n.ep), 0);
         n.seg = unet_ep_segment(n.ep);
-        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock), 0);
-        assert_int_equal(unet_switch_offer(sw, sock[0], &n.port), 0);
-        assert_int_equal(unet_ep_join(n.ep, sock[1], 0, &n.link), 0);
-        assert_int_equal(unet_switch_accept(sw, n.port, 0), 0);
+        n.port = switch_join(sw, NULL, n.ep, &n.link);
         for (uint32_t i = 0; i < 60; i++) {
                 struct unet_frag buf = {(uint32_t)n.seg.tx_bytes + i * 65536, 65536};
                 unet_ep_provide(n.ep, &buf, 1);
@@ -39,8 +35,8 @@ static void join(struct unet_switch *sw, const struct node *a, const struct node
         uint32_t tag[2];
 
         assert_int_equal(unet_switch_connect(sw, a->port, b->port, tag), 0);
-        assert_int_equal(unet_chan_tagged(a->ep, a->link, tag[0], tag[0], ca), 0);
-        assert_int_equal(unet_chan_tagged(b->ep, b->link, tag[1], tag[1], cb), 0);
+        assert_int_equal(ep_chan_tagged(a->ep, a->link, tag[0], tag[0], ca), 0);
+        assert_int_equal(ep_chan_tagged(b->ep, b->link, tag[1], tag[1], cb), 0);
 }
 
 static int send_bytes(const struct node *n, uint32_t chan, uint32_t len)
@@ -197,10 +193,10 @@ static void only_the_owner_of_a_tag_may_send_with_it(void **state)
         c = node_on(sw, (struct unet_ep_opts){0});
         join(sw, &a, &b, &ab, &ba);
         assert_int_equal(unet_switch_connect(sw, a.port, b.port, tag), 0);
-        assert_int_equal(unet_chan_tagged(c.ep, c.link, tag[0], 1, &forged), 0);
-        assert_int_equal(unet_chan_tagged(c.ep, c.link, 424242, 2, &unknown), 0);
-        assert_int_equal(unet_chan_tagged(c.ep, c.link, 1, 2, &unknown), -EEXIST);
-        assert_int_equal(unet_chan_tagged(c.ep, 7, 1, 2, &unknown), -ENODEV);
+        assert_int_equal(ep_chan_tagged(c.ep, c.link, tag[0], 1, &forged), 0);
+        assert_int_equal(ep_chan_tagged(c.ep, c.link, 424242, 2, &unknown), 0);
+        assert_int_equal(ep_chan_tagged(c.ep, c.link, 1, 2, &unknown), -EEXIST);
+        assert_int_equal(ep_chan_tagged(c.ep, 7, 1, 2, &unknown), -ENODEV);
         assert_int_equal(send_bytes(&c, forged, 8), 1);
         assert_int_equal(send_bytes(&c, unknown, 8), 1);
         settle(sw);
@@ -292,28 +288,14 @@ static void an_ended_channel_is_seen(void **state)
         unet_switch_close(sw);
 }
 
-/* As unet_switch_offer and accept, for a user with limits. */
+/* Of a user with limits. */
 static struct node node_of(struct unet_switch *sw, struct unet_switch_account *account)
 {
-        struct frame_geom flat = {{0}};
-        struct shm_offer theirs, mine;
-        struct shm_link *s;
-        struct link l;
         struct node n;
-        int sock[2];
 
         assert_int_equal(unet_ep_open(NULL, &n.ep), 0);
         n.seg = unet_ep_segment(n.ep);
-        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock), 0);
-        assert_int_equal(shm_link_make(&n.ep->st, flat, &n.ep->cnt, &s), 0);
-        theirs = shm_link_mine(s);
-        assert_int_equal(
-                unet_switch_attach(sw, sock[0], &theirs, geteuid(), account, &mine, &n.port), 0);
-        assert_int_equal(shm_link_connect(s, sock[1], &mine, geteuid(), &l), 0);
-        unet_switch_sent(sw, n.port);
-        shm_link_sent(s);
-        l.tagged = true;
-        assert_int_equal(ep_attach(n.ep, &l, &n.link), 0);
+        n.port = switch_join(sw, account, n.ep, &n.link);
         return n;
 }
 

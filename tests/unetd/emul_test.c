@@ -611,11 +611,11 @@ static void forged_tags_go_nowhere(void **state)
         join(a, b, &ca, &cb);
         join(thief, a, &ct, &cat);
         assert_int_equal(unet_chan_info(a, ca, &info), 0);
-        assert_int_equal(unet_chan_tagged(thief, thief->emul.link, info.tx_tag, 77, &forged), 0);
+        assert_int_equal(ep_chan_tagged(thief, thief->emul.link, info.tx_tag, 77, &forged), 0);
         assert_int_equal(send_bytes(thief, forged, 8), 1);
 
         /* Nor does it end what is another's. */
-        assert_int_equal(unet_chan_tagged(thief, thief->emul.link, 0, 78, &forged), 0);
+        assert_int_equal(ep_chan_tagged(thief, thief->emul.link, 0, 78, &forged), 0);
         end = (struct link_end){0, info.tx_tag};
         assert_int_equal(
                 unet_ep_send(thief,

@@ -3,11 +3,11 @@
  *
  *   attach   the endpoint's offer goes to unetd, the switch's comes back; the connection becomes
  *            the link
- *   connect  unetd_emul_connect() -> tag -> unet_chan_tagged()
- *   accept   a ring on the listening descriptor -> unetd_emul_accept() -> tag -> unet_chan_tagged()
+ *   connect  unetd_emul_connect() -> tag -> ep_chan_tagged()
+ *   accept   a ring on the listening descriptor -> unetd_emul_accept() -> tag -> ep_chan_tagged()
  *
  * A channel's messages come after its tag was made known: the other side learns it at the same
- * moment, and what it sends waits in the ring, which nobody looks at before unet_chan_tagged().
+ * moment, and what it sends waits in the ring, which nobody looks at before ep_chan_tagged().
  */
 #include <errno.h>
 #include <poll.h>
@@ -152,7 +152,7 @@ static int take_ring(int listen_fd, int64_t deadline, uint32_t *listener)
 /* A channel that unetd agreed to; its other end may be dead already. */
 static int begin(struct unet_ep *ep, uint32_t tag, uint32_t *chan)
 {
-        int err = unet_chan_tagged(ep, ep->emul.link, tag, tag, chan);
+        int err = ep_chan_tagged(ep, ep->emul.link, tag, tag, chan);
 
         if (err == 0)
                 ep_chan_stood(ep, *chan);

@@ -16,8 +16,7 @@ static int accept_pair(struct shm_link *s, int64_t timeout, struct link *out)
         return err;
 }
 
-/* Over a connected socket: to another endpoint, or (`tagged`) to a switch. */
-static int over(struct unet_ep *ep, int sock, int64_t timeout, bool tagged, uint32_t *out)
+int unet_chan_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan)
 {
         struct frame_geom flat = {{0}};
         struct shm_link *s;
@@ -26,23 +25,12 @@ static int over(struct unet_ep *ep, int sock, int64_t timeout, bool tagged, uint
 
         if (err != 0)
                 return err;
-        err = tagged ? shm_link_accept(s, timeout, &l) : accept_pair(s, timeout, &l);
-        l.tagged = tagged;
+        err = accept_pair(s, timeout, &l);
         if (err == 0)
-                err = ep_attach(ep, &l, out);
+                err = ep_attach(ep, &l, chan);
         if (err != 0)
                 shm_link_abort(s);
         return err;
-}
-
-int unet_chan_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan)
-{
-        return over(ep, sock, timeout, false, chan);
-}
-
-int unet_ep_join(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *link)
-{
-        return over(ep, sock, timeout, true, link);
 }
 
 /* Each side offers before either accepts, so nobody blocks. */

@@ -12,10 +12,8 @@
 #define DEFAULT_QUANTUM 65536u
 #define LEAST_SIZE      64u /* what a small message costs its sender's share */
 
-enum port_state { PORT_FREE, PORT_OFFERED, PORT_OPEN };
-
 struct port {
-        enum port_state state;
+        bool open;
         uint32_t gen; /* of the port's number; in the owner that frames are charged to */
         struct shm_link *shm;
         struct link link;
@@ -66,7 +64,7 @@ static void uncharge(void *arg, uint32_t owner, uint32_t bytes)
         struct unet_switch *sw = arg;
         struct port *p = sw->port[owner % SWITCH_PORTS];
 
-        if (p->state != PORT_OPEN || owner_of(p, owner % SWITCH_PORTS) != owner)
+        if (!p->open || owner_of(p, owner % SWITCH_PORTS) != owner)
                 return;
         p->charged -= bytes;
         p->charged_msgs--;
@@ -141,17 +139,16 @@ void unet_switch_close(struct unet_switch *sw)
 
 /* ---- ports ---- */
 
-static struct port *port_at(const struct unet_switch *sw, uint32_t num, enum port_state state)
+static struct port *port_at(const struct unet_switch *sw, uint32_t num)
 {
-        return num != 0 && num <= sw->nports && sw->port[num]->state == state ? sw->port[num]
-                                                                              : NULL;
+        return num != 0 && num <= sw->nports && sw->port[num]->open ? sw->port[num] : NULL;
 }
 
 static uint32_t find_free(struct unet_switch *sw)
 {
         uint32_t num = 1;
 
-        while (num <= sw->nports && sw->port[num]->state != PORT_FREE)
+        while (num <= sw->nports && sw->port[num]->open)
                 num++;
         if (num == SWITCH_PORTS)
                 return 0;
@@ -164,8 +161,8 @@ static uint32_t find_free(struct unet_switch *sw)
         return num;
 }
 
-/* A port with our memory; sock < 0: the offer goes another way. */
-static int prepare(struct unet_switch *sw, int sock, uint32_t *port)
+/* A port with our memory, which is not open yet. */
+static int make_port(struct unet_switch *sw, uint32_t *port)
 {
         uint32_t num = find_free(sw), gen;
         struct port *p = sw->port[num];
@@ -179,8 +176,7 @@ static int prepare(struct unet_switch *sw, int sock, uint32_t *port)
         p->pool = calloc(1, frame_pool_bytes(sw->geom));
         if (p->pool == NULL)
                 return -ENOMEM;
-        err = sock < 0 ? shm_link_make(&sw->st, sw->geom, &p->cnt, &p->shm)
-                       : shm_link_offer(&sw->st, sw->geom, &p->cnt, sock, &p->shm);
+        err = shm_link_make(&sw->st, sw->geom, &p->cnt, &p->shm);
         if (err != 0) {
                 free(p->pool);
                 p->pool = NULL;
@@ -190,51 +186,32 @@ static int prepare(struct unet_switch *sw, int sock, uint32_t *port)
         p->pool->sent = 1;
         mem = shm_link_tx_mem(p->shm);
         sw->frames.region[num] = (struct frame_region){.base = mem.base, .pool = p->pool};
-        p->state = PORT_OFFERED;
         *port = num;
         return 0;
-}
-
-static int open_port(struct unet_switch *sw, uint32_t port)
-{
-        struct port *p = sw->port[port];
-        int err = station_watch(&sw->st, p->link.sock, port);
-
-        if (err == 0)
-                p->state = PORT_OPEN;
-        return err;
-}
-
-static void abandon(struct port *p)
-{
-        shm_link_abort(p->shm);
-        free(p->pool);
-        p->pool = NULL;
-        p->state = PORT_FREE;
-}
-
-int unet_switch_offer(struct unet_switch *sw, int sock, uint32_t *port)
-{
-        return prepare(sw, sock, port);
 }
 
 int unet_switch_attach(struct unet_switch *sw, int sock, const struct shm_offer *theirs, uid_t uid,
                        struct unet_switch_account *account, struct shm_offer *mine, uint32_t *port)
 {
+        struct port *p;
         uint32_t num;
-        int err = prepare(sw, -1, &num);
+        int err = make_port(sw, &num);
 
         if (err != 0)
                 return err;
-        err = shm_link_connect(sw->port[num]->shm, sock, theirs, uid, &sw->port[num]->link);
+        p = sw->port[num];
+        err = shm_link_connect(p->shm, sock, theirs, uid, &p->link);
         if (err == 0)
-                err = open_port(sw, num);
+                err = station_watch(&sw->st, p->link.sock, num);
         if (err != 0) {
-                abandon(sw->port[num]);
+                shm_link_abort(p->shm);
+                free(p->pool);
+                p->pool = NULL;
                 return err;
         }
-        sw->port[num]->account = account;
-        *mine = shm_link_mine(sw->port[num]->shm);
+        p->open = true;
+        p->account = account;
+        *mine = shm_link_mine(p->shm);
         *port = num;
         return 0;
 }
@@ -242,21 +219,6 @@ int unet_switch_attach(struct unet_switch *sw, int sock, const struct shm_offer 
 void unet_switch_sent(struct unet_switch *sw, uint32_t port)
 {
         shm_link_sent(sw->port[port]->shm);
-}
-
-int unet_switch_accept(struct unet_switch *sw, uint32_t port, int64_t timeout)
-{
-        struct port *p = port_at(sw, port, PORT_OFFERED);
-        int err;
-
-        if (p == NULL)
-                return -EINVAL;
-        err = shm_link_accept(p->shm, timeout, &p->link);
-        if (err == 0)
-                err = open_port(sw, port);
-        if (err != 0)
-                abandon(p);
-        return err;
 }
 
 static void drop_routes(struct unet_switch *sw, uint32_t port)
@@ -269,7 +231,7 @@ static void drop_routes(struct unet_switch *sw, uint32_t port)
 /* Loans taken back first, so that those who sent to the port are no longer charged. */
 void unet_switch_detach(struct unet_switch *sw, uint32_t port)
 {
-        struct port *p = port_at(sw, port, PORT_OPEN);
+        struct port *p = port_at(sw, port);
 
         if (p == NULL)
                 return;
@@ -282,7 +244,7 @@ void unet_switch_detach(struct unet_switch *sw, uint32_t port)
         free(p->pool);
         p->pool = NULL;
         sw->frames.region[port] = (struct frame_region){0};
-        p->state = PORT_FREE;
+        p->open = false;
 }
 
 const struct counters *unet_switch_counters(const struct unet_switch *sw, uint32_t port)
@@ -353,8 +315,7 @@ static void fall(struct unet_switch *sw, struct route *r)
 
 int unet_switch_connect(struct unet_switch *sw, uint32_t port_a, uint32_t port_b, uint32_t tag[2])
 {
-        const struct port *pa = port_at(sw, port_a, PORT_OPEN),
-                          *pb = port_at(sw, port_b, PORT_OPEN);
+        const struct port *pa = port_at(sw, port_a), *pb = port_at(sw, port_b);
         struct route *a, *b;
 
         if (pa == NULL || pb == NULL)
@@ -524,11 +485,11 @@ static bool next_message(struct port *p)
 static void count_busy(struct unet_switch *sw)
 {
         for (uint32_t num = 1; num <= sw->nports; num++)
-                if (sw->port[num]->state == PORT_OPEN && sw->port[num]->account != NULL)
+                if (sw->port[num]->open && sw->port[num]->account != NULL)
                         sw->port[num]->account->busy = 0;
         for (uint32_t num = 1; num <= sw->nports; num++) {
                 struct port *p = sw->port[num];
-                if (p->state == PORT_OPEN && p->account != NULL && next_message(p))
+                if (p->open && p->account != NULL && next_message(p))
                         p->account->busy++;
         }
 }
@@ -586,7 +547,7 @@ static void flush_all(struct unet_switch *sw)
 {
         for (uint32_t num = 1; num <= sw->nports; num++) {
                 struct port *p = sw->port[num];
-                if (p->state != PORT_OPEN || !p->dirty)
+                if (!p->open || !p->dirty)
                         continue;
                 p->link.ch->ops->flush(p->link.ch);
                 p->dirty = false;
@@ -612,7 +573,7 @@ static int serve_all(struct unet_switch *sw)
                 struct port *p = sw->port[num];
                 int served;
 
-                if (p->state != PORT_OPEN)
+                if (!p->open)
                         continue;
                 served = serve(sw, num);
                 if (served == 0 && !p->held && (p->gone || p->link.ops->gone(p->link.ch)))
@@ -628,7 +589,7 @@ static int serve_all(struct unet_switch *sw)
 static bool anybody_saves(const struct unet_switch *sw)
 {
         for (uint32_t num = 1; num <= sw->nports; num++)
-                if (sw->port[num]->state == PORT_OPEN && sw->port[num]->held)
+                if (sw->port[num]->open && sw->port[num]->held)
                         return true;
         return false;
 }
@@ -639,7 +600,7 @@ int unet_switch_step(struct unet_switch *sw)
 
         for (uint32_t num = 1; num <= sw->nports;
              num++) /* first: what came back can be used at once */
-                if (sw->port[num]->state == PORT_OPEN)
+                if (sw->port[num]->open)
                         take_returns(sw, num);
         do
                 n = serve_all(sw);
@@ -653,7 +614,7 @@ int unet_switch_step(struct unet_switch *sw)
 static void port_gone(void *arg, uint32_t num)
 {
         struct unet_switch *sw = arg;
-        struct port *p = port_at(sw, num, PORT_OPEN);
+        struct port *p = port_at(sw, num);
 
         if (p != NULL && !p->gone) {
                 p->gone = true;
@@ -665,8 +626,7 @@ static bool anything(const struct unet_switch *sw)
 {
         for (uint32_t num = 1; num <= sw->nports; num++) {
                 const struct port *p = sw->port[num];
-                if (p->state == PORT_OPEN &&
-                    (p->held || p->gone || p->link.ch->ops->pending(p->link.ch)))
+                if (p->open && (p->held || p->gone || p->link.ch->ops->pending(p->link.ch)))
                         return true;
         }
         return false;

@@ -1,7 +1,7 @@
 /*
  * The switch: kernel-emulated endpoints (§3.5 of the paper), many multiplexed by a trusted program.
  *
- * An endpoint attaches with unet_ep_join() to a *port*; port and endpoint share a ring pair as two
+ * An endpoint attaches to a *port* (unet/emul); port and endpoint share a ring pair as two
  * endpoints on a direct channel do. The switch reads a message out of the sender's memory, looks
  * its tag up, and writes it into a frame of the memory it shares with the receiver: endpoints on
  * different ports see nothing of each other.
@@ -65,18 +65,11 @@ struct unet_switch_opts {
 int unet_switch_open(const struct unet_switch_opts *opts, struct unet_switch **out);
 void unet_switch_close(struct unet_switch *sw);
 
-/*
- * Attaches the endpoint at the other end of a connected Unix socket, in two steps so that one
- * thread can do both sides: offer sends our memory, accept takes the endpoint's (waiting at most
- * `timeout` ns) and the socket. *port: its number, from 1. -EMFILE: no port free; otherwise as
- * unet_chan_over(). On failure the socket stays the caller's.
- */
-int unet_switch_offer(struct unet_switch *sw, int sock, uint32_t *port);
-int unet_switch_accept(struct unet_switch *sw, uint32_t port, int64_t timeout);
-/* Attaches an endpoint whose offer came some other way, in one step; takes the socket on success.
- * The memory it offers belongs to `uid`. *mine is what the endpoint must get, through the socket
- * before anything else does, or beside it; unet_switch_sent() when that is done. `account` may be
- * NULL. Errors as of unet_switch_accept(). */
+/* Attaches the endpoint that made the offer `theirs`, and is at the other end of a connected Unix
+ * socket, which the switch takes on success. The memory that it offers belongs to `uid`. *mine is
+ * what the endpoint must get, through the socket before anything else does, or beside it;
+ * unet_switch_sent() when that is done. `account` may be NULL. *port: its number, from 1. -EMFILE:
+ * no port free; otherwise as shm_link_connect(). */
 int unet_switch_attach(struct unet_switch *sw, int sock, const struct shm_offer *theirs, uid_t uid,
                        struct unet_switch_account *account, struct shm_offer *mine, uint32_t *port);
 void unet_switch_sent(struct unet_switch *sw, uint32_t port);
