@@ -22,57 +22,39 @@ static bool concerns_us(int fd)
         return file_peek(fd) != NULL;
 }
 
+/* Row of a switch: the call by number is the hook of that name, with these arguments. */
+#define CALL(name, ...)                     \
+        case SYS_##name:                    \
+                *r = h_##name(__VA_ARGS__); \
+                return true
+#define INT(i)  ((int)a[i])
+#define UINT(i) ((unsigned)a[i])
+#define LEN(i)  ((size_t)a[i])
+#define PTR(i)  ((void *)a[i])
+
 /* Calls whose first argument is the descriptor. */
 static bool one_descriptor(const struct raw *c, long *r)
 {
         const word *a = c->a;
-        int fd = (int)a[0];
+        int fd = INT(0);
 
         if (!concerns_us(fd))
                 return false;
         switch (c->nr) {
-        case SYS_read:
-                *r = h_read(fd, (void *)a[1], (size_t)a[2]);
-                return true;
-        case SYS_write:
-                *r = h_write(fd, (const void *)a[1], (size_t)a[2]);
-                return true;
-        case SYS_readv:
-                *r = h_readv(fd, (const struct iovec *)a[1], (int)a[2]);
-                return true;
-        case SYS_writev:
-                *r = h_writev(fd, (const struct iovec *)a[1], (int)a[2]);
-                return true;
-        case SYS_preadv2: /* a[4] is the upper half of a[3] where words are short */
-                *r = h_preadv2(fd, (const struct iovec *)a[1], (int)a[2], a[3], (int)a[5]);
-                return true;
-        case SYS_pwritev2:
-                *r = h_pwritev2(fd, (const struct iovec *)a[1], (int)a[2], a[3], (int)a[5]);
-                return true;
-        case SYS_recvfrom:
-                *r = h_recvfrom(fd, (void *)a[1], (size_t)a[2], (int)a[3], (struct sockaddr *)a[4],
-                                (socklen_t *)a[5]);
-                return true;
-        case SYS_sendto:
-                *r = h_sendto(fd, (const void *)a[1], (size_t)a[2], (int)a[3],
-                              (const struct sockaddr *)a[4], (socklen_t)a[5]);
-                return true;
-        case SYS_recvmsg:
-                *r = h_recvmsg(fd, (struct msghdr *)a[1], (int)a[2]);
-                return true;
-        case SYS_sendmsg:
-                *r = h_sendmsg(fd, (const struct msghdr *)a[1], (int)a[2]);
-                return true;
-        case SYS_recvmmsg:
-                *r = h_recvmmsg(fd, (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3],
-                                (struct timespec *)a[4]);
-                return true;
-        case SYS_sendmmsg:
-                *r = h_sendmmsg(fd, (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3]);
-                return true;
-        case SYS_sendfile:
-                *r = h_sendfile(fd, (int)a[1], (off_t *)a[2], (size_t)a[3]);
-                return true;
+                CALL(read, fd, PTR(1), LEN(2));
+                CALL(write, fd, PTR(1), LEN(2));
+                CALL(readv, fd, PTR(1), INT(2));
+                CALL(writev, fd, PTR(1), INT(2));
+                /* a[4] is the upper half of a[3] where words are short */
+                CALL(preadv2, fd, PTR(1), INT(2), a[3], INT(5));
+                CALL(pwritev2, fd, PTR(1), INT(2), a[3], INT(5));
+                CALL(recvfrom, fd, PTR(1), LEN(2), INT(3), PTR(4), PTR(5));
+                CALL(sendto, fd, PTR(1), LEN(2), INT(3), PTR(4), (socklen_t)a[5]);
+                CALL(recvmsg, fd, PTR(1), INT(2));
+                CALL(sendmsg, fd, PTR(1), INT(2));
+                CALL(recvmmsg, fd, PTR(1), UINT(2), INT(3), PTR(4));
+                CALL(sendmmsg, fd, PTR(1), UINT(2), INT(3));
+                CALL(sendfile, fd, INT(1), PTR(2), LEN(3));
         default:
                 return false;
         }
@@ -81,50 +63,29 @@ static bool one_descriptor(const struct raw *c, long *r)
 static bool socket_call(const struct raw *c, long *r)
 {
         const word *a = c->a;
-        int fd = (int)a[0];
+        int fd = INT(0);
 
         if (c->nr == SYS_socket) {
-                *r = h_socket(fd, (int)a[1], (int)a[2]);
+                *r = h_socket(fd, INT(1), INT(2));
                 return true;
         }
-        if (c->nr == SYS_splice && (concerns_us(fd) || concerns_us((int)a[2]))) {
-                *r = h_splice(fd, (off64_t *)a[1], (int)a[2], (off64_t *)a[3], (size_t)a[4],
-                              (unsigned)a[5]);
+        if (c->nr == SYS_splice && (concerns_us(fd) || concerns_us(INT(2)))) {
+                *r = h_splice(fd, PTR(1), INT(2), PTR(3), LEN(4), UINT(5));
                 return true;
         }
         if (!concerns_us(fd))
                 return false;
         switch (c->nr) {
-        case SYS_bind:
-                *r = h_bind(fd, (const struct sockaddr *)a[1], (socklen_t)a[2]);
-                return true;
-        case SYS_listen:
-                *r = h_listen(fd, (int)a[1]);
-                return true;
-        case SYS_accept:
-                *r = h_accept4(fd, (struct sockaddr *)a[1], (socklen_t *)a[2], 0);
-                return true;
-        case SYS_accept4:
-                *r = h_accept4(fd, (struct sockaddr *)a[1], (socklen_t *)a[2], (int)a[3]);
-                return true;
-        case SYS_connect:
-                *r = h_connect(fd, (const struct sockaddr *)a[1], (socklen_t)a[2]);
-                return true;
-        case SYS_shutdown:
-                *r = h_shutdown(fd, (int)a[1]);
-                return true;
-        case SYS_getsockname:
-                *r = h_getsockname(fd, (struct sockaddr *)a[1], (socklen_t *)a[2]);
-                return true;
-        case SYS_getpeername:
-                *r = h_getpeername(fd, (struct sockaddr *)a[1], (socklen_t *)a[2]);
-                return true;
-        case SYS_getsockopt:
-                *r = h_getsockopt(fd, (int)a[1], (int)a[2], (void *)a[3], (socklen_t *)a[4]);
-                return true;
-        case SYS_setsockopt:
-                *r = h_setsockopt(fd, (int)a[1], (int)a[2], (const void *)a[3], (socklen_t)a[4]);
-                return true;
+                CALL(bind, fd, PTR(1), (socklen_t)a[2]);
+                CALL(listen, fd, INT(1));
+                CALL(accept, fd, PTR(1), PTR(2));
+                CALL(accept4, fd, PTR(1), PTR(2), INT(3));
+                CALL(connect, fd, PTR(1), (socklen_t)a[2]);
+                CALL(shutdown, fd, INT(1));
+                CALL(getsockname, fd, PTR(1), PTR(2));
+                CALL(getpeername, fd, PTR(1), PTR(2));
+                CALL(getsockopt, fd, INT(1), INT(2), PTR(3), PTR(4));
+                CALL(setsockopt, fd, INT(1), INT(2), PTR(3), (socklen_t)a[4]);
         default:
                 return false;
         }
@@ -135,59 +96,30 @@ static bool number_call(const struct raw *c, long *r)
         const word *a = c->a;
 
         switch (c->nr) {
-        case SYS_close:
-                *r = h_close((int)a[0]);
-                return true;
-        case SYS_close_range:
-                *r = h_close_range((unsigned)a[0], (unsigned)a[1], (int)a[2]);
-                return true;
-        case SYS_dup:
-                *r = h_dup((int)a[0]);
-                return true;
-        case SYS_dup3:
-                *r = h_dup3((int)a[0], (int)a[1], (int)a[2]);
-                return true;
+                CALL(close, INT(0));
+                CALL(close_range, UINT(0), UINT(1), INT(2));
+                CALL(dup, INT(0));
 #ifdef SYS_dup2
-        case SYS_dup2:
-                *r = h_dup2((int)a[0], (int)a[1]);
-                return true;
+                CALL(dup2, INT(0), INT(1));
 #endif
-        case SYS_fcntl:
-                *r = h_fcntl((int)a[0], (int)a[1], a[2]);
-                return true;
-        case SYS_ioctl:
-                *r = h_ioctl((int)a[0], (unsigned long)a[1], a[2]);
-                return true;
-        case SYS_pidfd_getfd:
-                *r = h_pidfd_getfd((int)a[0], (int)a[1], (unsigned)a[2]);
-                return true;
-        case SYS_exit_group:
-                h__exit((int)a[0]);
-                return true;
-        case SYS_execve:
-                *r = h_execve((const char *)a[0], (char *const *)a[1], (char *const *)a[2]);
-                return true;
-        case SYS_prctl:
-                *r = h_prctl((int)a[0], a[1], a[2], a[3], a[4]);
-                return true;
-        case SYS_mlockall:
-                *r = h_mlockall((int)a[0]);
-                return true;
-        case SYS_setns:
-                *r = h_setns((int)a[0], (int)a[1]);
-                return true;
-        case SYS_unshare:
-                *r = h_unshare((int)a[0]);
-                return true;
+                CALL(dup3, INT(0), INT(1), INT(2));
+                CALL(fcntl, INT(0), INT(1), a[2]);
+                CALL(ioctl, INT(0), (unsigned long)a[1], a[2]);
+                CALL(pidfd_getfd, INT(0), INT(1), UINT(2));
+                CALL(execve, PTR(0), PTR(1), PTR(2));
+                CALL(execveat, INT(0), PTR(1), PTR(2), PTR(3), INT(4));
+                CALL(prctl, INT(0), a[1], a[2], a[3], a[4]);
+                CALL(mlockall, INT(0));
+                CALL(setns, INT(0), INT(1));
+                CALL(unshare, INT(0));
         case SYS_seccomp:
-                *r = sandbox_seccomp((unsigned)a[0], (unsigned)a[1], (void *)a[2]);
+                *r = sandbox_seccomp(UINT(0), UINT(1), PTR(2));
                 return true;
         case SYS_landlock_restrict_self:
-                *r = sandbox_landlock((int)a[0], (unsigned)a[1]);
+                *r = sandbox_landlock(INT(0), UINT(1));
                 return true;
-        case SYS_execveat:
-                *r = h_execveat((int)a[0], (const char *)a[1], (char *const *)a[2],
-                                (char *const *)a[3], (int)a[4]);
+        case SYS_exit_group:
+                h__exit(INT(0));
                 return true;
         default:
                 return privilege_call(c->nr, a, r);
@@ -290,37 +222,17 @@ static bool waiting_call(const struct raw *c, long *r)
                 return false;
         switch (c->nr) {
 #ifdef SYS_poll
-        case SYS_poll:
-                *r = h_poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
-                return true;
-        case SYS_select:
-                *r = h_select((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
-                              (struct timeval *)a[4]);
-                return true;
-        case SYS_epoll_wait:
-                *r = h_epoll_wait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3]);
-                return true;
+                CALL(poll, PTR(0), (nfds_t)a[1], INT(2));
+                CALL(select, INT(0), PTR(1), PTR(2), PTR(3), PTR(4));
+                CALL(epoll_wait, INT(0), PTR(1), INT(2), INT(3));
 #endif
+                CALL(ppoll, PTR(0), (nfds_t)a[1], PTR(2), PTR(3));
+                CALL(epoll_ctl, INT(0), INT(1), INT(2), PTR(3));
+                CALL(epoll_pwait, INT(0), PTR(1), INT(2), INT(3), PTR(4));
+                CALL(epoll_pwait2, INT(0), PTR(1), INT(2), PTR(3), PTR(4));
+                CALL(epoll_create1, INT(0));
         case SYS_pselect6:
                 return raw_pselect(a, r);
-        case SYS_ppoll:
-                *r = h_ppoll((struct pollfd *)a[0], (nfds_t)a[1], (const struct timespec *)a[2],
-                             (const sigset_t *)a[3]);
-                return true;
-        case SYS_epoll_ctl:
-                *r = h_epoll_ctl((int)a[0], (int)a[1], (int)a[2], (struct epoll_event *)a[3]);
-                return true;
-        case SYS_epoll_pwait:
-                *r = h_epoll_pwait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3],
-                                   (const sigset_t *)a[4]);
-                return true;
-        case SYS_epoll_pwait2:
-                *r = h_epoll_pwait2((int)a[0], (struct epoll_event *)a[1], (int)a[2],
-                                    (const struct timespec *)a[3], (const sigset_t *)a[4]);
-                return true;
-        case SYS_epoll_create1:
-                *r = h_epoll_create1((int)a[0]);
-                return true;
         default:
                 return false;
         }
