@@ -159,6 +159,31 @@ static int run_job(const struct command *cmd, struct launch *l, const struct ask
         return l->part && status == EXIT_NOTHING ? AM_EXIT_TOLD : status;
 }
 
+/* What an option says; false: it is none of these. */
+static bool set_option(struct launch *l, struct asked *a, int opt)
+{
+        const char **text = opt == 'H'   ? &a->hosts
+                            : opt == 'L' ? &l->by
+                            : opt == 'a' ? &a->at
+                            : opt == 'P' ? &a->part
+                            : opt == 'M' ? &a->meet
+                                         : NULL;
+
+        if (text != NULL)
+                *text = optarg;
+        else if (opt == 'n')
+                l->ranks = (uint32_t)strtoul(optarg, NULL, 10);
+        else if (opt == 'J')
+                l->job = (uint32_t)strtoul(optarg, NULL, 10);
+        else if (opt == 'u')
+                l->through_unetd = true;
+        else if (opt == 'l')
+                l->label = true;
+        else
+                return false;
+        return true;
+}
+
 static int run_am(const struct command *cmd, int argc, char **argv)
 {
         static const struct option opts[] = {
@@ -176,7 +201,7 @@ static int run_am(const struct command *cmd, int argc, char **argv)
         };
         struct launch l = {.ranks = 1, .by = BY};
         struct asked a = {0};
-        int c;
+        int opt;
 
         if (argc > 1 && strcmp(argv[1], "run") == 0) {
                 argc--;
@@ -184,41 +209,13 @@ static int run_am(const struct command *cmd, int argc, char **argv)
         } else if (argc < 2 || strcmp(argv[1], "--help") != 0) {
                 return command_usage(cmd, "say what: run");
         }
-        while ((c = getopt_long(argc, argv, "+n:ulh", opts, NULL)) != -1) {
-                switch (c) {
-                case 'n':
-                        l.ranks = (uint32_t)strtoul(optarg, NULL, 10);
-                        break;
-                case 'u':
-                        l.through_unetd = true;
-                        break;
-                case 'l':
-                        l.label = true;
-                        break;
-                case 'H':
-                        a.hosts = optarg;
-                        break;
-                case 'L':
-                        l.by = optarg;
-                        break;
-                case 'a':
-                        a.at = optarg;
-                        break;
-                case 'P':
-                        a.part = optarg;
-                        break;
-                case 'M':
-                        a.meet = optarg;
-                        break;
-                case 'J':
-                        l.job = (uint32_t)strtoul(optarg, NULL, 10);
-                        break;
-                case 'h':
+        while ((opt = getopt_long(argc, argv, "+n:ulh", opts, NULL)) != -1) {
+                if (opt == 'h') {
                         command_help(cmd);
                         return EXIT_DONE;
-                default:
-                        return command_usage(cmd, "try --help");
                 }
+                if (!set_option(&l, &a, opt))
+                        return command_usage(cmd, "try --help");
         }
         l.program = argv + optind;
         return run_job(cmd, &l, &a);
