@@ -15,14 +15,6 @@ static uint32_t slot_of(uint32_t from, uint32_t i)
         return from << FROM_SHIFT | i;
 }
 
-static uint8_t *put32(uint8_t *p, uint32_t v)
-{
-        be32 b = be32_of(v);
-
-        memcpy(p, &b, sizeof b);
-        return p + sizeof b;
-}
-
 /* An ARP packet from us; `tha` NULL: not known, zeros. */
 static void write_pkt(const struct arp_config *cfg, struct arp_out *out, uint16_t op, uint32_t spa,
                       const uint8_t *tha, uint32_t tpa)
@@ -33,12 +25,14 @@ static void write_pkt(const struct arp_config *cfg, struct arp_out *out, uint16_
         memcpy(p, &h, sizeof h);
         p += sizeof h;
         memcpy(p, cfg->ll_addr, cfg->ll_len);
-        p = put32(p + cfg->ll_len, spa);
+        be32_put(p + cfg->ll_len, spa);
+        p += cfg->ll_len + 4;
         if (tha != NULL)
                 memcpy(p, tha, cfg->ll_len);
         else
                 memset(p, 0, cfg->ll_len);
-        p = put32(p + cfg->ll_len, tpa);
+        be32_put(p + cfg->ll_len, tpa);
+        p += cfg->ll_len + 4;
         out->what = ARP_OUT_SEND;
         out->len = (uint32_t)(p - out->pkt);
 }

@@ -95,12 +95,6 @@ static struct meaning meaning_of(uint8_t type, uint8_t code)
 
 /* ---- input ---- */
 
-static bool is_error(uint8_t type)
-{
-        return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH ||
-               type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER_PROBLEM;
-}
-
 /* The packet quoted: its header, then at least 8 bytes (RFC 792), which hold ports and TCP's
  * sequence number.
  */
@@ -181,7 +175,7 @@ enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, s
         gather(f, pkt, 0, (uint8_t *)&h, sizeof h);
         *msg = (struct icmp_msg){
                 .type = h.type, .code = h.code, .id = be16_get(h.a), .seq = be16_get(h.b)};
-        if (is_error(h.type)) {
+        if (icmp_is_error(h.type)) {
                 msg->what = ICMP_IS_ERROR;
                 return read_error(f, pkt, &h, &msg->err);
         }

@@ -31,6 +31,12 @@ enum {
         ICMP_TIME_EXCEEDED = 11,
         ICMP_PARAMETER_PROBLEM = 12,
 };
+/* Returns true if a message of this type quotes a packet, about which it is. */
+static inline bool icmp_is_error(uint8_t type)
+{
+        return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH ||
+               type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER_PROBLEM;
+}
 enum { ICMP_REASSEMBLY_TIME = 1 }; /* code of ICMP_TIME_EXCEEDED */
 /* Codes of ICMP_UNREACHABLE. */
 enum {

@@ -108,7 +108,7 @@ void opt_add_route(uint8_t *p, uint32_t us)
 {
         if (p[PTR] > p[LEN])
                 return;
-        opt_put_addr(p + p[PTR] - 1, us);
+        be32_put(p + p[PTR] - 1, us);
         p[PTR] += 4;
 }
 
@@ -121,11 +121,11 @@ void opt_add_timestamp(uint8_t *p, uint32_t us, uint32_t ms)
                 p[TS_FLAGS] = (uint8_t)(MIN((p[TS_FLAGS] >> 4) + 1, 15) << 4 | flag);
                 return;
         }
-        if (flag == TS_PRESPEC && opt_get_addr(at) != us)
+        if (flag == TS_PRESPEC && be32_at(at) != us)
                 return; /* somebody else's turn */
         if (flag == TS_ADDR)
-                opt_put_addr(at, us);
-        opt_put_addr(at + opt_ts_entry(p[TS_FLAGS]) - 4, ms);
+                be32_put(at, us);
+        be32_put(at + opt_ts_entry(p[TS_FLAGS]) - 4, ms);
         p[PTR] += (uint8_t)opt_ts_entry(p[TS_FLAGS]);
 }
 
@@ -159,13 +159,13 @@ static unsigned answer_source_route(const uint8_t *p, uint32_t peer, uint8_t *ou
                 *first_hop = peer;
                 return 0;
         }
-        *first_hop = opt_get_addr(p + ROUTE + 4 * (n - 1));
+        *first_hop = be32_at(p + ROUTE + 4 * (n - 1));
         out[0] = p[0];
         out[LEN] = (uint8_t)(ROUTE + 4 * n);
         out[PTR] = ROUTE + 1;
         for (unsigned i = 0; i + 1 < n; i++)
                 memcpy(out + ROUTE + 4 * i, p + ROUTE + 4 * (n - 2 - i), 4);
-        opt_put_addr(out + ROUTE + 4 * (n - 1), peer);
+        be32_put(out + ROUTE + 4 * (n - 1), peer);
         return out[LEN];
 }
 

@@ -98,7 +98,7 @@ uint32_t ip_opts_first_hop(const struct ip_optbuf *o, uint32_t dst)
         struct ip_opts_found at;
 
         find(o, hdr, &at);
-        return at.sr != 0 ? opt_get_addr(hdr + at.sr + ROUTE) : dst;
+        return at.sr != 0 ? be32_at(hdr + at.sr + ROUTE) : dst;
 }
 
 uint32_t ip_opts_build(const struct ip_optbuf *o, uint32_t us, uint32_t dst, uint32_t ms,
@@ -115,9 +115,9 @@ uint32_t ip_opts_build(const struct ip_optbuf *o, uint32_t us, uint32_t dst, uin
                 opt_add_timestamp(hdr + at.ts, us, ms);
         if (at.sr != 0) {
                 sr = hdr + at.sr;
-                hop = opt_get_addr(sr + ROUTE);
+                hop = be32_at(sr + ROUTE);
                 memmove(sr + ROUTE, sr + ROUTE + 4, sr[LEN] - ROUTE - 4u);
-                opt_put_addr(sr + sr[LEN] - 4, dst);
+                be32_put(sr + sr[LEN] - 4, dst);
         }
         memcpy(out, hdr + IP_MIN_HDR, o->len);
         return hop;
@@ -167,7 +167,7 @@ static uint8_t *append(struct ip_optbuf *out, const uint8_t *p)
 static void append_route_back(struct ip_optbuf *out, const uint8_t *p, uint32_t peer)
 {
         unsigned hops = (MIN(p[PTR], p[LEN] + 1u) - ROUTE - 1) / 4;
-        unsigned skip = hops != 0 && opt_get_addr(p + ROUTE) == peer;
+        unsigned skip = hops != 0 && be32_at(p + ROUTE) == peer;
         uint8_t *to = out->raw + out->len;
 
         if (hops == skip)

@@ -7,21 +7,6 @@
 enum { LEN = 1, PTR = 2, ROUTE = 3, TS_FLAGS = 3, TS_DATA = 4 }; /* octets of an option */
 enum { TS_ONLY = 0, TS_ADDR = 1, TS_PRESPEC = 3 };               /* low four bits of TS_FLAGS */
 
-static inline void opt_put_addr(uint8_t *p, uint32_t a)
-{
-        be32 raw = be32_of(a);
-
-        memcpy(p, &raw, sizeof raw);
-}
-
-static inline uint32_t opt_get_addr(const uint8_t *p)
-{
-        be32 raw;
-
-        memcpy(&raw, p, sizeof raw);
-        return be32_get(raw);
-}
-
 /* Bytes that each host adds to a timestamp option. */
 static inline unsigned opt_ts_entry(uint8_t flags)
 {

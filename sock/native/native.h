@@ -20,6 +20,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "tcp/tcp_watch.h"
 #include "unet/sock.h"
@@ -145,6 +146,15 @@ uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at);
  * the result. */
 struct native_slot *native_enter(int sock, int *err);
 int native_leave(struct native_slot *n, int err);
+/* The call by which the application gets a struct of such a socket: `ours` is taken from theirs
+ * (native_take_struct()), completed by fill(), and given back if that returns 0. */
+int native_get_struct(int sock, void *ours, size_t size, size_t first, void *theirs,
+                      int (*fill)(struct native_slot *n, void *ours));
+/* Under the lock: its connection, or NULL. */
+static inline struct tcp_conn *native_conn(struct usock *s)
+{
+        return usock_rec(s)->role == SOCK_ROLE_CONN ? usock_conn(s) : NULL;
+}
 
 /* ---- native_lend.c ---- */
 

@@ -8,11 +8,6 @@
 #define GOOD_FOR_LEAST NS_PER_MS
 #define GOOD_FOR_MOST  (60 * NS_PER_S)
 
-static struct tcp_conn *conn_of(struct usock *s)
-{
-        return usock_rec(s)->role == SOCK_ROLE_CONN ? usock_conn(s) : NULL;
-}
-
 static bool is_valid(const struct unet_cc_plan *p)
 {
         return p->cwnd != 0 && p->good_for >= GOOD_FOR_LEAST && p->good_for <= GOOD_FOR_MOST &&
@@ -21,7 +16,7 @@ static bool is_valid(const struct unet_cc_plan *p)
 
 static int set(struct usock *s, const struct unet_cc_plan *p)
 {
-        struct tcp_conn *tc = conn_of(s);
+        struct tcp_conn *tc = native_conn(s);
         struct tcp_plan m;
         nstime now;
         int err;
@@ -69,10 +64,10 @@ static void tell(const struct tcp_plan_report *m, struct unet_cc_report *r)
         r->min_rtt = m->min_rtt;
 }
 
-static int take(struct native_slot *n, struct unet_cc_report *r)
+static int take(struct native_slot *n, void *ours)
 {
         struct usock *s = n->us;
-        struct tcp_conn *tc = conn_of(s);
+        struct tcp_conn *tc = native_conn(s);
         struct tcp_plan_report m;
         struct tcp_watch_counts counts;
         int err =
@@ -81,7 +76,7 @@ static int take(struct native_slot *n, struct unet_cc_report *r)
         assert(ustack_locked(s->u));
         if (err != 0)
                 return err;
-        tell(&m, r);
+        tell(&m, ours);
         tcp_watch_counts(tc, &counts);
         WRITE_ONCE(n->seen.reports, counts.reports);
         return 0;
@@ -89,19 +84,9 @@ static int take(struct native_slot *n, struct unet_cc_report *r)
 
 int unet_cc_take(int sock, struct unet_cc_report *theirs)
 {
-        struct native_slot *n;
         struct unet_cc_report r;
-        int err = native_take_struct(&r, sizeof r, sizeof r, theirs);
 
-        if (err != 0)
-                return (int)native_result(err);
-        n = native_enter(sock, &err);
-        if (n == NULL)
-                return (int)native_result(err);
-        err = take(n, &r);
-        if (err == 0)
-                native_give_struct(&r, sizeof r, theirs);
-        return native_leave(n, err);
+        return native_get_struct(sock, &r, sizeof r, sizeof r, theirs, take);
 }
 
 int unet_cc_set(int sock, const struct unet_cc_plan *theirs)

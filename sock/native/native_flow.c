@@ -11,20 +11,14 @@
 #define MSS_MOST        32767
 #define WINDOW_MOST     ((uint32_t)UINT16_MAX << 14) /* RFC 7323 §2.3 */
 
-/* The connection, or NULL. */
-static struct tcp_conn *conn_of(struct usock *s)
-{
-        return usock_rec(s)->role == SOCK_ROLE_CONN ? usock_conn(s) : NULL;
-}
-
 /* The options as they are, of a connection or of what is to become one. */
 static struct tcp_opts *load(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
 
         assert(ustack_locked(s->u));
-        if (conn_of(s) != NULL)
-                tcp_get_opts(conn_of(s), &rec->opts);
+        if (native_conn(s) != NULL)
+                tcp_get_opts(native_conn(s), &rec->opts);
         return &rec->opts;
 }
 
@@ -39,9 +33,9 @@ static int change(struct usock *s, const struct tcp_opts *o, uint32_t credit)
         assert(ustack_locked(u));
         stack_begin(u->s.st, usock_rec(s)->conn);
         if (o != NULL)
-                tcp_set_opts(&u->s.tcp, conn_of(s), o, now);
+                tcp_set_opts(&u->s.tcp, native_conn(s), o, now);
         if (credit != 0)
-                err = tcp_window_grant(&u->s.tcp, conn_of(s), credit, now);
+                err = tcp_window_grant(&u->s.tcp, native_conn(s), credit, now);
         stack_end(u->s.st);
         stack_flush(&u->s, now);
         return err;
@@ -50,7 +44,7 @@ static int change(struct usock *s, const struct tcp_opts *o, uint32_t credit)
 /* The options that load() gave have been changed. */
 static int adopt(struct usock *s, const struct tcp_opts *o, uint32_t credit)
 {
-        if (conn_of(s) != NULL)
+        if (native_conn(s) != NULL)
                 return change(s, o, credit);
         if (usock_rec(s)->role == SOCK_ROLE_LISTENER)
                 tcp_listen_opts(&s->u->s.tcp, usock_rec(s)->conn, o);
@@ -89,27 +83,29 @@ static int set(struct usock *s, const struct unet_window *w)
 {
         struct tcp_opts *o = load(s);
 
-        if (!is_valid(w, conn_of(s)))
+        if (!is_valid(w, native_conn(s)))
                 return -EINVAL;
         o->credit = w->mode == UNET_WINDOW_CREDIT;
         o->window_most = most_of(w);
         o->window_first = o->credit ? w->bytes : 0;
         if (!o->credit)
                 o->rcvbuf = w->mode == UNET_WINDOW_SIZE ? w->bytes : 0;
-        return adopt(s, o, conn_of(s) != NULL ? missing(w, conn_of(s)) : 0);
+        return adopt(s, o, native_conn(s) != NULL ? missing(w, native_conn(s)) : 0);
 }
 
 /* ---- get ---- */
 
 static uint8_t scale_of(struct usock *s, const struct tcp_opts *o)
 {
-        return conn_of(s) != NULL ? tcp_window_scale(conn_of(s)) : tcp_window_scale_for(o);
+        return native_conn(s) != NULL ? tcp_window_scale(native_conn(s)) : tcp_window_scale_for(o);
 }
 
-static void get(struct usock *s, struct unet_window *w)
+static int get(struct native_slot *n, void *ours)
 {
+        struct usock *s = n->us;
+        struct unet_window *w = ours;
         const struct tcp_opts *o = load(s);
-        const struct tcp_conn *tc = conn_of(s);
+        const struct tcp_conn *tc = native_conn(s);
         uint8_t scale = scale_of(s, o);
         bool opened = tc != NULL && tcp_window_opened(tc);
         uint32_t ahead = opened ? tcp_window_ahead(tc) : o->credit ? o->window_first : 0;
@@ -125,6 +121,7 @@ static void get(struct usock *s, struct unet_window *w)
         w->unit = 1u << scale;
         w->offered = opened ? MIN(ahead >> scale, UINT16_MAX) << scale : 0;
         w->granted = o->credit ? ahead : 0;
+        return 0;
 }
 
 /* ---- grant ---- */
@@ -135,7 +132,7 @@ static int grant(struct usock *s, uint32_t bytes)
 
         if (!o->credit || usock_rec(s)->role == SOCK_ROLE_LISTENER)
                 return -EINVAL;
-        if (conn_of(s) != NULL)
+        if (native_conn(s) != NULL)
                 return change(s, NULL, bytes);
         if (bytes > o->window_most - o->window_first)
                 return -EOVERFLOW;
@@ -178,20 +175,23 @@ static int set_flow(struct usock *s, const struct unet_flow *f)
         return adopt(s, o, 0);
 }
 
-static void get_flow(struct usock *s, struct unet_flow *f)
+static int get_flow(struct native_slot *n, void *ours)
 {
         static const struct tcp_link usual;
-        const struct tcp_opts *o = load(s);
+        const struct tcp_opts *o = load(n->us);
+        const struct tcp_conn *tc = native_conn(n->us);
+        struct unet_flow *f = ours;
 
         f->send_window = o->send_window;
         f->rate = o->max_pacing_rate;
-        f->rto_min = tcp_rto_least(o, conn_of(s) != NULL ? &conn_of(s)->link : &usual);
+        f->rto_min = tcp_rto_least(o, tc != NULL ? &tc->link : &usual);
         f->rto_max = tcp_rto_most(o);
         f->ack_delay = o->ack_delay_us * NS_PER_US;
         f->ack_every = o->ack_every;
         f->burst = o->pace_burst;
         f->unsent_most = o->unsent_most;
         f->mss = o->maxseg;
+        return 0;
 }
 
 /* ---- the calls ---- */
@@ -219,6 +219,20 @@ int native_leave(struct native_slot *n, int err)
         return (int)native_result(err);
 }
 
+int native_get_struct(int sock, void *ours, size_t size, size_t first, void *theirs,
+                      int (*fill)(struct native_slot *n, void *ours))
+{
+        int err = native_take_struct(ours, size, first, theirs);
+        struct native_slot *n = err == 0 ? native_enter(sock, &err) : NULL;
+
+        if (n == NULL)
+                return (int)native_result(err);
+        err = fill(n, ours);
+        if (err == 0)
+                native_give_struct(ours, size, theirs);
+        return native_leave(n, err);
+}
+
 #define WINDOW_FIRST sizeof(struct unet_window)
 #define FLOW_FIRST   offsetof(struct unet_flow, ack_every)
 
@@ -236,18 +250,9 @@ int unet_window_set(int sock, const struct unet_window *theirs)
 
 int unet_window_get(int sock, struct unet_window *theirs)
 {
-        struct native_slot *n;
         struct unet_window w;
-        int err = native_take_struct(&w, sizeof w, WINDOW_FIRST, theirs);
 
-        if (err != 0)
-                return (int)native_result(err);
-        n = native_enter(sock, &err);
-        if (n == NULL)
-                return (int)native_result(err);
-        get(n->us, &w);
-        native_give_struct(&w, sizeof w, theirs);
-        return native_leave(n, 0);
+        return native_get_struct(sock, &w, sizeof w, WINDOW_FIRST, theirs, get);
 }
 
 int unet_window_grant(int sock, uint32_t bytes)
@@ -272,16 +277,7 @@ int unet_flow_set(int sock, const struct unet_flow *theirs)
 
 int unet_flow_get(int sock, struct unet_flow *theirs)
 {
-        struct native_slot *n;
         struct unet_flow f;
-        int err = native_take_struct(&f, sizeof f, FLOW_FIRST, theirs);
 
-        if (err != 0)
-                return (int)native_result(err);
-        n = native_enter(sock, &err);
-        if (n == NULL)
-                return (int)native_result(err);
-        get_flow(n->us, &f);
-        native_give_struct(&f, sizeof f, theirs);
-        return native_leave(n, 0);
+        return native_get_struct(sock, &f, sizeof f, FLOW_FIRST, theirs, get_flow);
 }

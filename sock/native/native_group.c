@@ -10,7 +10,7 @@
 /* The connection, open; the listener; NULL. */
 static struct tcp_conn *conn_of(struct usock *s)
 {
-        struct tcp_conn *tc = usock_rec(s)->role == SOCK_ROLE_CONN ? usock_conn(s) : NULL;
+        struct tcp_conn *tc = native_conn(s);
 
         return tc != NULL && tcp_window_opened(tc) && tc->state != TCPS_CLOSED ? tc : NULL;
 }
@@ -116,8 +116,10 @@ static int set(struct usock *s, const struct unet_group *g)
         return err != 0 ? err : enter(s, group);
 }
 
-static int get(struct usock *s, struct unet_group *g)
+static int get(struct native_slot *n, void *ours)
 {
+        struct usock *s = n->us;
+        struct unet_group *g = ours;
         struct tcp_group_report r;
 
         if (group_of(s) == 0)
@@ -154,19 +156,9 @@ int unet_group_set(int sock, const struct unet_group *theirs)
 
 int unet_group_get(int sock, struct unet_group *theirs)
 {
-        struct native_slot *n;
         struct unet_group g;
-        int err = native_take_struct(&g, sizeof g, GROUP_FIRST, theirs);
 
-        if (err != 0)
-                return (int)native_result(err);
-        n = native_enter(sock, &err);
-        if (n == NULL)
-                return (int)native_result(err);
-        err = get(n->us, &g);
-        if (err == 0)
-                native_give_struct(&g, sizeof g, theirs);
-        return native_leave(n, err);
+        return native_get_struct(sock, &g, sizeof g, GROUP_FIRST, theirs, get);
 }
 
 static int join(struct usock *s, struct usock *member)

@@ -108,8 +108,9 @@ static void numbers_now(const struct tcp_conn *tc, struct unet_happened *h)
         h->srtt = tc->srtt;
 }
 
-static int take(struct native_slot *n, struct unet_happened *h)
+static int take(struct native_slot *n, void *ours)
 {
+        struct unet_happened *h = ours;
         const struct tcp_conn *tc = conn_of(n->us);
         struct tcp_watch_counts c, *seen = &n->seen;
 
@@ -144,17 +145,7 @@ int unet_watch_set(int sock, const struct unet_watch *theirs)
 
 int unet_watch_take(int sock, struct unet_happened *theirs)
 {
-        struct native_slot *n;
         struct unet_happened h;
-        int err = native_take_struct(&h, sizeof h, sizeof h, theirs);
 
-        if (err != 0)
-                return (int)native_result(err);
-        n = native_enter(sock, &err);
-        if (n == NULL)
-                return (int)native_result(err);
-        err = take(n, &h);
-        if (err == 0)
-                native_give_struct(&h, sizeof h, theirs);
-        return native_leave(n, err);
+        return native_get_struct(sock, &h, sizeof h, sizeof h, theirs, take);
 }

@@ -5,6 +5,7 @@
  */
 #include "sock/shim/epoll.h"
 #include "sock/shim/epoll_set.h"
+#include "sock/shim/process.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -86,13 +87,6 @@ bool epoll_list_get(int fd, unsigned i, struct epoll_kept *k)
 static int image = -1;
 static struct epoll_list list;
 static unsigned surviving;
-
-static bool closes_on_exec(int fd)
-{
-        long flags = sys2(SYS_fcntl, fd, F_GETFD);
-
-        return flags < 0 || flags & FD_CLOEXEC;
-}
 
 static bool survives(const struct epoll_item *it)
 {

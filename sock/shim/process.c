@@ -198,13 +198,6 @@ void listener_left_to_kernel(int fd, struct file *f, const char *why)
         log_decision(f);
 }
 
-static bool closes_on_exec(int fd)
-{
-        long flags = sys2(SYS_fcntl, fd, F_GETFD);
-
-        return flags < 0 || flags & FD_CLOEXEC;
-}
-
 /* As glibc has them (posix/spawn_int.h). */
 struct spawn_action {
         enum { SPAWN_CLOSE, SPAWN_DUP2, SPAWN_OPEN } tag;

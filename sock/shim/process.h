@@ -3,7 +3,17 @@
 #ifndef SHIM_PROCESS_H
 #define SHIM_PROCESS_H
 
+#include <fcntl.h>
+
 #include "sock/shim/shim.h"
+
+/* Returns true also if fd is not open. */
+static inline bool closes_on_exec(int fd)
+{
+        long flags = sys2(SYS_fcntl, fd, F_GETFD);
+
+        return flags < 0 || flags & FD_CLOEXEC;
+}
 
 /* From now on libc's streams read, write and close by our calls. */
 void streams_start(void);

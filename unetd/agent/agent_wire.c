@@ -5,36 +5,26 @@
 
 static uint8_t *put16(uint8_t *p, uint16_t v)
 {
-        be16 b = be16_of(v);
-
-        memcpy(p, &b, sizeof b);
-        return p + sizeof b;
+        be16_put(p, v);
+        return p + sizeof(be16);
 }
 
 static uint8_t *put32(uint8_t *p, uint32_t v)
 {
-        be32 b = be32_of(v);
-
-        memcpy(p, &b, sizeof b);
-        return p + sizeof b;
+        be32_put(p, v);
+        return p + sizeof(be32);
 }
 
 static uint16_t get16(const uint8_t **p)
 {
-        be16 b;
-
-        memcpy(&b, *p, sizeof b);
-        *p += sizeof b;
-        return be16_get(b);
+        *p += sizeof(be16);
+        return be16_at(*p - sizeof(be16));
 }
 
 static uint32_t get32(const uint8_t **p)
 {
-        be32 b;
-
-        memcpy(&b, *p, sizeof b);
-        *p += sizeof b;
-        return be32_get(b);
+        *p += sizeof(be32);
+        return be32_at(*p - sizeof(be32));
 }
 
 size_t agent_write(const struct agent_msg *m, bool answer, uint8_t *p, size_t room)

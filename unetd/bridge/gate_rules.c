@@ -133,12 +133,6 @@ static bool tcp_is_senders(const struct gate_rules *g, uint32_t stack, const str
         return true;
 }
 
-static bool icmp_is_error(uint8_t type)
-{
-        return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH ||
-               type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER_PROBLEM;
-}
-
 #define ECHO_IDLE 60u /* seconds after which an echo's identifier may be another stack's */
 
 /* Its answers come to who asked last: nobody takes those of another. */

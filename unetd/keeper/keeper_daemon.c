@@ -59,6 +59,31 @@ static int drop_proc(const struct wire_in *in)
         return 0;
 }
 
+/* What is answered: 0 or a negative errno, or above 0 when the answer comes later. */
+static int serve(struct wire_in *in)
+{
+        switch ((enum unetd_type)in->msg.type) {
+        case UNETD_K_STACK:
+                return take_stack(in);
+        case UNETD_K_PROC:
+                return take_proc(in);
+        case UNETD_K_PROC_DEL:
+                return drop_proc(in);
+        case UNETD_K_SETTLE:
+                return ksettle_take(in);
+        case UNETD_K_CHAN:
+                return kchan_take(in);
+        case UNETD_K_CHAN_DOWN:
+                return kchan_drop(in);
+        case UNETD_K_CHAN_YIELD:
+                return kchan_yield(in);
+        case UNETD_K_CHAN_PART:
+                return kchan_part(in);
+        default:
+                return -EBADMSG;
+        }
+}
+
 void keeper_daemon_message(struct conn *c, struct wire_in *in)
 {
         int r;
@@ -81,39 +106,14 @@ void keeper_daemon_message(struct conn *c, struct wire_in *in)
         case UNETD_K_RLINK:
                 klink_take(in);
                 return;
-        case UNETD_K_STACK:
-                r = take_stack(in);
-                break;
-        case UNETD_K_PROC:
-                r = take_proc(in);
-                break;
-        case UNETD_K_PROC_DEL:
-                r = drop_proc(in);
-                break;
-        case UNETD_K_SETTLE:
-                r = ksettle_take(in);
-                break;
-        case UNETD_K_CHAN:
-                r = kchan_take(in);
-                break;
-        case UNETD_K_CHAN_DOWN:
-                r = kchan_drop(in);
-                break;
-        case UNETD_K_CHAN_YIELD:
-                r = kchan_yield(in);
-                break;
-        case UNETD_K_CHAN_PART:
-                r = kchan_part(in);
-                break;
         case UNETD_K_CHAN_STAY:
                 kchan_stay(in);
                 return;
         default:
-                r = -EBADMSG;
-                break;
+                r = serve(in);
+                if (r <= 0)
+                        conn_reply(c, &in->msg, r);
         }
-        if (r <= 0)
-                conn_reply(c, &in->msg, r);
 }
 
 /* ---- when unetd dies ---- */
