@@ -152,7 +152,7 @@ static void age_in(struct arp_cache *c, struct arp_entry *e)
                 arp_list_push(l, &c->entries, AGE, arp_index(c, e));
 }
 
-void arp_mark_used(struct arp_cache *c, struct arp_entry *e)
+static void arp_mark_used(struct arp_cache *c, struct arp_entry *e)
 {
         age_out(c, e, age_list(c, e));
         e->used = 1;

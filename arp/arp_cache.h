@@ -82,7 +82,6 @@ void arp_free(struct arp *a, struct arp_entry *e);
 void arp_set_state(struct arp *a, struct arp_entry *e, enum arp_state state, nstime now);
 /* The link address is now `ll`. Refs are void. */
 void arp_learn(struct arp *a, struct arp_entry *e, const uint8_t *ll, nstime now);
-void arp_mark_used(struct arp_cache *c, struct arp_entry *e);
 /* Asks for the neighbour, or polls it, as soon as that is allowed. */
 void arp_ask(struct arp *a, struct arp_entry *e, nstime now);
 /* A request was sent. */

@@ -24,8 +24,7 @@
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
 
-#define PAWS_IDLE_S    (24u * 24 * 3600) /* RFC 7323 §5.5 */
-#define RCV_FULL_LEAST 536u
+#define PAWS_IDLE_S (24u * 24 * 3600) /* RFC 7323 §5.5 */
 
 /* ---- header prediction ---- */
 

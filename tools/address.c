@@ -14,7 +14,7 @@ void address_format(ip_addr a, char text[ADDRESS_TEXT])
                 inet_ntop(AF_INET6, &a, text, ADDRESS_TEXT);
 }
 
-void address_port_format(ip_addr a, uint16_t port, char text[ADDRESS_TEXT])
+static void address_port_format(ip_addr a, uint16_t port, char text[ADDRESS_TEXT])
 {
         char addr[ADDRESS_TEXT], number[8] = "*";
 

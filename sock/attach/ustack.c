@@ -134,7 +134,8 @@ struct unetd_client *ustack_client(void)
         return &proc.client;
 }
 
-struct unetd_client *ustack_client_try(void)
+/* NULL: somebody has it. */
+static struct unetd_client *ustack_client_try(void)
 {
         return pthread_mutex_trylock(&proc.lock) == 0 ? &proc.client : NULL;
 }
@@ -193,7 +194,8 @@ const struct directory *ustack_directory_if_any(void)
         return directory_by(UNETD_NO_START);
 }
 
-bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port)
+/* Returns true if another user's stack may speak for a port (struct stack, vouch). */
+static bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port)
 {
         const struct directory *dir = ustack_directory();
         int vouches = -EAGAIN;
@@ -210,7 +212,9 @@ bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint
 
 #define PLACES 16u /* of several that have a port, as many are looked at */
 
-bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port)
+/* Returns true if a UDP port is also another stack's, by the directory (struct stack, elsewhere).
+ */
+static bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port)
 {
         struct dir_hit hit;
 

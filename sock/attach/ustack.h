@@ -112,7 +112,6 @@ int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *f
 void ustack_detach(struct ustack *u);
 /* The client of unetd, with its lock held; leave with ustack_client_done(). */
 struct unetd_client *ustack_client(void);
-struct unetd_client *ustack_client_try(void); /* NULL: somebody has it */
 /* As that, with this stack's lock held: if unetd turns out to be another one, the stack is made
  * known to it under that lock. */
 struct unetd_client *ustack_client_holding(const struct ustack *u);

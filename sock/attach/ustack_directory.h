@@ -9,11 +9,6 @@
 
 /* In the keeper: another unetd's directory, a descriptor that is taken. */
 void ustack_set_directory(int fd);
-/* Returns true if another user's stack may speak for a port (struct stack, vouch). */
-bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
-/* Returns true if a UDP port is in the directory as another stack's, too (struct stack, elsewhere).
- */
-bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port);
 /* The directory, or NULL. */
 const struct directory *ustack_directory(void);
 /* The same, whether this process has a stack already or not. */

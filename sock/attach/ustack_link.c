@@ -89,7 +89,8 @@ static bool goes_by(const struct ustack *u, uint32_t k, const struct vlink *v)
         return u->way[k] == &ustack_way_remote && u->remote[k].link == v;
 }
 
-int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
+/* Becomes the driver of link i, as vlink_drive(). Under the lock. */
+static int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
 {
         struct vlink *v = link_at(u, i);
         int err = vlink_drive(v, as, qp);

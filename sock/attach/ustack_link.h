@@ -14,8 +14,6 @@ int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip
 void ustack_link_take(struct ustack *u, const struct dir_iface *f);
 /* Maps link i, unless it is; the descriptors are borrowed. */
 int ustack_link_map(struct ustack *u, uint32_t i, int mem, int book);
-/* Becomes the driver of link i, as vlink_drive(). Under the lock. */
-int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp);
 bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uint16_t port);
 /* Before sleeping, under the lock; and what the driver then sleeps on, leader or not: at
  * most USTACK_LINK_FDS. */

@@ -8,7 +8,7 @@
 static const struct ustack_way *const ways[] = {&ustack_way_rings, &ustack_way_xdp,
                                                 &ustack_way_remote};
 
-const struct ustack_way *ustack_way_of(const struct unetd_chan *fds)
+static const struct ustack_way *ustack_way_of(const struct unetd_chan *fds)
 {
         for (size_t i = 0; i < ARRAY_LEN(ways); i++)
                 if (ways[i]->takes(fds))

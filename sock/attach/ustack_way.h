@@ -47,7 +47,6 @@ static inline bool ustack_way_borrows(const struct ustack *u, const struct unetd
         return u->borrows && !unetd_chan_is_iface(fds) && !unetd_chan_is_remote(fds);
 }
 
-const struct ustack_way *ustack_way_of(const struct unetd_chan *fds);
 /* Ends the way that channel k went, if any, and closes its descriptors, if they are not lent. */
 void ustack_way_end(struct ustack *u, uint32_t k);
 /* The two steps of ustack_map_chan_fds(), for who puts an interface into the state between. False:

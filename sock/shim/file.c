@@ -227,7 +227,8 @@ void file_number(struct file *f, int fd)
         set_entry(fd, f);
 }
 
-int file_other_number(const struct file *f, int but)
+/* Another of its numbers, kfd being closed; -1: none. */
+static int file_other_number(const struct file *f, int but)
 {
         for (unsigned fd = 0; fd < shim.top; fd++)
                 if (shim.tab[fd] == f && (int)fd != but)

@@ -194,8 +194,6 @@ void file_void(int fd);
 void file_unref(struct file *f);
 /* A reference in a threaded program. */
 struct file *file_ref_threaded(int fd);
-/* Another of its numbers, kfd being closed; -1: none. */
-int file_other_number(const struct file *f, int but);
 /* Before fork, and after it in the child, where only this thread lives. */
 void file_fork_prepare(void);
 void file_fork_child(void);

@@ -40,13 +40,6 @@ static bool is_veth(int sock, const char *ifname)
         return ask_driver(sock, ifname, &info) && strcmp(info.driver, "veth") == 0;
 }
 
-static bool is_on(int sock, const char *ifname, uint32_t what)
-{
-        struct ethtool_value v = {.cmd = what};
-
-        return ask_driver(sock, ifname, &v) && v.data != 0;
-}
-
 int ifinfo_get(struct ifinfo *i, const char *ifname)
 {
         int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
@@ -66,7 +59,6 @@ int ifinfo_get(struct ifinfo *i, const char *ifname)
         i->mtu = (uint32_t)r.ifr_mtu;
         i->queues = queues_of(sock, ifname);
         i->veth = is_veth(sock, ifname);
-        i->tso = is_on(sock, ifname, ETHTOOL_GTSO);
         close(sock);
         return err;
 }

@@ -9,7 +9,6 @@ struct ifinfo {
         uint32_t queues; /* receive queues, at least 1 */
         uint8_t mac[6];
         bool veth; /* packets are handed over in memory, unfinished sums and all */
-        bool tso;  /* its driver takes large segments */
 };
 
 /* 0; -ENODEV: there is none of this name (ifindex 0), or it is not Ethernet; other

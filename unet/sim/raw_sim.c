@@ -15,24 +15,16 @@ static bool arm(struct unet_chan *ch)
 
 static void close_end(struct unet_chan *ch, bool forget)
 {
-        (void)ch;
-        (void)forget;
-}
-
-struct link raw_sim_link(struct unet_ep *ep, struct sim *s, int side)
-{
-        static const struct link_ops ops = {.arm = arm, .close = close_end};
-        struct unet_segment seg = unet_ep_segment(ep);
-
-        sim_set_tx_mem(s, side, unet_mem_flat(seg.base, seg.tx_bytes));
-        sim_set_counters(s, side, &ep->cnt);
-        return (struct link){
-                .ops = &ops, .ch = sim_end(s, side), .rx_mem = sim_rx_mem(s, side), .sock = -1};
 }
 
 int raw_sim_attach(struct unet_ep *ep, struct sim *s, int side, uint32_t *chan)
 {
-        struct link l = raw_sim_link(ep, s, side);
+        static const struct link_ops ops = {.arm = arm, .close = close_end};
+        struct unet_segment seg = unet_ep_segment(ep);
+        struct link l = {
+                .ops = &ops, .ch = sim_end(s, side), .rx_mem = sim_rx_mem(s, side), .sock = -1};
 
+        sim_set_tx_mem(s, side, unet_mem_flat(seg.base, seg.tx_bytes));
+        sim_set_counters(s, side, &ep->cnt);
         return ep_attach(ep, &l, chan);
 }

@@ -345,7 +345,8 @@ static bool waits_for_another(const struct end *e)
         return o->state == END_OPENING && o->stack->user != e->stack->user;
 }
 
-int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
+/* Lets the request wait until the channel is up. */
+static int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
 {
         struct waiter *w;
         int r = waiter_new(cl, request, &w);

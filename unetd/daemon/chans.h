@@ -33,7 +33,5 @@ void chan_number_free(struct user *u, const struct unetd_msg *msg);
 int chan_new_remote(struct stack *st, struct remote *r, struct chan **out);
 /* Closes the channel; requests that wait for it get the error. */
 void chan_close(struct chan *ch, int err);
-/* Lets the request wait until the channel is up. */
-int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request);
 
 #endif

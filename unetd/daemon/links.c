@@ -36,7 +36,8 @@
 
 static struct agent agents[UNETD_IFACES];
 
-struct agent *agent_find(uint32_t peer)
+/* Finds the agent that a request names in a stack's place; NULL: none. */
+static struct agent *agent_find(uint32_t peer)
 {
         uint32_t i = peer & ~UNETD_IFACE;
 

@@ -38,8 +38,6 @@ struct agent {
 
 /* ---- links.c ---- */
 struct agent *agent_at(uint32_t addr);
-/* Finds the agent that a request names in a stack's place; NULL: none. */
-struct agent *agent_find(uint32_t peer);
 /* Finds the stack's link by the interface's number. */
 struct rlink *link_numbered(const struct stack *st, uint32_t index);
 /* Notes that what others are told of the link has changed. */

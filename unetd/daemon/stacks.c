@@ -375,7 +375,7 @@ static struct stack *stack_alloc(struct user *u, uint32_t id, int32_t pid, struc
         return st;
 }
 
-void stack_free(struct stack *st)
+static void stack_free(struct stack *st)
 {
         struct proc *p;
 

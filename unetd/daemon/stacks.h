@@ -13,7 +13,6 @@ int stack_proc_add(struct client *cl, struct wire_in *in);
 int stack_flight(struct client *cl, struct wire_in *in);
 int stack_proc_del(struct client *cl, struct wire_in *in);
 void stack_answered(struct user *u, struct ask *a, int err);
-void stack_free(struct stack *st);
 void stacks_free_of(struct user *u);
 /* What the keeper says unasked. */
 void stack_proc_gone(struct user *u, const struct unetd_msg *msg);

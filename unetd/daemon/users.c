@@ -293,7 +293,7 @@ static void answered(struct user *u, const struct unetd_msg *msg)
         }
 }
 
-void keeper_said(struct user *u, struct wire_in *in)
+static void keeper_said(struct user *u, struct wire_in *in)
 {
         switch ((enum unetd_type)in->msg.type) {
         case UNETD_K_PROC_GONE:

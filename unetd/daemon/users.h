@@ -23,8 +23,7 @@ void user_client_left(const struct client *cl);
 int user_keeper_get(struct client *cl, struct unetd_msg *msg);
 /* The client says that it is a keeper. */
 int user_adopt(struct client *cl, struct unetd_msg *msg);
-/* Handle what a keeper says unasked: the keeper that runs, or one that hands over its stacks. */
-void keeper_said(struct user *u, struct wire_in *in);
+/* Handles what a keeper says unasked that hands over its stacks. */
 void keeper_hands_over(const struct client *cl, struct wire_in *in);
 /* Asks the user's keeper; the ask is numbered and remembered. NULL: no memory. */
 struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsigned n);
