@@ -24,8 +24,7 @@ static int shm_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
         int i;
 
         if (!c->sent)
-                c->quiet_before =
-                        atomic_load_explicit(&c->peer->ctrl.quiet, memory_order_acquire);
+                c->quiet_before = atomic_load_explicit(&c->peer->ctrl.quiet, memory_order_acquire);
         for (i = 0; i < n && room > 0; i++, room--) {
                 assert(tx[i].inl_len <= SHM_INLINE_MAX);
                 shm_claim_ahead(&c->sh->pos, c->mine, tx[i].inl_len);

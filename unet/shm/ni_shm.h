@@ -15,7 +15,7 @@
 /* The part of a channel that all processes of a stack share; in its state segment. */
 struct shm_shared {
         struct shm_pos pos;
-        uint32_t rung;       /* peer's bell word when we last rang; or SHM_UNHEARD */
+        uint32_t rung; /* peer's bell word when we last rang; or SHM_UNHEARD */
         /* Its ctrl.quiet when we last rang its keeper for a message that came after that. */
         uint32_t quiet_rung;
         struct frame_geom tx_geom, rx_geom;
