@@ -510,6 +510,18 @@ static void nobody_takes_the_answers_to_anothers_echoes(void **state)
         expect_passes(&alice, echo(true, ICMP_ECHO_REQUEST, 9));
 }
 
+/* Whatever Alice asks for, most of the 65,536 identifiers are Bob's to take. */
+static void nobody_uses_up_the_identifiers_of_echoes(void **state)
+{
+        uint32_t refused = 0;
+
+        for (uint32_t id = 0; id < 0x10000; id++)
+                expect_passes(&alice, echo(true, ICMP_ECHO_REQUEST, (uint16_t)id));
+        for (uint32_t id = 0; id < 0x10000; id += 64)
+                refused += leaves(&bob, echo(true, ICMP_ECHO_REQUEST, (uint16_t)id)) != DROP_NONE;
+        assert_in_range(refused, 0, 64);
+}
+
 /* ---- IGMP ---- */
 
 enum { GROUP = 0xef010203, V1 = 0x12, V2 = 0x16, LEAVE = 0x17, V3 = 0x22, QUERY = 0x11 };
@@ -921,6 +933,7 @@ int main(void)
                 RULE(echoes),
                 RULE(the_host_answers_echoes_itself),
                 RULE(nobody_takes_the_answers_to_anothers_echoes),
+                RULE(nobody_uses_up_the_identifiers_of_echoes),
                 RULE(groups_are_joined),
                 RULE(routers_words_are_not_a_stacks),
                 RULE(no_stack_leaves_for_another),

@@ -26,7 +26,9 @@ static bool same(const struct gate_key *a, const struct gate_key *b)
 
 static struct gate_flow *bucket_of(struct gate_flows *t, const struct gate_key *k)
 {
-        return &t->slot[gate_flow_hash(t, k) % (GATE_FLOWS / GATE_WAYS) * GATE_WAYS];
+        uint32_t n = k->proto == IPPROTO_ICMP ? GATE_ECHOES : GATE_FLOWS;
+
+        return &t->slot[gate_flow_hash(t, k) % (n / GATE_WAYS) * GATE_WAYS];
 }
 
 static struct gate_flow *find(struct gate_flow *bucket, const struct gate_key *k)

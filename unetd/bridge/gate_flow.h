@@ -19,6 +19,8 @@
 
 #define GATE_FLOWS 65536u /* 2 MB, touched as they are used */
 #define GATE_WAYS  8u
+/* Echoes have a part of the table: nobody can have all identifiers towards a host. */
+#define GATE_ECHOES 1024u
 
 /* IPv4 in host order; `local` is the port of ours. Of an echo, `local` is its identifier and
  * `remote` 0. */
