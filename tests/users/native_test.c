@@ -226,11 +226,23 @@ static void keeps(uint32_t caps)
         must(capset(&h, v) == 0);
 }
 
+/* And a stack. */
+static void may_have_capabilities(void)
+{
+        must(setenv("UNET_ACROSS_USERS", "1", 1) == 0);
+}
+
+static void becomes_a_user_with(uint32_t caps)
+{
+        must(prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(VICTIM, VICTIM, VICTIM) == 0);
+        keeps(caps);
+}
+
 /* By CAP_SETUID setuid() changes all three, of whoever has it. */
 static int is_a_user_with_capabilities(void)
 {
-        must(prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(VICTIM, VICTIM, VICTIM) == 0);
-        keeps(1u << CAP_SETUID | 1u << CAP_NET_BIND_SERVICE);
+        may_have_capabilities();
+        becomes_a_user_with(1u << CAP_SETUID | 1u << CAP_NET_BIND_SERVICE);
         begins();
         a_child(by_setuid, has_nothing);
         goes_on();
@@ -256,6 +268,7 @@ static void keeps_both(void)
 
 static int has_workers_with_less(void)
 {
+        may_have_capabilities();
         must(prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(VICTIM, VICTIM, VICTIM) == 0);
         begins();
         keeps_both(); /* nobody shares the stack */
@@ -298,6 +311,7 @@ static void asks_in_vain(void)
 
 static int has_a_worker_that_asks_in_vain(void)
 {
+        may_have_capabilities();
         must(prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(VICTIM, VICTIM, VICTIM) == 0);
         begins();
         a_child(asks_in_vain, has_nothing);
@@ -493,6 +507,30 @@ static void has_none(void)
         must(mapped() == 0);
 }
 
+static int has_capabilities(void)
+{
+        becomes_a_user_with(1u << CAP_SETUID | 1u << CAP_NET_BIND_SERVICE);
+        has_none();
+        return 0;
+}
+
+static int may_have_a_port(void)
+{
+        becomes_a_user_with(1u << CAP_NET_BIND_SERVICE);
+        begins();
+        goes_on();
+        return 0;
+}
+
+/* As by a service manager. Other processes of the user have none. */
+static void a_user_with_capabilities_has_no_stack(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, has_capabilities);
+        users_run(0, may_have_a_port);
+}
+
 /* This program, executed with rights of its file's. */
 static int is_raised(void)
 {
@@ -582,6 +620,7 @@ int main(int argc, char **argv)
                 t(who_has_threads_is_refused),
                 t(a_poll_set_goes_on_without_its_members),
                 t(who_was_executed_with_more_rights_than_its_user_has_no_stack),
+                t(a_user_with_capabilities_has_no_stack),
         };
 
         proc = open("/proc", O_PATH | O_CLOEXEC);

@@ -1,5 +1,5 @@
-/* A program that was executed with more rights than its user has: set-user-ID, set-group-ID, or
- * with capabilities of its file. */
+/* A program that has more rights than its user: set-user-ID, set-group-ID, with capabilities of its
+ * file, or with capabilities that a service manager gave it. */
 #ifndef UNETD_RAISED_H
 #define UNETD_RAISED_H
 
