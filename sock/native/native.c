@@ -327,6 +327,8 @@ static int do_bind(struct native_slot *n, const struct sockaddr *sa, socklen_t l
                 return err;
         if (sa->sa_family != n->us->family)
                 return -EAFNOSUPPORT;
+        if (n->us->kind == USOCK_TCP && usock_landlock_asked_to_bind(port) < 0)
+                return -EACCES;
         pthread_mutex_lock(&n->setup);
         err = usock_has_port(n->us) ? -EINVAL : bind_to(n, addr, port);
         pthread_mutex_unlock(&n->setup);

@@ -1,6 +1,7 @@
 /* The native API: connecting, listening, accepting, shutting down. */
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
+#include "sock/usock_process.h"
 #include "sock/usock_ready.h"
 
 #include <netinet/in.h>
@@ -142,7 +143,10 @@ static int do_connect(struct native_slot *n, const struct sockaddr *sa, socklen_
                 return err == -EADDRNOTAVAIL ? -ENETUNREACH : err;
         if (sa->sa_family != n->us->family)
                 return -EAFNOSUPPORT;
-        return n->us->kind == USOCK_UDP ? connect_udp(n, sa, len) : connect_tcp(n, sa, len, flags);
+        if (n->us->kind == USOCK_UDP)
+                return connect_udp(n, sa, len);
+        err = n->connecting ? 0 : usock_landlock_asked(port);
+        return err < 0 ? err : connect_tcp(n, sa, len, flags);
 }
 
 int unet_connect(int sock, const struct sockaddr *addr, socklen_t len)

@@ -7,6 +7,9 @@
  * So these calls of libc's are the library's. One thread cannot look after the others, which may be
  * inside: a process that has some is refused.
  *
+ * So is prctl(): after PR_SET_NO_NEW_PRIVS the program may have rules of Landlock's
+ * (sock/core/usock_landlock.c).
+ *
  * A process without a stack makes libc's call, and no other: its seccomp filter may name that
  * alone.
  */
@@ -15,6 +18,8 @@
 
 #include <dlfcn.h>
 #include <linux/capability.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/sys.h"
@@ -25,12 +30,14 @@
 typedef int one_id(uid_t);
 typedef int two_ids(uid_t, uid_t);
 typedef int three_ids(uid_t, uid_t, uid_t);
+typedef int controls(int, ...);
 typedef int caps(struct __user_cap_header_struct *, const struct __user_cap_data_struct *);
 
 EXPORT caps capset; /* which libc has, and no header of its names */
 
-enum call { SETUID, SETEUID, SETREUID, SETRESUID, CAPSET, CALLS };
-static const char *const names[CALLS] = {"setuid", "seteuid", "setreuid", "setresuid", "capset"};
+enum call { SETUID, SETEUID, SETREUID, SETRESUID, CAPSET, PRCTL, CALLS };
+static const char *const names[CALLS] = {"setuid",    "seteuid", "setreuid",
+                                         "setresuid", "capset",  "prctl"};
 static void *_Atomic found[CALLS];
 
 /* With the first stack: a child of fork() may make these calls when another thread of its parent
@@ -139,4 +146,18 @@ int capset(struct __user_cap_header_struct *header, const struct __user_cap_data
         int leaves = begin(ustack_has_any() && usock_has_company() && gives_up_caps(header, data));
 
         return leaves < 0 ? leaves : end(leaves, ((caps *)libcs(CAPSET))(header, data));
+}
+
+EXPORT int prctl(int option, ...)
+{
+        long a[4];
+        va_list ap;
+
+        va_start(ap, option);
+        for (int i = 0; i < 4; i++)
+                a[i] = va_arg(ap, long);
+        va_end(ap);
+        if (option == PR_SET_NO_NEW_PRIVS)
+                usock_landlock_may_come();
+        return ((controls *)libcs(PRCTL))(option, a[0], a[1], a[2], a[3]);
 }

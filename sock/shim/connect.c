@@ -107,6 +107,15 @@ static bool name_fits(const struct file *f, const struct sockaddr *sa, socklen_t
         return sockaddr_v4(sa, len) && sa->sa_family == f->family && !sock_v6only(f);
 }
 
+/* Of either family. */
+static uint16_t port_of(const struct sockaddr *sa)
+{
+        uint16_t port;
+
+        memcpy(&port, (const char *)sa + offsetof(struct sockaddr_in, sin_port), sizeof(port));
+        return ntohs(port);
+}
+
 /* First connect of a TCP socket. 1: the kernel's call is the right one. */
 static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t len, bool by_message)
 {
@@ -122,7 +131,7 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
                 }
                 return 1;
         }
-        r = landlock_asked(sa);
+        r = usock_landlock_asked(port_of(sa));
         if (unlikely(r < 0))
                 return r;
         if (unlikely(r > 0)) {

@@ -1,5 +1,5 @@
 /* What the process gives up: its user, its descriptors, and what its rules forbid: privilege.c,
- * sandbox.c, landlock.c, limits.c. */
+ * sandbox.c, limits.c. */
 #ifndef SHIM_PRIVILEGE_H
 #define SHIM_PRIVILEGE_H
 
@@ -15,12 +15,6 @@ bool privilege_call(long nr, const long a[3], long *r);
 /* Root takes all descriptors away from itself, as who is about to give up root and lock himself in
  * does (vsftpd). */
 void privilege_before_no_numbers(void);
-
-/* This process has, or may have soon, rules of Landlock's that its connections have to keep. */
-void landlock_may_come(void);
-/* Whether they let this thread connect to an IPv4 name of TCP, mapped or not: 0, -EACCES, or 1:
- * only the kernel can say. */
-int landlock_asked(const struct sockaddr *sa);
 
 /* Around the exec of an image with which no socket of ours survives: it begins with the limits that
  * the program has set. */

@@ -66,7 +66,7 @@ int h_prctl(int option, ...)
                 a[i] = va_arg(ap, long);
         va_end(ap);
         if (option == PR_SET_NO_NEW_PRIVS && !usock_tls.inside)
-                landlock_may_come();
+                usock_landlock_may_come();
         if (option != PR_SET_SECCOMP || usock_tls.inside)
                 return REAL(prctl)(option, a[1], a[2], a[3], a[4]);
         return (int)lock_in(a[1] == SECCOMP_MODE_FILTER ? forbids((const struct sock_fprog *)a[2])
@@ -76,7 +76,7 @@ int h_prctl(int option, ...)
 
 long sandbox_landlock(int rules, unsigned flags)
 {
-        landlock_may_come();
+        usock_landlock_may_come();
         if (shim.size && !usock_tls.inside) {
                 usock_enter();
                 usock_before_sandbox(1u << SANDBOX_NAMES);

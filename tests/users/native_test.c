@@ -531,6 +531,37 @@ static void a_user_with_capabilities_has_no_stack(void **state)
         users_run(0, may_have_a_port);
 }
 
+static int locks_itself_in(void)
+{
+        const uint64_t tcp[] = {0, 3}; /* bind, connect */
+        struct sockaddr_in any = {.sin_family = AF_INET};
+        int rules, s;
+
+        begins();
+        rules = (int)syscall(SYS_landlock_create_ruleset, tcp, sizeof tcp, 0);
+        if (rules < 0) {
+                fprintf(stderr, "not shown: this kernel has no Landlock for ports\n");
+                return 0;
+        }
+        must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+             syscall(SYS_landlock_restrict_self, rules, 0) == 0);
+        s = unet_socket(AF_INET, SOCK_STREAM, 0);
+        must(s >= 0);
+        must(unet_connect(s, (struct sockaddr *)&master.at, sizeof master.at) < 0 &&
+             errno == EACCES);
+        any.sin_port = htons((uint16_t)(ntohs(master.at.sin_port) ^ 1));
+        must(unet_bind(s, (struct sockaddr *)&any, sizeof any) < 0 && errno == EACCES);
+        carries(master.ours, master.theirs);
+        return 0;
+}
+
+static void landlock_holds(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(VICTIM, locks_itself_in);
+}
+
 /* This program, executed with rights of its file's. */
 static int is_raised(void)
 {
@@ -621,6 +652,7 @@ int main(int argc, char **argv)
                 t(a_poll_set_goes_on_without_its_members),
                 t(who_was_executed_with_more_rights_than_its_user_has_no_stack),
                 t(a_user_with_capabilities_has_no_stack),
+                t(landlock_holds),
         };
 
         proc = open("/proc", O_PATH | O_CLOEXEC);

@@ -1,34 +1,41 @@
 /*
- * Landlock (landlock(7)) may keep a thread from connecting to ports of TCP. The kernel holds that
+ * Landlock (landlock(7)) may keep a thread from ports of TCP. The kernel holds that
  * on its own sockets; before a connection over the fabric it is asked by one. Its rules name ports
- * only, and a connect() to the broadcast address fails after they were looked at and before a
- * packet is sent.
+ * only. A connect() to the broadcast address fails after they were looked at and before a packet is
+ * sent, and so does a bind() to an address that is nobody's.
  *
  * A program that has no such rules is not asked for each connection. A domain comes from before
  * this image, which is found out once, or from this process: by landlock_restrict_self(2) through
- * libc's syscall(), or after prctl(PR_SET_NO_NEW_PRIVS), which who is not privileged has to call
- * before. Only who makes both calls past libc is not seen.
+ * libc's syscall(), which the shim sees, or after prctl(PR_SET_NO_NEW_PRIVS), which who is not
+ * privileged has to call before. Only who makes both calls past libc is not seen.
  */
-#include "sock/shim/privilege.h"
-#include "sock/shim/shim.h"
+#include "sock/usock_process.h"
 
+#include <errno.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
 
 #include "base/sandbox.h"
+#include "base/sys.h"
 
 enum { UNKNOWN, NONE, SOME }; /* SOME: there may be, in this thread or another */
 static _Atomic int rules = UNKNOWN;
 
-static bool forbids(uint16_t port)
+/* Reserved (RFC 1112): no host has it. */
+#define NOBODYS 0xf0000001u
+
+static bool forbids(long call, uint16_t port)
 {
         struct sockaddr_in sa = {.sin_family = AF_INET,
-                                 .sin_addr.s_addr = INADDR_BROADCAST,
+                                 .sin_addr.s_addr =
+                                         htonl(call == SYS_bind ? NOBODYS : INADDR_BROADCAST),
                                  .sin_port = htons(port)};
         long fd = sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
 
         if (fd < 0)
                 return false;
-        r = sys3(SYS_connect, fd, &sa, sizeof(sa));
+        r = sys3(call, fd, &sa, sizeof(sa));
         sys1(SYS_close, fd);
         return r == -EACCES;
 }
@@ -39,12 +46,12 @@ static bool forbids_most(void)
         static const uint16_t seldom[] = {0, 1, 65535};
 
         for (size_t i = 0; i < ARRAY_LEN(seldom); i++)
-                if (forbids(seldom[i]))
+                if (forbids(SYS_connect, seldom[i]) || forbids(SYS_bind, seldom[i]))
                         return true;
         return false;
 }
 
-void landlock_may_come(void)
+void usock_landlock_may_come(void)
 {
         atomic_store(&rules, SOME);
 }
@@ -58,15 +65,21 @@ static bool may_have_rules(void)
         return atomic_load_explicit(&rules, memory_order_relaxed) == SOME;
 }
 
-int landlock_asked(const struct sockaddr *sa)
+static int asked(long call, uint16_t port)
 {
-        uint16_t port;
-
         if (sandbox_forbids(SANDBOX_PLACE)) /* no socket can be made to ask by */
                 return atomic_load_explicit(&rules, memory_order_relaxed) == NONE ? 0 : 1;
         if (likely(!may_have_rules()))
                 return 0;
-        /* As in sockaddr_in6. */
-        memcpy(&port, (const char *)sa + offsetof(struct sockaddr_in, sin_port), sizeof(port));
-        return forbids(ntohs(port)) ? -EACCES : 0;
+        return forbids(call, port) ? -EACCES : 0;
+}
+
+int usock_landlock_asked(uint16_t port)
+{
+        return asked(SYS_connect, port);
+}
+
+int usock_landlock_asked_to_bind(uint16_t port)
+{
+        return asked(SYS_bind, port);
 }
