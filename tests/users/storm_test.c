@@ -256,6 +256,57 @@ static void unread_answers_keep_nobody_out(void **state)
         users_wait(hostile);
 }
 
+/* ---- questions that a keeper never answers ---- */
+
+enum { ASKING = 400 };
+
+/* Returns true if one of the requests was refused for want of room. They go with the connection,
+ * and the questions stay. */
+static bool asks_on(uint32_t stack)
+{
+        struct unetd_msg msg;
+        bool refused = false;
+        struct wire_in in;
+        int c = hostile_client();
+
+        for (uint32_t n = 0; n < ASKS; n++) {
+                msg = (struct unetd_msg){.type = UNETD_PROC_ADD,
+                                         .seq = 100 + n,
+                                         .stack = {.stack = stack, .slot = 7, .pid = getpid()}};
+                must(hostile_send(c, &msg, NULL, 0) == 0);
+        }
+        msg = (struct unetd_msg){.type = UNETD_STATUS, .seq = 1};
+        must(hostile_send(c, &msg, NULL, 0) == 0);
+        do {
+                must(hostile_recv(c, &in, USERS_PATIENCE_MS) == 0);
+                wire_in_close(&in);
+                refused |= in.msg.err == -EDQUOT;
+        } while (in.msg.seq != 1);
+        close(c);
+        return refused;
+}
+
+static int asks_without_end(void)
+{
+        int k = hostile_keeper(HOSTILE_ATTACHES), c = hostile_client(), n = 0;
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        while (!asks_on(st.id))
+                must(n++ < ASKING);
+        return 0;
+}
+
+static void questions_to_a_keeper_have_an_end(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_victim_start();
+        users_run(HOSTILE, asks_without_end);
+        users_victim_goes_on();
+        users_unetd_answers();
+}
+
 /* ---- descriptors of unetd's, by every way there is ---- */
 
 enum { FDS = 1500 };
@@ -331,6 +382,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(many_connections_keep_nobody_waiting, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(unread_answers_keep_nobody_out, users_setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(questions_to_a_keeper_have_an_end, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(no_way_takes_all_descriptors, with_few_descriptors,
                                                 users_teardown),

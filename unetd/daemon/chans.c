@@ -278,6 +278,7 @@ static int end_attach(struct end *e)
         int fds[UNETD_CHAN_FDS_MAX], r;
 
         assert(e->stack != NULL && e->tx >= 0);
+        e->chan->nasks++;
         if (e->chan->remote) {
                 info = end_info(e);
                 fds[UNETD_FD_RM_TX] = e->tx;

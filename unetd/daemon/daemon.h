@@ -44,9 +44,12 @@
 #define PART_HONEST (ASK_OTHERS / 10) /* a wait that is not longer does not count */
 /* Messages that wait for a user's keeper: with more of them, other users are refused at once. */
 #define QUEUE_OTHERS 256u
-#define WAITING_MAX  4096u              /* waiters of one user */
-#define AGENT_NS     (1500 * NS_PER_MS) /* another host's agent answers within this */
-#define REPLY_LATER  1
+#define WAITING_MAX  4096u /* waiters of one user */
+/* Asks that a user's keeper has not answered: with more, his processes are not registered. Their
+ * waiters may have left. */
+#define ASKS_MAX    (2 * WAITING_MAX)
+#define AGENT_NS    (1500 * NS_PER_MS) /* another host's agent answers within this */
+#define REPLY_LATER 1
 
 struct user;
 struct gate_port;
@@ -121,8 +124,8 @@ struct user {
         LIST_ENTRY(user) link;
         uint32_t uid, gid;
         uint32_t next_stack;
-        /* Of his clients; not of his keeper, which speaks for others, too. */
-        struct conn_share share;
+        struct conn_share share;         /* of his clients */
+        struct conn_share keepers_share; /* one of its own: the keeper speaks for others, too */
         enum keeper_state keeper_state;
         int32_t keeper_pid;
         nstime keeper_look; /* before that unetd does not look whether the keeper is stopped */
@@ -138,6 +141,7 @@ struct user {
         TAILQ_HEAD(, ask) asks;
         bool settling; /* the keeper has a K_SETTLE, for settle_now; */
         LIST_HEAD(, waiter) settle_now, settle_next; /* those that came since wait for the next */
+        uint32_t nasks;
         uint32_t waiting;                            /* waiters of all his connections */
         uint32_t ends;            /* ends of channels of his stacks, whoever pays for them */
         uint32_t kept;            /* descriptors that his keeper has for them and for links */
@@ -242,6 +246,7 @@ struct stack {
         LIST_ENTRY(stack) link; /* of its bucket */
         uint32_t id;
         struct user *user;
+        uint32_t nasks; /* asks about it */
         enum stack_state state;
         int32_t pid; /* its maker's */
         /* The connection that hands it over to the keeper that runs; or NULL. */

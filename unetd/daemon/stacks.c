@@ -200,9 +200,12 @@ static int wait_proc(struct client *cl, struct stack *st, uint16_t type, const s
 {
         struct waiter *w;
         struct ask *a;
-        int r = waiter_new(cl, request, &w);
+        int r;
 
         assert(p != NULL && st->user == cl->user);
+        if (st->user->nasks >= ASKS_MAX || (type == UNETD_K_PROC && !share_may_hold(st->user, 1)))
+                return -EDQUOT;
+        r = waiter_new(cl, request, &w);
         if (r < 0)
                 return r;
         a = ask_proc(st, type, p);

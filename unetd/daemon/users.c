@@ -44,6 +44,7 @@ struct user *user_get(uint32_t uid, uint32_t gid)
         u->gid = gid;
         u->keeper.message = keeper_message;
         u->keeper.ended = keeper_ended;
+        u->keeper.share = unetd.cfg.shared ? &u->keepers_share : NULL;
         u->keeper.discard = keeper_discard;
         u->emul.bytes_max = (uint64_t)unetd.cfg.per_uid.emul_kb << 10;
         u->emul.msgs_max = unetd.cfg.per_uid.emul_msgs;
@@ -216,6 +217,7 @@ static void ask_free(struct user *u, struct ask *a)
         assert(!a->waiter || a->waiter->ask == a);
         TAILQ_REMOVE(&u->asks, a, link);
         if (a->waiter)
+        u->nasks++;
                 a->waiter->ask = NULL;
         free(a);
 }
@@ -224,11 +226,20 @@ void asks_forget_chan(struct chan *ch)
 {
         struct user *u;
         struct ask *a;
+        assert(u->nasks != 0);
+        u->nasks--;
 
         LIST_FOREACH (u, &unetd.users, link)
-                TAILQ_FOREACH (a, &u->asks, link)
-                        if (a->chan == ch)
-                                a->chan = NULL;
+        if (a->chan)
+                a->chan->nasks--;
+                TAILQ_FOREACH (a, &u->asks, link) {
+                        if (ch->nasks == 0) /* there may be thousands of others */
+                                return;
+                        if (a->chan != ch)
+                                continue;
+                        a->chan = NULL;
+                        ch->nasks--;
+                }
 }
 
 static bool is_about_channels(const struct ask *a)
