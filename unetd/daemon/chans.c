@@ -18,6 +18,7 @@
 #include "unetd/daemon/chans_int.h"
 #include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/discard.h"
 #include "unetd/daemon/ifaces.h"
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/shares.h"
@@ -192,6 +193,15 @@ static int end_bind_new(struct end *e, struct stack *st, struct user *payer)
                        : -EDQUOT;
 }
 
+/* A region that an offer brought is of a size that its user chose: to free it may take long. */
+static void close_offered(struct end *e)
+{
+        if (memcmp(&e->geom, &unetd.cfg.geom, sizeof e->geom) == 0)
+                return;
+        discard(e->stack->user, &e->tx, 1, false);
+        e->tx = -1;
+}
+
 void end_free(struct end *e)
 {
         if (e->state == END_FREE)
@@ -204,6 +214,7 @@ void end_free(struct end *e)
         assert(e->stack->user->kept >= e->kept);
         e->stack->user->kept -= e->kept;
         LIST_REMOVE(e, link);
+        close_offered(e);
         e->state = END_FREE;
         e->stack = NULL;
 }
@@ -267,6 +278,7 @@ static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *i
         if (!a)
                 return -ENOMEM;
         a->chan = e->chan;
+        e->chan->nasks++;
         a->serial = e->chan->serial;
         a->end = e == &e->chan->end[1];
         return 0;
@@ -278,7 +290,6 @@ static int end_attach(struct end *e)
         int fds[UNETD_CHAN_FDS_MAX], r;
 
         assert(e->stack != NULL && e->tx >= 0);
-        e->chan->nasks++;
         if (e->chan->remote) {
                 info = end_info(e);
                 fds[UNETD_FD_RM_TX] = e->tx;
