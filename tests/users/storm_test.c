@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #define LOOPBACK 0x7f000001u
 enum { CLAIMS = 3000, CONNS = 64, ASKS = 60 };
@@ -372,6 +375,98 @@ static void no_way_takes_all_descriptors(void **state)
         users_wait(hostile);
 }
 
+/* ---- descriptors in flight ---- */
+
+/* The kernel counts them against the limit of unetd's descriptors. Who attacks has several
+ * processes. */
+enum { LEAVING = 500, LEAVERS = 5, GETS = 80 };
+
+/* Asks for descriptors, and does not read. */
+static int asks_and_reads_nothing(void)
+{
+        struct unetd_msg msg = {.type = UNETD_HELLO, .seq = 1, .hello = {.abi = UNETD_ABI}};
+        struct timeval soon = {0, 200000};
+        int fd = hostile_dial();
+
+        if (fd < 0)
+                return fd;
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &soon, sizeof soon);
+        if (hostile_send(fd, &msg, NULL, 0) < 0)
+                return fd;
+        for (uint32_t n = 0; n < GETS; n++) {
+                msg = (struct unetd_msg){.type = UNETD_KEEPER_GET, .seq = n + 2};
+                if (hostile_send(fd, &msg, NULL, 0) < 0)
+                        break;
+        }
+        return fd;
+}
+
+static int keeps_answers(void)
+{
+        for (int i = 0; i < DEAF; i++)
+                asks_and_reads_nothing();
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+/* unetd ends the connections, and what it has sent stays where it is. */
+static int leaves_answers(void)
+{
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int i = 0; i < LEAVING; i++) {
+                int fd = asks_and_reads_nothing();
+
+                if (fd >= 0)
+                        shutdown(fd, SHUT_WR);
+        }
+        atomic_fetch_add(&table->value[0], 1);
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int keeps_answers_and_leaves(void)
+{
+        int status;
+
+        for (int i = 0; i < LEAVERS; i++)
+                if (fork() == 0)
+                        _exit(leaves_answers());
+        must_eventually(table->value[0] == LEAVERS);
+        table->ready = 1;
+        while (wait(&status) > 0)
+                must(status == 0);
+        return 0;
+}
+
+static void others_go_on_beside(int (*attack)(void))
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        users_victim_start();
+        hostile = users_begin(HOSTILE, attack);
+        eventually(table->ready == 1);
+        for (int i = 0; i < 20; i++)
+                users_unetd_answers();
+        users_victim_goes_on();
+        assert_true(users_fds(users_broker()) < FDS * 3 / 4);
+        table->done = 1;
+        users_wait(hostile);
+        eventually(users_fds(users_broker()) < 200); /* nothing is left behind */
+}
+
+static void answers_that_wait_take_no_descriptors_of_others(void **state)
+{
+        others_go_on_beside(keeps_answers);
+}
+
+static void answers_that_stay_unread_keep_nobody_out(void **state)
+{
+        others_go_on_beside(keeps_answers_and_leaves);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -387,6 +482,10 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(no_way_takes_all_descriptors, with_few_descriptors,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(answers_that_wait_take_no_descriptors_of_others,
+                                                with_few_descriptors, users_teardown),
+                cmocka_unit_test_setup_teardown(answers_that_stay_unread_keep_nobody_out,
+                                                with_few_descriptors, users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

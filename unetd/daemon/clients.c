@@ -22,15 +22,11 @@
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/stacks.h"
 #include "unetd/daemon/status.h"
+#include "unetd/daemon/unread.h"
 #include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 
 #define ACCEPTS_A_TURN 64
-/* Limit of the replies that the kernel keeps for a client that does not read. They take memory and
- * descriptors in flight, which the kernel counts as unetd's, those of all clients together
- * (unix(7), ETOOMANYREFS). */
-#define UNREAD_BYTES 8192
-
 static int serve_emulated(struct client *cl, struct wire_in *in)
 {
         switch ((enum unetd_type)in->msg.type) {
@@ -137,6 +133,54 @@ static bool may_carry(uint16_t type)
                type == UNETD_PROC_ADD;
 }
 
+/* Returns true if the answer brings descriptors. */
+static bool gives(uint16_t type)
+{
+        return type == UNETD_HELLO || type == UNETD_KEEPER_GET || type == UNETD_LINK_OPEN ||
+               type == UNETD_EMUL_ATTACH;
+}
+
+static void given_back(struct client *cl)
+{
+        if (!cl->given)
+                return;
+        cl->given = false;
+        LIST_REMOVE(cl, of_given);
+        cl->user->ngiven--;
+}
+
+/* Finds those who have read their answers meanwhile. */
+static void look_who_read(struct user *u)
+{
+        struct client *cl = LIST_FIRST(&u->given), *next;
+
+        for (; cl; cl = next) {
+                next = LIST_NEXT(cl, of_given);
+                if (!unread_is(cl->conn.src.fd))
+                        given_back(cl);
+        }
+}
+
+/* Returns true if an answer may bring descriptors: those that are unread are in flight (unread.h).
+ * Who has not read the answer before gets none. */
+static bool may_give(struct client *cl)
+{
+        struct user *u = cl->user;
+
+        if (!unetd.cfg.shared)
+                return true;
+        if (u->ngiven + u->unread >= UNREAD_MOST)
+                look_who_read(u);
+        if (u->ngiven + u->unread >= UNREAD_MOST || unread_is(cl->conn.src.fd))
+                return false;
+        if (!cl->given) {
+                cl->given = true;
+                LIST_INSERT_HEAD(&u->given, cl, of_given);
+                u->ngiven++;
+        }
+        return true;
+}
+
 /* Answers, and logs a refusal for want of room: the client then goes by the kernel, or without
  * unetd. */
 static void reply(struct client *cl, struct unetd_msg *msg, int err)
@@ -165,6 +209,8 @@ static void client_message(struct conn *c, struct wire_in *in)
                 keeper_hands_over(cl, in);
         } else if (in->n > 0 && !may_carry(in->msg.type)) {
                 conn_reply(c, &in->msg, -EBADMSG);
+        } else if (gives(in->msg.type) && !may_give(cl)) {
+                conn_reply(c, &in->msg, -EAGAIN);
         } else if (in->msg.type == UNETD_HELLO) {
                 hello(cl, &in->msg);
         } else if (!cl->greeted) {
@@ -180,6 +226,7 @@ static void client_ended(struct conn *c)
 {
         struct client *cl = (struct client *)c;
 
+        given_back(cl);
         emul_client_ended(cl);
         user_client_left(cl);
         LIST_REMOVE(cl, link);
@@ -191,14 +238,25 @@ static void client_discard(struct conn *c, const int *fds, unsigned n, bool unwa
         discard(((struct client *)c)->user, fds, n, unwanted);
 }
 
+static void client_hang_up(struct conn *c, int fd)
+{
+        const struct client *cl = (struct client *)c;
+        struct user *u = cl->user;
+
+        if (cl->given)
+                unread_hang_up(u, fd, &u->unread);
+        else
+                discard(u, &fd, 1, false);
+}
+
 /* Takes fd. */
 static void client_new(int fd, const struct ucred *cred)
 {
         struct user *u = user_get(cred->uid, cred->gid);
-        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && share_may_hold(u, 1) &&
-                   !discard_stuck(u) && (u->used.clients != 0 || monitor_user(fd) == 0);
+        bool may = u && u->used.clients + u->unread < unetd.cfg.per_uid.clients &&
+                   share_may_hold(u, 1) && !discard_stuck(u) &&
+                   (u->used.clients != 0 || monitor_user(fd) == 0);
         struct client *cl = may ? calloc(1, sizeof *cl) : NULL;
-        const int bytes = UNREAD_BYTES;
 
         if (!cl) {
                 discard_refused(u, fd);
@@ -209,8 +267,10 @@ static void client_new(int fd, const struct ucred *cred)
         cl->conn.message = client_message;
         cl->conn.share = unetd.cfg.shared ? &u->share : NULL;
         cl->conn.ended = client_ended;
+        cl->conn.held = &u->queued_fds;
         cl->conn.discard = client_discard;
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+        cl->conn.hang_up = client_hang_up;
+        unread_limit(fd);
         if (conn_init(&cl->conn, &unetd.loop, fd, unetd.cfg.queue_max) < 0) {
                 free(cl);
                 return;

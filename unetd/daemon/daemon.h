@@ -64,6 +64,8 @@ struct client {
         int32_t pid;
         uint32_t waiting; /* waiters of this connection */
         bool greeted, has_keeper;
+        bool given; /* an answer with descriptors, which may be unread */
+        LIST_ENTRY(client) of_given;
         struct emul_name *name; /* that it listens on */
         struct emul_call *call; /* that it waits for */
         uint32_t new_tag;       /* tag of a channel that it has not been told of */
@@ -139,13 +141,19 @@ struct user {
         /* The present PART_WINDOW's start, and how long parting took in it. */
         nstime part_since, part_took;
         TAILQ_HEAD(, ask) asks;
+        uint32_t nasks;
         bool settling; /* the keeper has a K_SETTLE, for settle_now; */
         LIST_HEAD(, waiter) settle_now, settle_next; /* those that came since wait for the next */
-        uint32_t nasks;
         uint32_t waiting;                            /* waiters of all his connections */
-        uint32_t ends;            /* ends of channels of his stacks, whoever pays for them */
-        uint32_t kept;            /* descriptors that his keeper has for them and for links */
-        struct unetd_limits used; /* counted as the limits are, except for: */
+        uint32_t ends;       /* ends of channels of his stacks, whoever pays for them */
+        uint32_t kept;       /* descriptors that his keeper has for them and for links */
+        uint32_t queued_fds; /* descriptors that wait to be sent to his clients */
+        /* Connections that have ended and that he has not read to the end (unread.c): of his
+         * clients and endpoints, and of his keepers. */
+        uint32_t unread, unread_keepers;
+        LIST_HEAD(, client) given;
+        uint32_t ngiven;
+        struct unetd_limits used;        /* counted as the limits are, except for: */
         struct unet_switch_account emul; /* what his emulated endpoints use */
         struct trash trash;
 };
@@ -238,6 +246,7 @@ struct chan {
         /* The stack whose number it is to give up, while that is being asked; or NULL. */
         struct stack *yields;
         LIST_HEAD(, waiter) waiters;
+        uint32_t nasks; /* asks about it */
 };
 
 enum stack_state { STACK_ATTACHING, STACK_UP, STACK_ORPHAN };
@@ -246,7 +255,6 @@ struct stack {
         LIST_ENTRY(stack) link; /* of its bucket */
         uint32_t id;
         struct user *user;
-        uint32_t nasks; /* asks about it */
         enum stack_state state;
         int32_t pid; /* its maker's */
         /* The connection that hands it over to the keeper that runs; or NULL. */

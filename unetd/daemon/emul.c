@@ -23,6 +23,7 @@
 #include "unetd/daemon/daemon.h"
 #include "unetd/daemon/emul.h"
 #include "unetd/daemon/shares.h"
+#include "unetd/daemon/unread.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
@@ -54,6 +55,7 @@ struct emul_name {
 struct emul_port {
         struct user *user; /* NULL: the port is free */
         int32_t pid;
+        int sock; /* the switch has a copy */
 };
 
 static struct {
@@ -115,6 +117,7 @@ static void port_left(void *arg, uint32_t port)
         calls_end_of_port(port);
         assert(p->user != NULL && p->user->used.emul_endpoints != 0);
         p->user->used.emul_endpoints--;
+        unread_hang_up(p->user, p->sock, &p->user->unread);
         p->user = NULL;
         assert(emul.nports != 0);
         emul.nports--;
@@ -212,7 +215,7 @@ int emul_attach(struct client *cl, struct wire_in *in)
                 r = port_new(cl, &theirs, &mine, &port);
         if (r < 0)
                 return r;
-        emul.port[port] = (struct emul_port){cl->user, cl->pid};
+        emul.port[port] = (struct emul_port){cl->user, cl->pid, -1};
         cl->user->used.emul_endpoints++;
         emul.nports++;
         emul.awake = true;
@@ -223,6 +226,7 @@ int emul_attach(struct client *cl, struct wire_in *in)
                                                  .geom = mine.geom}};
         conn_send(&cl->conn, &reply, (const int[]){mine.region, mine.station}, UNETD_EMUL_FDS);
         unet_switch_sent(emul.sw, port);
+        emul.port[port].sock = conn_take(&cl->conn);
         conn_fail(&cl->conn);
         return REPLY_LATER; /* it is sent, and the client freed */
 }

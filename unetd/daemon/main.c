@@ -29,6 +29,7 @@
 #include "unetd/daemon/ports.h"
 #include "unetd/daemon/routes.h"
 #include "unetd/daemon/sockdiag.h"
+#include "unetd/daemon/unread.h"
 #include "unetd/daemon/users.h"
 #include "unetd/monitor/broker.h"
 #include "unetd/monitor/monitor.h"
@@ -552,7 +553,7 @@ static nstime after_batch(struct loop *l)
         clients_bury();
         again = nstime_min(again, nstime_min(waiters_deadline(), users_deadline()));
         again = nstime_min(again, nstime_min(links_tick(), claims_tick()));
-        again = nstime_min(again, discard_tick());
+        again = nstime_min(again, nstime_min(discard_tick(), unread_tick()));
         return nstime_min(again, idle_deadline());
 }
 

@@ -15,14 +15,16 @@ bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
 }
 
 /* Returns the descriptors that unetd has for a user: of everything that struct unetd_limits counts,
- * of what waits to be closed, and of messages that wait for his keeper. */
+ * of what waits to be closed or to be read, and of messages that wait for his keeper and clients.
+ */
 static uint32_t held_by(const struct user *u)
 {
         const struct unetd_limits *n = &u->used;
 
         return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + n->chans + n->listeners +
-               n->holds + n->emul_endpoints * (UNETD_EMUL_FDS + 1) + u->trash.n +
-               u->trash.in_child + u->keeper.queued_fds;
+               n->holds + n->emul_endpoints * (UNETD_EMUL_FDS + 2) + u->trash.n +
+               u->trash.in_child + u->keeper.queued_fds + u->queued_fds + u->unread +
+               u->unread_keepers;
 }
 
 /* A keeper lends its view those of a channel to a stack. It opens the others once more. */

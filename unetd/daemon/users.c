@@ -13,6 +13,7 @@
 #include "unetd/daemon/ports.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/stacks.h"
+#include "unetd/daemon/unread.h"
 #include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 
@@ -27,6 +28,7 @@
 static void keeper_message(struct conn *c, struct wire_in *in);
 static void keeper_ended(struct conn *c);
 static void keeper_discard(struct conn *c, const int *fds, unsigned n, bool unwanted);
+static void keeper_hang_up(struct conn *c, int fd);
 
 struct user *user_get(uint32_t uid, uint32_t gid)
 {
@@ -42,14 +44,16 @@ struct user *user_get(uint32_t uid, uint32_t gid)
         }
         u->uid = uid;
         u->gid = gid;
+        u->keeper.share = unetd.cfg.shared ? &u->keepers_share : NULL;
         u->keeper.message = keeper_message;
         u->keeper.ended = keeper_ended;
-        u->keeper.share = unetd.cfg.shared ? &u->keepers_share : NULL;
         u->keeper.discard = keeper_discard;
+        u->keeper.hang_up = keeper_hang_up;
         u->emul.bytes_max = (uint64_t)unetd.cfg.per_uid.emul_kb << 10;
         u->emul.msgs_max = unetd.cfg.per_uid.emul_msgs;
         u->emul.chans_max = unetd.cfg.per_uid.emul_chans;
         TAILQ_INIT(&u->asks);
+        LIST_INIT(&u->given);
         LIST_INIT(&u->settle_now);
         LIST_INIT(&u->settle_next);
         discard_init(u);
@@ -60,7 +64,7 @@ struct user *user_get(uint32_t uid, uint32_t gid)
 static void user_free_if_unused(struct user *u)
 {
         if (u->used.clients || u->used.stacks || u->used.chans || u->used.emul_endpoints ||
-            discard_busy(u) || u->keeper_state != KEEPER_NONE)
+            u->unread || u->unread_keepers || discard_busy(u) || u->keeper_state != KEEPER_NONE)
                 return;
         LIST_REMOVE(u, link);
         free(u->trash.fd);
@@ -119,8 +123,11 @@ static int keeper_start(struct user *u)
 {
         int fd[2], pid;
 
+        if (u->unread_keepers >= UNREAD_KEEPERS)
+                return -EDQUOT;
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) < 0)
                 return -errno;
+        unread_limit(fd[0]);
         pid = monitor_keeper(u->uid, u->gid, fd[1]);
         close(fd[1]);
         if (pid < 0) {
@@ -182,11 +189,13 @@ int user_adopt(struct client *cl, struct unetd_msg *msg)
         cl->hands_over = u->keeper_state == KEEPER_RUNS;
         if (cl->hands_over)
                 return -EEXIST;
-        fd = fcntl(cl->conn.src.fd, F_DUPFD_CLOEXEC, 3);
-        if (fd < 0)
-                return -errno;
+        if (u->unread_keepers >= UNREAD_KEEPERS)
+                return -EDQUOT;
         conn_reply(&cl->conn, msg, 0);
+        fd = conn_take(&cl->conn);
         conn_fail(&cl->conn);
+        if (fd < 0) /* it ended as it was answered */
+                return REPLY_LATER;
         r = keeper_connect(u, fd, cl->pid);
         if (r == 0)
                 user_log(u, "keeper %d of uid %u came back", cl->pid, u->uid);
@@ -208,6 +217,7 @@ struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsi
         a->type = msg->type;
         a->sent = unetd.loop.now;
         TAILQ_INSERT_TAIL(&u->asks, a, link);
+        u->nasks++;
         conn_send(&u->keeper, msg, fds, n);
         return a;
 }
@@ -216,9 +226,12 @@ static void ask_free(struct user *u, struct ask *a)
 {
         assert(!a->waiter || a->waiter->ask == a);
         TAILQ_REMOVE(&u->asks, a, link);
+        assert(u->nasks != 0);
+        u->nasks--;
         if (a->waiter)
-        u->nasks++;
                 a->waiter->ask = NULL;
+        if (a->chan)
+                a->chan->nasks--;
         free(a);
 }
 
@@ -226,12 +239,8 @@ void asks_forget_chan(struct chan *ch)
 {
         struct user *u;
         struct ask *a;
-        assert(u->nasks != 0);
-        u->nasks--;
 
         LIST_FOREACH (u, &unetd.users, link)
-        if (a->chan)
-                a->chan->nasks--;
                 TAILQ_FOREACH (a, &u->asks, link) {
                         if (ch->nasks == 0) /* there may be thousands of others */
                                 return;
@@ -387,6 +396,13 @@ static void keeper_ended(struct conn *c)
 static void keeper_discard(struct conn *c, const int *fds, unsigned n, bool unwanted)
 {
         discard((struct user *)c, fds, n, unwanted);
+}
+
+static void keeper_hang_up(struct conn *c, int fd)
+{
+        struct user *u = (struct user *)c;
+
+        unread_hang_up(u, fd, &u->unread_keepers);
 }
 
 static bool dies_too_often(struct user *u)

@@ -27,25 +27,46 @@ static void discard(struct conn *c, const int *fds, unsigned n, bool unwanted)
                         close(fds[i]);
 }
 
+static void count_queued(struct conn *c, int by)
+{
+        c->queued_fds += (uint32_t)by;
+        if (c->held)
+                *c->held += (uint32_t)by;
+}
+
 static void out_free(struct conn *c, struct conn_out *o)
 {
         discard(c, o->fds, o->n, false);
         assert(c->queued != 0 && c->queued_fds >= o->n);
-        c->queued_fds -= o->n;
+        count_queued(c, -(int)o->n);
         TAILQ_REMOVE(&c->out, o, link);
         c->queued--;
         free(o);
 }
 
+int conn_take(struct conn *c)
+{
+        int fd = c->src.fd;
+
+        loop_del(c->loop, &c->src);
+        return fd;
+}
+
+static void hang_up(struct conn *c, int fd)
+{
+        if (c->hang_up && fd >= 0)
+                c->hang_up(c, fd);
+        else
+                discard(c, &fd, 1, false);
+}
+
 /* Discards the socket with what is unread in it, descriptors included. */
 void conn_free(struct conn *c)
 {
-        int fd = c->src.fd;
         struct conn_out *o;
 
         c->broken = true;
-        loop_del(c->loop, &c->src);
-        discard(c, &fd, 1, false);
+        hang_up(c, conn_take(c));
         while ((o = TAILQ_FIRST(&c->out)))
                 out_free(c, o);
 }
@@ -152,7 +173,9 @@ int conn_init(struct conn *c, struct loop *l, int fd, uint32_t queue_max)
                            .message = c->message,
                            .share = c->share,
                            .ended = c->ended,
-                           .discard = c->discard};
+                           .held = c->held,
+                           .discard = c->discard,
+                           .hang_up = c->hang_up};
         TAILQ_INIT(&c->out);
         return fd >= 0 ? conn_attach(c, fd) : 0;
 }
@@ -188,7 +211,7 @@ static bool enqueue(struct conn *c, const struct unetd_msg *msg, const int *fds,
                         out_free(c, o);
                         return false;
                 }
-                c->queued_fds++;
+                count_queued(c, 1);
         }
         if (c->src.fd >= 0)
                 loop_mod(c->loop, &c->src, EPOLLIN | EPOLLOUT);

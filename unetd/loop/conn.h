@@ -32,6 +32,7 @@ struct conn {
         TAILQ_HEAD(, conn_out) out;
         uint32_t queued, queue_max;
         uint32_t queued_fds;      /* descriptors in the queue, copies of our own */
+        uint32_t *held;           /* where they are counted as their user's; or NULL */
         struct conn_share *share; /* NULL: it has MESSAGES_A_TURN and no limit of time */
         bool broken;
         /* Handles a well-formed message. It takes the descriptors that it wants; the rest are
@@ -39,10 +40,11 @@ struct conn {
         void (*message)(struct conn *c, struct wire_in *in);
         /* Tells the owner, once, that the connection is broken; the owner frees it later. */
         void (*ended)(struct conn *c);
-        /* Closes descriptors: those that came and no handler took (`unwanted`), copies of those
-         * that were to be sent, and the connection's own, with what is unread in it. NULL:
-         * close(2). */
+        /* Closes descriptors: those that came and no handler took (`unwanted`), and copies of those
+         * that were to be sent. NULL: close(2). */
         void (*discard)(struct conn *c, const int *fds, unsigned n, bool unwanted);
+        /* Takes the connection's own, with what is unread in it on either side. NULL: discard(). */
+        void (*hang_up)(struct conn *c, int fd);
 };
 
 /* Takes fd, also on failure. With fd -1 the connection only queues, until conn_attach(). */
@@ -55,6 +57,8 @@ void conn_send(struct conn *c, struct unetd_msg *msg, const int *fds, unsigned n
 /* Answers a request. */
 void conn_reply(struct conn *c, const struct unetd_msg *request, int err);
 void conn_fail(struct conn *c);
+/* Takes the socket out, for who goes on with it; the connection is then to fail. */
+int conn_take(struct conn *c);
 /* Closes the socket and empties the queue, without telling the owner. */
 void conn_free(struct conn *c);
 
