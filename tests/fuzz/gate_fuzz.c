@@ -25,6 +25,11 @@ static uint32_t owner(void *arg, uint8_t proto, uint16_t port, uint32_t hint)
         return port == WEB ? 1 : port == WEB + 1 ? 2 : 0;
 }
 
+static bool is_at(void *arg, uint32_t addr, uint16_t port, uint32_t stack)
+{
+        return (addr + port + stack) % 4 == 0;
+}
+
 static bool may(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
 {
         return owner(arg, proto, port, 0) == stack;
@@ -139,6 +144,7 @@ static void begin(struct world *w)
         w->rules = (struct gate_rules){.addr = US,
                                        .owner = owner,
                                        .may = may,
+                                       .is_at = is_at,
                                        .flows = &flows,
                                        .groups = &w->groups,
                                        .ids = &w->ids,

@@ -35,7 +35,15 @@ static bool may(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
         return owner(arg, proto, port, 0) == stack;
 }
 
-static struct gate_rules rules = {.addr = US, .owner = owner, .may = may};
+enum { MDNS_GROUP = 0xe00000fb, MDNS = 5353 };
+
+/* Alice has bound a socket to the group. */
+static bool is_at(void *arg, uint32_t addr, uint16_t port, uint32_t stack)
+{
+        return addr == MDNS_GROUP && port == MDNS && stack == ALICE;
+}
+
+static struct gate_rules rules = {.addr = US, .owner = owner, .may = may, .is_at = is_at};
 static struct gate_sender alice, bob;
 
 static struct gate_groups groups;
@@ -628,6 +636,23 @@ static void nobody_takes_all_places_for_groups(void **state)
         expect_refused(&mallory, igmp(0xe0000002, LEAVE, 0));
 }
 
+static struct frame to_group(uint32_t group, uint16_t port)
+{
+        struct frame f = ported(true, IP_PROTO_UDP, port, MDNS, 20);
+
+        ether_multicast_v4(group, f.p);
+        put32(f.p + 30, group);
+        return f;
+}
+
+static void to_a_group_nobody_speaks_from_anothers_port(void **state)
+{
+        expect_passes(&alice, to_group(MDNS_GROUP, MDNS));
+        expect_passes(&alice, to_group(MDNS_GROUP, WEB));
+        expect_refused(&alice, to_group(MDNS_GROUP + 1, MDNS));
+        expect_refused(&bob, to_group(MDNS_GROUP, MDNS));
+}
+
 static void what_is_for_several_goes_to_all(void **state)
 {
         struct frame f = ported(false, IP_PROTO_UDP, 5353, 5353, 20);
@@ -940,6 +965,7 @@ int main(void)
                 RULE(damaged_reports),
                 RULE(a_stack_has_few_groups),
                 RULE(nobody_takes_all_places_for_groups),
+                RULE(to_a_group_nobody_speaks_from_anothers_port),
                 RULE(what_is_for_several_goes_to_all),
                 RULE(damaged_frames),
                 RULE(those_that_stand_stay),

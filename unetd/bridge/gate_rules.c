@@ -172,11 +172,11 @@ static bool icmp_is_senders(const struct gate_rules *g, uint32_t stack, const st
                                              : error_is_senders(g, stack, v, sec);
 }
 
-/* Returns true if several stacks may have the port that a datagram to a group leaves from
- * (SO_REUSEADDR): the directory names one of them. Privileged ports have one owner. */
-static bool shared_port(const struct view *v, const struct gate_key *k)
+/* A socket that is bound to a group's address also sends to the group. */
+static bool is_at_group(const struct gate_rules *g, uint32_t stack, const struct view *v,
+                        const struct gate_key *k)
 {
-        return ip_v4_multicast(v->dst) && k->local >= 1024;
+        return ip_v4_multicast(v->dst) && g->is_at(g->arg, v->dst, k->local, stack);
 }
 
 static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *from,
@@ -188,8 +188,8 @@ static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *fr
         case IP_PROTO_TCP:
                 return tcp_is_senders(g, from->stack, v, sec);
         case IP_PROTO_UDP:
-                return key_of(v, false, &k) &&
-                       (g->may(g->arg, k.proto, k.local, from->stack) || shared_port(v, &k));
+                return key_of(v, false, &k) && (g->may(g->arg, k.proto, k.local, from->stack) ||
+                                                is_at_group(g, from->stack, v, &k));
         case IP_PROTO_ICMP:
                 return icmp_is_senders(g, from->stack, v, sec);
         case IP_PROTO_IGMP:

@@ -4,7 +4,7 @@
  *   from a stack   our link and IP address as the source, and a port that is the stack's: it takes
  *                  what is sent there, holds it, is bound to it or has leased it (the directory),
  *                  or the connection is one of its own (gate_flow.h); and it is no standing
- *                  connection of another's. To a group an unprivileged port may be several stacks'.
+ *                  connection of another's. To a group also what is bound to it.
  *                  Of ICMP: echo requests with an identifier that no other stack uses there, and
  *                  errors, to the sender of what they quote, about what was for the stack. Of IGMP:
  *                  reports (gate_igmp.h). Fragments: below. Everything else is DROP_NI_BAD_SOURCE:
@@ -46,6 +46,8 @@ struct gate_rules {
         uint32_t (*owner)(void *arg, uint8_t proto, uint16_t port, uint32_t hint);
         /* Returns true if a stack may send from a port. */
         bool (*may)(void *arg, uint8_t proto, uint16_t port, uint32_t stack);
+        /* Returns true if a stack has a UDP socket at this address, of a group, and port. */
+        bool (*is_at)(void *arg, uint32_t addr, uint16_t port, uint32_t stack);
         void *arg;
 };
 

@@ -354,6 +354,11 @@ static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack
                 port_owner(arg, proto, port, 0) == stack);
 }
 
+static bool is_at(void *arg, uint32_t addr, uint16_t port, uint32_t stack)
+{
+        return dir_is_held(unetd.dir.d, IPPROTO_UDP, ip_addr_v4(addr), port, stack);
+}
+
 bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
@@ -419,6 +424,7 @@ static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
         struct gate_rules rules = {.addr = f->cfg->addr,
                                    .ttl = (uint8_t)unetd.cfg.ip_ttl,
                                    .owner = port_owner,
+                                   .is_at = is_at,
                                    .may = may_use_port,
                                    .arg = f};
         struct pkt_dev dev;
