@@ -225,6 +225,8 @@ static int do_socket(int domain, int type, int protocol)
                 return -EAFNOSUPPORT;
         if (kind < 0)
                 return kind;
+        if (native_is_elsewhere())
+                return -EPERM;
         err = native_start();
         if (err != 0)
                 return err;

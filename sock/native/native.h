@@ -167,6 +167,9 @@ void native_end_reserved(struct native_slot *n);
 
 /* Those of libc's that give up a user or capabilities. */
 void native_find_calls(void);
+/* Returns true if this thread is in another network namespace than the stack, which has no sockets
+ * for it. */
+bool native_is_elsewhere(void);
 
 /* ---- native_set.c ---- */
 

@@ -10,6 +10,9 @@
  * So is prctl(): after PR_SET_NO_NEW_PRIVS the program may have rules of Landlock's
  * (sock/core/usock_landlock.c).
  *
+ * So are unshare() and setns(): a stack is of the network namespace in which it was made, and who
+ * goes to another one makes no sockets of it there.
+ *
  * A process without a stack makes libc's call, and no other: its seccomp filter may name that
  * alone.
  */
@@ -18,27 +21,36 @@
 
 #include <dlfcn.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/sys.h"
 
-#define TRIES  200 /* one a millisecond */
+#define TRIES 200 /* one a millisecond */
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
 #define EXPORT __attribute__((visibility("default")))
 
 typedef int one_id(uid_t);
 typedef int two_ids(uid_t, uid_t);
 typedef int three_ids(uid_t, uid_t, uid_t);
 typedef int controls(int, ...);
+typedef int one_int(int);
+typedef int two_ints(int, int);
 typedef int caps(struct __user_cap_header_struct *, const struct __user_cap_data_struct *);
 
 EXPORT caps capset; /* which libc has, and no header of its names */
 
-enum call { SETUID, SETEUID, SETREUID, SETRESUID, CAPSET, PRCTL, CALLS };
-static const char *const names[CALLS] = {"setuid",    "seteuid", "setreuid",
-                                         "setresuid", "capset",  "prctl"};
+enum call { SETUID, SETEUID, SETREUID, SETRESUID, CAPSET, PRCTL, UNSHARE, SETNS, CALLS };
+static const char *const names[CALLS] = {"setuid", "seteuid", "setreuid", "setresuid",
+                                         "capset", "prctl",   "unshare",  "setns"};
 static void *_Atomic found[CALLS];
+
+static _Atomic uint64_t home; /* the stack's network namespace; 0: nobody has left it */
 
 /* With the first stack: a child of fork() may make these calls when another thread of its parent
  * had the loader's lock. Without one they are found as they are made. */
@@ -83,6 +95,7 @@ static int end(int leaves, int r)
         if (r == 0 && leaves) {
                 native_close_all();
                 native_set_leave(usock_leave_user);
+                home = 0;
         }
         errno = err;
         return r;
@@ -160,4 +173,45 @@ EXPORT int prctl(int option, ...)
         if (option == PR_SET_NO_NEW_PRIVS)
                 usock_landlock_may_come();
         return ((controls *)libcs(PRCTL))(option, a[0], a[1], a[2], a[3]);
+}
+
+/* ---- network namespaces ---- */
+
+/* That of this thread; 0: the kernel does not say. */
+static uint64_t netns(void)
+{
+        long fd = sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        socklen_t len = sizeof(uint64_t);
+        uint64_t cookie = 0;
+
+        if (fd < 0)
+                return 0;
+        sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len);
+        sys1(SYS_close, fd);
+        return cookie;
+}
+
+/* Threads may be in several; the first of them leaves that of the stack. */
+static void may_leave(void)
+{
+        if (home == 0 && ustack_has_any())
+                home = netns();
+}
+
+bool native_is_elsewhere(void)
+{
+        return unlikely(home != 0) && netns() != home;
+}
+
+EXPORT int unshare(int flags)
+{
+        if (flags & CLONE_NEWNET)
+                may_leave();
+        return ((one_int *)libcs(UNSHARE))(flags);
+}
+
+EXPORT int setns(int fd, int type)
+{
+        may_leave();
+        return ((two_ints *)libcs(SETNS))(fd, type);
 }

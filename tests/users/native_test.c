@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -555,6 +556,22 @@ static int locks_itself_in(void)
         return 0;
 }
 
+static int leaves_its_network(void)
+{
+        begins();
+        must(unshare(CLONE_NEWNET) == 0);
+        must(unet_socket(AF_INET, SOCK_STREAM, 0) < 0 && errno == EPERM);
+        carries(master.ours, master.theirs);
+        return 0;
+}
+
+static void a_stack_is_of_one_network_namespace(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, leaves_its_network);
+}
+
 static void landlock_holds(void **state)
 {
         if (users_cannot_run())
@@ -653,6 +670,7 @@ int main(int argc, char **argv)
                 t(who_was_executed_with_more_rights_than_its_user_has_no_stack),
                 t(a_user_with_capabilities_has_no_stack),
                 t(landlock_holds),
+                t(a_stack_is_of_one_network_namespace),
         };
 
         proc = open("/proc", O_PATH | O_CLOEXEC);
