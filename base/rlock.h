@@ -64,6 +64,14 @@ void rlock_know_self(void);
 int rlock_take_slowly(struct rlock *l);
 void rlock_wake(struct rlock *l);
 
+/* The kernel's number of the thread, asked for once. */
+static inline uint32_t rlock_thread(void)
+{
+        if (unlikely(rlock_self.head == NULL))
+                rlock_know_self();
+        return rlock_self.tid;
+}
+
 /* Call in the child of a fork, before it takes a lock: it is another thread than the one it was
  * copied from. Locks that this one held are the parent's. The kernel is asked at once who it is:
  * the child may be about to lock itself in (sandbox.h). */

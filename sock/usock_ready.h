@@ -63,8 +63,9 @@ struct usock_item {
         short krevents;  /* kernel's side, when both are set */
         bool call;       /* a call that reads or writes waits, not a poll */
         bool exclusive;  /* it is enough when one of those who wait so is woken */
-        bool asked;      /* the only one, of a call that asks the kernel itself, and just has */
-        bool answered;   /* of the kernel's side: the end of a sleep has told how it is */
+        /* Of the first one: the caller asks the kernel itself, now and then, and just has. */
+        bool asks, asked;
+        bool answered; /* of the kernel's side: the end of a sleep has told how it is */
         /* The caller looks at all items itself: once this one is ready, the wait need not look at
          * those behind it. */
         bool enough;

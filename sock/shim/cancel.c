@@ -19,7 +19,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/rlock.h"
 #include "base/sandbox.h"
+#include "sock/usock_sys.h"
 
 #define SLEEPERS 1024
 #define KSIGSET  8 /* bytes of the kernel's signal set */
@@ -38,7 +40,7 @@ struct sleeper *sleeper_enter(void)
 
         if (likely(__libc_single_threaded))
                 return NULL;
-        tid = (pid_t)sys1(SYS_gettid, 0);
+        tid = (pid_t)rlock_thread();
         if (unlikely(!atomic_load(&any_slept)))
                 atomic_store(&any_slept, true);
         for (unsigned i = 0; i < SLEEPERS; i++) {
@@ -142,6 +144,7 @@ static void cancel_signal(int sig, siginfo_t *info, void *uc)
                 shim_tls.hold_asked |= asked;
                 shim_tls.cancelled_inside |= !asked;
                 usock_tls.pending = 1;
+                usock_sys_ends(uc);
         }
 }
 

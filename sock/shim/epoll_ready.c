@@ -240,7 +240,8 @@ int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn tu
         if (turn == KERNEL_FIRST)
                 harvest_kernel(set, h);
         harvest_ours(set, h);
-        if ((!h->n || turn == KERNEL_TOO) && turn != KERNEL_FIRST && !h->fault && set->kernel_half)
+        if (((turn == KERNEL_IF_NOTHING && h->n == 0) || turn == KERNEL_TOO) && !h->fault &&
+            set->kernel_half)
                 harvest_kernel(set, h);
         pthread_mutex_unlock(&set->lock);
         return h->n == 0 && h->fault ? -EFAULT : h->n;

@@ -180,9 +180,9 @@ void epoll_note_room(struct epoll_item *it);
 
 /* ---- epoll_ready.c ---- */
 
-/* When the kernel's half is asked: if nothing of ours is ready; after ours; or, that it is not
- * starved, before. */
-enum kernels_turn { KERNEL_IF_NOTHING, KERNEL_TOO, KERNEL_FIRST };
+/* When the kernel's half is asked: by the sleep that follows; if nothing of ours is ready; after
+ * ours; or, that it is not starved, before. */
+enum kernels_turn { KERNEL_LATER, KERNEL_IF_NOTHING, KERNEL_TOO, KERNEL_FIRST };
 /* Fills h with what is ready. How many; -EFAULT. */
 int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn turn);
 /* The kernel reported a member of ours. The set's lock is held, and its round has begun. */

@@ -108,7 +108,7 @@ static int sleep_on(struct usock_item *v, int n, struct until *u, nstime nap, co
  * large one is woken by news of any socket of this process's stacks since the queue was looked at.
  */
 static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct until *u,
-                    const sigset_t *mask)
+                    const sigset_t *mask, bool asked)
 {
         struct luggage l;
         bool news, kernel;
@@ -126,13 +126,15 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
         pthread_mutex_unlock(&set->lock);
         if (l.n < 0 && !news) {
                 let_go(&l);
-                l.v[0] = (struct usock_item){
-                        .fd = epoll_kernel_fd(set), .events = POLLIN, .asked = true};
+                l.v[0] = (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
+                l.v[0].asks = true;
+                l.v[0].asked = asked;
                 r = sleep_on(l.v, kernel, u, nap, mask, seen);
                 note_answer(set, &l.v[0]);
         } else if (!news) {
                 l.v[l.n] = (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
-                l.v[0].asked = true;
+                l.v[0].asks = true;
+                l.v[0].asked = asked;
                 r = sleep_on(l.v, l.n + kernel, u, nap, mask, NULL);
                 note_answer(set, &l.v[l.n]);
         } else {
@@ -143,13 +145,17 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
         return r;
 }
 
-static enum kernels_turn kernels_turn(struct epoll_set *set)
+/* `may_sleep`: a sleep follows if nothing of ours is ready, and it ends with what the kernel's half
+ * has. Where that has had nothing for some time it is not asked before. */
+static enum kernels_turn kernels_turn(struct epoll_set *set, bool may_sleep)
 {
         if (!set->kernel_half)
                 return KERNEL_IF_NOTHING;
         if (kernel_turn_by_clock(&set->watch.pace))
                 return KERNEL_FIRST;
-        return kernel_is_due(&set->watch) ? KERNEL_TOO : KERNEL_IF_NOTHING;
+        if (kernel_is_due(&set->watch))
+                return KERNEL_TOO;
+        return may_sleep ? KERNEL_LATER : KERNEL_IF_NOTHING;
 }
 
 /* What other processes have made of members; datagrams may come to those that are
@@ -175,18 +181,21 @@ int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struc
                    const sigset_t *mask)
 {
         struct harvest h = {.ev = ev, .max = max};
+        bool first = true;
         int r;
 
         if (unlikely(set->undecided))
                 hear_of_members(set);
         usock_progress();
         for (;;) {
-                r = epoll_harvest(set, &h, kernels_turn(set));
+                enum kernels_turn turn = kernels_turn(set, first && u->left != 0);
+                r = epoll_harvest(set, &h, turn);
                 if (r)
                         return r;
                 if (u->left == 0)
                         return 0;
-                r = set_wait(set, &h.seen, u, mask);
+                r = set_wait(set, &h.seen, u, mask, turn != KERNEL_LATER);
+                first = false;
                 if (r < 0)
                         return r;
                 if (r == 0 || until_over(u))

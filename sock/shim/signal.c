@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "base/sandbox.h"
+#include "sock/usock_sys.h"
 
 #define NSIGNALS 65
 #define DEFERRED 4 /* one is the rule; usock_wait() may open the mask again while it sleeps */
@@ -48,8 +49,6 @@ struct deferred {
         struct sigaction act;
         siginfo_t info;
         ucontext_t uc;
-        /* uc's mask is usock_wait()'s own; it has restored the program's when we leave. */
-        bool asleep;
 };
 
 static struct act acts[NSIGNALS];
@@ -141,27 +140,6 @@ static void run_inside_out(const struct sigaction *sa, int sig, siginfo_t *info,
         usock_tls.inside = inside;
 }
 
-/* The kernel's words of a mask. */
-static uint64_t mask_word(const sigset_t *set)
-{
-        uint64_t w;
-
-        memcpy(&w, set, sizeof(w));
-        return w;
-}
-
-/* usock_wait() sleeps with every signal blocked but while it is in ppoll: that is where this
- * one came. */
-static bool is_sleeping(const ucontext_t *uc)
-{
-        sigset_t all;
-
-        sigfillset(&all);
-        sigdelset(&all, SIGKILL);
-        sigdelset(&all, SIGSTOP);
-        return mask_word(&uc->uc_sigmask) == mask_word(&all);
-}
-
 static void block_all(ucontext_t *uc)
 {
         static const int never[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
@@ -183,11 +161,10 @@ static void defer(const struct sigaction *sa, int sig, const siginfo_t *info, uc
         d->info = *info;
         d->uc = *uc;
         d->uc.uc_mcontext.fpregs = NULL;
-        d->asleep = is_sleeping(uc);
         queue.n++;
         usock_tls.pending = 1;
-        if (!d->asleep)
-                block_all(uc);
+        block_all(uc);
+        usock_sys_ends(uc);
 }
 
 /* The program has no handler for a fault. One that an instruction caused comes again by itself. */
@@ -231,12 +208,11 @@ static void handler_mask(sigset_t *set, const struct deferred *d)
                 sigaddset(set, d->sig);
 }
 
-/* The program's mask: `now`, but where a signal that came when nobody slept has blocked all. */
+/* Of several that a sleep has let in at once (ppoll(2)'s mask) the last one was delivered first, to
+ * the program's mask. */
 static void programs_mask(sigset_t *now)
 {
-        for (unsigned i = 0; i < queue.n; i++)
-                if (!queue.v[i].asleep)
-                        memcpy(now, &queue.v[i].uc.uc_sigmask, KSIGSET);
+        memcpy(now, &queue.v[queue.n - 1].uc.uc_sigmask, KSIGSET);
 }
 
 /* Those that wait are the kernel's once more, which delivers them when the handler that runs first

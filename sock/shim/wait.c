@@ -52,6 +52,7 @@ static int wait_both_sides(struct file *f, short events, nstime left, enum calle
                                 .fd = f->kfd,
                                 .events = events,
                                 .call = true,
+                                .asks = who == ASKED_THE_KERNEL,
                                 .asked = who == ASKED_THE_KERNEL,
                                 .exclusive = usock_is_taken_by_one(f->us, events)};
         int n = usock_wait(&it, 1, left, NULL);

@@ -46,9 +46,7 @@ int usock_outside_fd(const struct usock_outside *o)
 
 static void drain(const struct usock_outside *o)
 {
-        char junk[16];
-
-        while (sys3(SYS_read, o->place->fd, junk, sizeof junk) > 0)
+        while (usock_place_hear(o->place))
                 ;
 }
 

@@ -1,6 +1,7 @@
 /* See usock_pace.h. */
 #include "sock/attach/ustack_link.h"
 #include "sock/wait/usock_pace.h"
+#include "sock/usock_sys.h"
 #include "sock/usock_process.h"
 
 #include <errno.h>
@@ -91,15 +92,10 @@ static nstime next_length(uint64_t came)
 static int sleep_for(nstime length, const sigset_t *mask)
 {
         struct timespec ts = {.tv_nsec = length};
-        sigset_t all, old;
-        long ret = 0;
-
-        sigfillset(&all);
-        sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
-        if (!usock_tls.pending)
-                ret = sys5(SYS_ppoll, NULL, 0, &ts, mask != NULL ? mask : &old, _NSIG / 8);
-        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
-        return ret == -EINTR || usock_tls.pending ? -EINTR : 1;
+        return usock_sys6(SYS_ppoll, 0, 0, (long)&ts, (long)mask, _NSIG / 8, 0) == -EINTR ||
+                               usock_tls.pending
+                       ? -EINTR
+                       : 1;
 }
 
 int usock_pause(struct ustack *const *all, uint32_t n, nstime now, nstime until,

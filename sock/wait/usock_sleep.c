@@ -9,6 +9,7 @@
 
 #include "base/sandbox.h"
 #include "base/sys.h"
+#include "sock/usock_sys.h"
 #include "sock/wait/usock_wake.h"
 #include "sock/usock_ready.h"
 #include "sock/usock_process.h"
@@ -51,8 +52,8 @@ static void kernel_results(struct usock_item *v, int n, const struct pollfd *pfd
         }
 }
 
-/* The signals of `mask` come between the two calls, if they are let in; the trampoline is told from
- * usock_tls.pending. So it never sleeps for long. */
+/* The signals of `mask` come between the two calls, if they are let in; usock_tls.pending tells of
+ * those that were put off. So it never sleeps for long. */
 static long poll_instead(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
 {
         sigset_t old;
@@ -74,7 +75,8 @@ static long ppoll_any(struct pollfd *pfd, int n, nstime timeout, const sigset_t 
 
         if (sandbox_forbids(SANDBOX_PPOLL))
                 return poll_instead(pfd, n, timeout, mask);
-        return sys5(SYS_ppoll, pfd, n, timeout == NSTIME_NEVER ? NULL : &ts, mask, _NSIG / 8);
+        return usock_sys6(SYS_ppoll, (long)pfd, n, timeout == NSTIME_NEVER ? 0 : (long)&ts,
+                          (long)mask, _NSIG / 8, 0);
 }
 
 /* More than RLIMIT_NOFILE lets a process ask for at once, however many it has open: one after
@@ -277,17 +279,20 @@ static void forget_answers(struct usock_item *v, int n)
                 v[i].answered = false;
 }
 
+/* Who waits for the place alone sleeps by reading it. */
+static bool is_for_place_alone(const struct wait *w, int nfds, nstime until)
+{
+        return nfds == 1 && until == NSTIME_NEVER && w->mask == NULL && usock_places_wait();
+}
+
 static int doze_in(struct wait *w, struct usock_place *p)
 {
         uint32_t slot[USTACKS_MAX] = {0};
         nstime until = w->until, now;
-        bool rung = false, alone = false;
-        sigset_t all, old;
+        bool rung = false, alone = false, read = false;
         long ret = 0;
         int k, unetd;
 
-        sigfillset(&all);
-        sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
         w->is_long = ustack_now() - w->began >= USTACK_PEERS_EVERY;
         forget_answers(w->v, w->n);
         if (!arm(w, p, slot, &until)) {
@@ -310,19 +315,24 @@ static int doze_in(struct wait *w, struct usock_place *p)
                         k += w->pfd[k].fd >= 0;
                 }
                 now = ustack_now();
-                ret = sys_ppoll(w->pfd, k,
-                                until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
-                                w->mask != NULL ? w->mask : &old);
+                if (is_for_place_alone(w, k, until)) {
+                        ret = usock_place_sleep(p);
+                        read = ret >= 0;
+                } else {
+                        ret = sys_ppoll(w->pfd, k,
+                                        until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
+                                        w->mask);
+                        rung = ret > 0 && w->pfd[w->nk].revents != 0;
+                        alone = ret > 0 && k > unetd && w->pfd[unetd].revents != 0;
+                }
+                w->asked |= ret >= 0;
                 if (ret > 0)
                         kernel_results(w->v, w->n, w->pfd);
-                rung = ret > 0 && w->pfd[w->nk].revents != 0;
-                alone = ret > 0 && k > unetd && w->pfd[unetd].revents != 0;
         }
         rung |= disarm(w, slot, alone);
         if (ret == 0)
                 replace_leaders(w);
-        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
-        usock_place_put(p, rung);
+        usock_place_put(p, rung && !read);
         return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
 }
 

@@ -171,15 +171,26 @@ static bool poll_device(struct wait *w, nstime now, nstime end)
         return now < end && poll_and_offer(w, now, end);
 }
 
+static nstime poll_end(const struct wait *w, enum policy_road road, nstime now)
+{
+        return (w->judged ? w->judged_at : now) + w->lent + policy_length(&policy, road, now);
+}
+
+bool wait_polls(struct wait *w, nstime now)
+{
+        enum policy_road road = best_road(w);
+
+        return road == POLICY_DEVICE || now < poll_end(w, road, now);
+}
+
 bool wait_spin(struct wait *w, nstime now)
 {
         enum policy_road road = best_road(w);
-        nstime end;
+        nstime end = poll_end(w, road, now);
 
         if (!w->judged)
                 w->judged_at = now;
         w->judged = true;
-        end = w->judged_at + w->lent + policy_length(&policy, road, now);
         w->looked = 0; /* what came by the last poll was another's */
         if (unlikely(road == POLICY_DEVICE))
                 return poll_device(w, now, end);

@@ -306,6 +306,28 @@ static int pause_if_streamed(struct wait *w, nstime now)
                        : 0;
 }
 
+/* Returns true if this wait does nothing more before it sleeps. The sleep asks the kernel. */
+static bool sleeps_at_once(struct wait *w, nstime now)
+{
+        return now < w->until && !w->owes && !usock_in_stream() && train_until(w) == NSTIME_NEVER &&
+               !wait_polls(w, now);
+}
+
+/* `due`: it is time to look at the rest; `first`: nothing else was tried in this wait. */
+static int look_at_kernel(struct wait *w, nstime now, bool due, bool first, int ready)
+{
+        bool callers = w->nk > 0 && w->v[0].asks;
+
+        if (w->nk == 0 || (ready > 0 && (!due || callers)))
+                return ready;
+        if (w->asked && (!due || (first && callers)))
+                return ready_items(w);
+        if (ready == 0 && first && sleeps_at_once(w, now))
+                return 0;
+        w->asked = true;
+        return ask_kernel(w);
+}
+
 /* Sleeps. 1: there is something; 0: look; -EINTR. */
 static int pause_or_doze(struct wait *w, nstime now)
 {
@@ -344,7 +366,7 @@ static void look_at_daemon(struct wait *w)
 static int wait_loop(struct wait *w, nstime timeout)
 {
         int ready = wait_look(w), err;
-        bool itself = w->n != 0 && w->v[0].asked, just = itself, asked = itself;
+        bool first = true;
         nstime now;
 
         if (ready > 0 && !rest_is_due(w))
@@ -352,15 +374,14 @@ static int wait_loop(struct wait *w, nstime timeout)
         w->began = now = ustack_now();
         w->until = timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : now + timeout;
         w->gave_way = timeout == 0;
+        w->asked = w->n != 0 && w->v[0].asked;
         for (;; now = ustack_now()) {
                 bool due = usock_ticks() - rest_seen > USOCK_TICKS_EVERY;
                 if ((ready == 0 && has_work(w, now)) || wait_pending(w, now) ||
                     (due && others_inside(w)))
                         ready = progress(w, now);
-                if (w->nk > 0 && (ready == 0 || (due && !itself)))
-                        ready = (due && !just) || !asked ? ask_kernel(w) : ready_items(w);
-                asked = true;
-                just = false;
+                ready = look_at_kernel(w, now, due, first, ready);
+                first = false;
                 if (due)
                         rest_seen = usock_ticks();
                 if (ready > 0 || now >= w->until) {

@@ -30,6 +30,7 @@ struct wait {
         nstime polled, lost; /* what polls have lasted; what others had of it without being asked */
         nstime looked; /* when the clock was looked at last, in the poll that brought something */
         nstime gap;    /* between two looks at the clock no more passes, unless others run */
+        bool asked;    /* the kernel, since the wait began or just before */
         bool is_long;  /* it has waited for USTACK_PEERS_EVERY */
         bool napped;   /* once is enough (nap()) */
         bool look_daemon; /* it is time to look whether unetd is the same */
@@ -59,6 +60,8 @@ void wait_turn(struct wait *w, struct ustack *u, nstime now);
 
 /* Polls as long as that pays (usock_policy.h). True: there is something to look at. */
 bool wait_spin(struct wait *w, nstime now);
+/* Returns true if wait_spin() would poll. */
+bool wait_polls(struct wait *w, nstime now);
 /* The wait is over, into the account; `came`: something of ours is ready. */
 void wait_over(struct wait *w, nstime now, bool came);
 

@@ -7,6 +7,7 @@
 #include "sock/wait/usock_wake.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/un.h>
@@ -16,6 +17,7 @@
 #include "base/sys.h"
 #include "sock/wait/usock_crowd.h"
 #include "sock/wait/usock_owner.h"
+#include "sock/usock_sys.h"
 #include "sock/usock_ready.h"
 #include "sock/usock_process.h"
 #include "unet/bell_fd.h"
@@ -29,6 +31,7 @@ static struct usock_place *free_places, *all_places;
 static _Atomic int wake_fd = -1; /* to wake others from */
 /* A thread went to another network namespace, where the names of others are not known. */
 static _Atomic bool names_elsewhere;
+static _Atomic bool places_wait = true; /* their descriptors do, where they are read */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int socket_high(void)
@@ -52,6 +55,8 @@ static struct usock_place *place_make(void)
                 return NULL;
         }
         bell_refuse_rights(p->fd);
+        if (atomic_load(&places_wait))
+                sys3(SYS_fcntl, p->fd, F_SETFL, 0);
         len = sizeof un;
         sys3(SYS_getsockname, p->fd, &un, &len);
         p->name_len = (uint8_t)MIN(len - offsetof(struct sockaddr_un, sun_path), sizeof p->name);
@@ -75,13 +80,32 @@ struct usock_place *usock_place_get(void)
         return p != NULL ? p : sandbox_forbids(SANDBOX_PLACE) ? NULL : place_make();
 }
 
+bool usock_places_wait(void)
+{
+        return atomic_load_explicit(&places_wait, memory_order_relaxed);
+}
+
+bool usock_place_hear(const struct usock_place *p)
+{
+        char junk;
+
+        if (unlikely(!usock_places_wait()))
+                return sys3(SYS_read, p->fd, &junk, 1) >= 0;
+        return sys6(SYS_recvfrom, p->fd, (long)&junk, 1, MSG_DONTWAIT, 0, 0) >= 0;
+}
+
+long usock_place_sleep(const struct usock_place *p)
+{
+        char junk;
+
+        return usock_sys6(SYS_recvfrom, p->fd, (long)&junk, 1, 0, 0, 0);
+}
+
 void usock_place_put(struct usock_place *p, bool rung)
 {
-        char junk[16];
-
         assert(p != NULL);
         if (rung) /* once, as a rule; who was woken twice is woken in vain the next time */
-                sys3(SYS_read, p->fd, junk, sizeof junk);
+                usock_place_hear(p);
         pthread_mutex_lock(&places_lock);
         p->next = free_places;
         free_places = p;
@@ -108,12 +132,23 @@ void usock_place_keep(void)
         wake_socket();
 }
 
+/* Who locks himself in keeps read(2), which must not wait then, and may lose recvfrom(2). */
+static void places_never_wait(void)
+{
+        pthread_mutex_lock(&places_lock);
+        for (struct usock_place *p = all_places; p != NULL; p = p->all)
+                sys3(SYS_fcntl, p->fd, F_SETFL, O_NONBLOCK);
+        atomic_store(&places_wait, false);
+        pthread_mutex_unlock(&places_lock);
+}
+
 /* What this thread will need and cannot make any more then. */
 void usock_before_sandbox(uint32_t forbidden)
 {
         struct ustack *all[USTACKS_MAX];
 
         usock_place_keep();
+        places_never_wait();
         for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
                 ustack_lock(all[i]); /* maps the channels there are */
                 if (forbidden & 1u << SANDBOX_NAMES)

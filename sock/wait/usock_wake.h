@@ -19,6 +19,11 @@ struct usock_place {
 struct usock_place *usock_place_get(void);
 /* `rung`: somebody has written to it. */
 void usock_place_put(struct usock_place *p, bool rung);
+/* Takes a wake-up without waiting. Returns false if there is none. */
+bool usock_place_hear(const struct usock_place *p);
+/* Sleeps until there is one, and takes it: not negative. -EINTR. Where usock_places_wait(). */
+bool usock_places_wait(void);
+long usock_place_sleep(const struct usock_place *p);
 /* One is there for a thread that sleeps, and a socket to wake others by, while descriptors can
  * be made. */
 void usock_place_keep(void);
