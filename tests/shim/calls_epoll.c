@@ -1,19 +1,17 @@
 /*
- * shim_calls, the odd ends of epoll(7): duplicates, numbers that come again, one-shot and edges,
- * sets in sets, EPOLLEXCLUSIVE.
+ * shim_calls, the odd ends of epoll(7): duplicates, numbers that come again, sets in sets, members
+ * that come and leave.
  */
-#include "tests/shim/calls.h"
+#include "tests/shim/calls_epoll.h"
 
 #include <linux/io_uring.h>
 
-static int ctl(int ep, int op, int fd, uint32_t events, uint32_t data)
+int set_ctl(int ep, int op, int fd, uint32_t events, uint32_t data)
 {
         struct epoll_event ev = {.events = events, .data.u32 = data};
 
         return epoll_ctl(ep, op, fd, &ev);
 }
-#define ADD(ep, fd, events, data) ctl(ep, EPOLL_CTL_ADD, fd, events, data)
-#define MOD(ep, fd, events, data) ctl(ep, EPOLL_CTL_MOD, fd, events, data)
 
 static int by_data(const void *a, const void *b)
 {
@@ -22,7 +20,7 @@ static int by_data(const void *a, const void *b)
         return (x->data.u32 > y->data.u32) - (x->data.u32 < y->data.u32);
 }
 
-static void show_ready(int ep, int ms)
+void set_show(int ep, int ms)
 {
         struct epoll_event ev[8];
         int n = epoll_wait(ep, ev, 8, ms);
@@ -34,11 +32,8 @@ static void show_ready(int ep, int ms)
                 printf(" %x of %u", ev[i].events, ev[i].data.u32);
         printf("\n");
 }
-#define READY(ep) show_ready(ep, LONG) /* something must come */
-#define QUIET(ep) show_ready(ep, 20)   /* nothing must */
 
-/* A byte to the other end, and there. */
-static void put(const int v[2])
+void put_byte(const int v[2])
 {
         int had = 0, has;
 
@@ -58,7 +53,7 @@ void scene_epoll_duplicates(void)
         SHOW(ADD(ep, v[1], EPOLLIN, 1));
         d = dup(v[1]);
         SHOW(ADD(ep, d, EPOLLIN, 2));
-        put(v);
+        put_byte(v);
         READY(ep);
         close(v[1]);
         READY(ep);
@@ -71,7 +66,7 @@ void scene_epoll_duplicates(void)
         SHOW(dup2(w[1], v[1]) == v[1]); /* a number that was a member's */
         close(w[1]);
         w[1] = v[1];
-        put(w);
+        put_byte(w);
         SHOW(ADD(ep, v[1], EPOLLIN, 7));
         READY(ep);
         close2(w);
@@ -113,7 +108,7 @@ static void renumbered(int how)
         write(p[1], "x", 1);
         READY(ep);
         read(p[0], &(char){0}, 1);
-        put(v);
+        put_byte(v);
         READY(ep);
         recv(v[1], &(char){0}, 1, 0);
         c = socket(AF_INET, SOCK_STREAM, 0);
@@ -149,7 +144,7 @@ void scene_epoll_duplicated_before(void)
         tcp_pair(v);
         SHOW(ADD(ep, v[1], EPOLLIN, 3));
         SHOW(ADD(d, v[1], EPOLLIN, 4));
-        put(v);
+        put_byte(v);
         READY(d);
         SHOW(MOD(d, v[1], EPOLLIN, 5));
         READY(ep);
@@ -213,162 +208,11 @@ void scene_epoll_beside_closes(void)
                 pthread_join(t[i], NULL);
         tcp_pair(v);
         SHOW(ADD(closing.ep, v[1], EPOLLIN, 2));
-        put(v);
+        put_byte(v);
         READY(closing.ep);
         close2(v);
         close(l);
         close(closing.ep);
-}
-
-void scene_epoll_edges(void)
-{
-        int ep = epoll_create1(0), v[2];
-        char c;
-
-        tcp_pair(v);
-        ADD(ep, v[1], EPOLLIN | EPOLLONESHOT, 3);
-        put(v);
-        READY(ep);
-        put(v);
-        QUIET(ep);
-        MOD(ep, v[1], EPOLLIN | EPOLLONESHOT, 4);
-        READY(ep);
-        QUIET(ep);
-        MOD(ep, v[1], EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, 5);
-        READY(ep);
-        QUIET(ep);
-        put(v);
-        READY(ep);
-        read(v[1], &c, 1);
-        QUIET(ep);
-        shutdown(v[0], SHUT_WR);
-        READY(ep);
-        QUIET(ep);
-        MOD(ep, v[1], EPOLLIN | EPOLLET, 6);
-        READY(ep);
-        QUIET(ep);
-        close2(v);
-        close(ep);
-}
-
-/* A datagram socket in the set, whose peer's host has just said that nobody is there. */
-static int refused_in(int ep)
-{
-        struct sockaddr_in own, nobody;
-        int u = udp_socket(&own);
-        struct pollfd error = {.fd = u};
-
-        close(udp_socket(&nobody));
-        connect(u, (void *)&nobody, sizeof(nobody));
-        ADD(ep, u, EPOLLIN | EPOLLOUT | EPOLLET, 2);
-        READY(ep);
-        write(u, "x", 1);
-        poll(&error, 1, LONG);
-        return u;
-}
-
-/* What comes below SO_RCVLOWAT is no edge, though there is room to send; and an error that the
- * kernel's side brings tells of room that ours has. */
-void scene_epoll_edges_whole(void)
-{
-        int ep = epoll_create1(0), low = 3, v[2], u;
-
-        tcp_pair(v);
-        setsockopt(v[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
-        ADD(ep, v[1], EPOLLIN | EPOLLOUT | EPOLLET, 1);
-        READY(ep);
-        put(v);
-        QUIET(ep);
-        put(v);
-        QUIET(ep);
-        put(v);
-        READY(ep);
-        QUIET(ep);
-        close2(v);
-        u = refused_in(ep);
-        READY(ep);
-        close(u);
-        close(ep);
-}
-
-static void *volatile nowhere = (void *)8;
-
-/* What a call could not tell, as its buffer was not there, the next one tells. */
-void scene_epoll_edges_refused(void)
-{
-        int ep = epoll_create1(0), u, v[2];
-
-        tcp_pair(v);
-        ADD(ep, v[1], EPOLLIN | EPOLLET, 1);
-        put(v);
-        SHOW(epoll_wait(ep, nowhere, 1, LONG));
-        READY(ep);
-        QUIET(ep);
-        close2(v);
-        u = refused_in(ep);
-        SHOW(epoll_wait(ep, nowhere, 1, LONG));
-        READY(ep);
-        close(u);
-        close(ep);
-}
-
-static struct {
-        int fd, out, rounds;
-        _Atomic int at;
-        _Atomic bool over;
-} raced;
-
-#define ROUNDS 3000
-
-/* What comes is let in by whichever thread looks. */
-static void *looks(void *arg)
-{
-        struct pollfd p = {.fd = raced.fd, .events = POLLIN};
-
-        while (!raced.over)
-                poll(&p, 1, 0);
-        return arg;
-}
-
-static void *sends(void *arg)
-{
-        for (int i = 0; i < ROUNDS; i++) {
-                while (raced.at != i)
-                        sched_yield();
-                write(raced.out, "x", 1);
-        }
-        return arg;
-}
-
-/* Each byte is an edge, though other threads have looked at the socket before. */
-void scene_epoll_edges_raced(void)
-{
-        void *(*const does[])(void *) = {sends, looks};
-        struct epoll_event ev;
-        pthread_t t[ARRAY_LEN(does)];
-        int ep = epoll_create1(0), v[2];
-        char c;
-
-        tcp_pair(v);
-        raced.fd = v[1];
-        raced.out = v[0];
-        raced.at = -1;
-        ADD(ep, v[1], EPOLLIN | EPOLLET, 1);
-        for (size_t i = 0; i < ARRAY_LEN(does); i++)
-                pthread_create(&t[i], NULL, does[i], NULL);
-        for (int i = 0; i < ROUNDS; i++) {
-                raced.at = i;
-                do
-                        while (epoll_wait(ep, &ev, 1, 0) == 0 && epoll_wait(ep, &ev, 1, LONG) != 1)
-                                die("an edge is lost");
-                while (recv(v[1], &c, 1, MSG_DONTWAIT) != 1); /* an edge may come twice */
-        }
-        raced.over = true;
-        for (size_t i = 0; i < ARRAY_LEN(does); i++)
-                pthread_join(t[i], NULL);
-        printf("  %d edges\n", ROUNDS);
-        close2(v);
-        close(ep);
 }
 
 static void *reads_pipe(void *arg)
@@ -413,13 +257,13 @@ void scene_epoll_nested(void)
         SHOW(ADD(inner, v[1], EPOLLIN, 1));
         SHOW(ADD(outer, inner, EPOLLIN, 2));
         QUIET(outer);
-        put(v);
+        put_byte(v);
         READY(outer);
         READY(inner);
         read(v[1], &c, 1);
         QUIET(outer);
         SHOW(poll(&p, 1, 20));
-        put(v);
+        put_byte(v);
         SHOW(poll(&p, 1, LONG));
         SHOW(ADD(inner, outer, EPOLLIN, 3));
         SHOW(ADD(outer, outer, EPOLLIN, 3));
@@ -427,7 +271,7 @@ void scene_epoll_nested(void)
         MOD(outer, inner, EPOLLIN | EPOLLET, 4);
         READY(outer);
         QUIET(outer);
-        put(v); /* the inner one was ready before, too */
+        put_byte(v); /* the inner one was ready before, too */
         READY(outer);
         QUIET(outer);
         close(inner);
@@ -488,104 +332,6 @@ void scene_epoll_come_and_gone(void)
                 close2(v);
                 close(u);
                 close(ep);
-        }
-}
-
-void scene_epoll_exclusive(void)
-{
-        int ep = epoll_create1(0), inner = epoll_create1(0), v[2];
-        struct sockaddr_in sa;
-        int l = listener(&sa);
-
-        tcp_pair(v);
-        SHOW(ADD(inner, v[0], EPOLLIN, 1));
-        SHOW(ADD(ep, v[1], EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT, 1));
-        SHOW(ADD(ep, v[1], EPOLLIN | EPOLLEXCLUSIVE | EPOLLRDHUP, 1));
-        SHOW(ADD(ep, inner, EPOLLIN | EPOLLEXCLUSIVE, 1));
-        SHOW(ADD(ep, v[1], EPOLLIN | EPOLLOUT | EPOLLET | EPOLLEXCLUSIVE, 1));
-        SHOW(MOD(ep, v[1], EPOLLIN, 1));
-        SHOW(ADD(ep, l, EPOLLIN | EPOLLEXCLUSIVE, 2));
-        READY(ep);
-        close2(v);
-        v[0] = socket(AF_INET, SOCK_STREAM, 0);
-        SHOW(connect(v[0], (void *)&sa, sizeof(sa)));
-        READY(ep);
-        SHOW(ADD(v[0], l, EPOLLIN, 1));
-        close(v[0]);
-        close(l);
-        QUIET(ep);
-        close(ep);
-        close(inner);
-}
-
-/* Many who wait for one listener, and connections one after the other and in bursts: each
- * is accepted. */
-#define ACCEPTORS 6
-#define COMERS    120
-
-static void acceptor(int l, int how)
-{
-        struct epoll_event ev;
-        struct pollfd p = {.fd = l, .events = POLLIN};
-        int ep = epoll_create1(0), s;
-
-        if (how > 0)
-                fcntl(l, F_SETFL, O_NONBLOCK);
-        if (how == 1)
-                ADD(ep, l, EPOLLIN | EPOLLEXCLUSIVE, 0);
-        for (;;) {
-                if (how == 1)
-                        epoll_wait(ep, &ev, 1, -1);
-                if (how == 2)
-                        poll(&p, 1, -1);
-                s = accept(l, NULL, NULL);
-                if (s < 0)
-                        continue;
-                write(s, "y", 1);
-                close(s);
-        }
-}
-
-static int come(const struct sockaddr_in *sa, int burst)
-{
-        int s[COMERS], right = 0;
-        char c;
-
-        for (int i = 0; i < burst; i++) {
-                s[i] = socket(AF_INET, SOCK_STREAM, 0);
-                connect(s[i], (const void *)sa, sizeof(*sa));
-        }
-        for (int i = 0; i < burst; i++) {
-                right += read(s[i], &c, 1) == 1;
-                close(s[i]);
-        }
-        return right;
-}
-
-void scene_acceptors(void)
-{
-        static const int bursts[] = {1, 2, 5, 16};
-
-        for (int how = 0; how < 3; how++) {
-                struct sockaddr_in sa;
-                int l = listener(&sa), right = 0, all = 0;
-                pid_t pid[ACCEPTORS];
-
-                for (int i = 0; i < ACCEPTORS; i++)
-                        if ((pid[i] = fork()) == 0)
-                                acceptor(l, how);
-                for (int i = 0; all < COMERS; i++) {
-                        right += come(&sa, bursts[i % 4]);
-                        all += bursts[i % 4];
-                        if (i % 8 == 0)
-                                usleep(5000);
-                }
-                SHOW(right == all);
-                for (int i = 0; i < ACCEPTORS; i++) {
-                        kill(pid[i], SIGKILL);
-                        waitpid(pid[i], NULL, 0);
-                }
-                close(l);
         }
 }
 
@@ -756,90 +502,6 @@ void scene_epoll_of_no_set(void)
         }
         close2(p);
         close2(v);
-}
-
-/* ---- a set that parent and child share ---- */
-
-enum forked { CLOSES_LISTENER, CLOSES_SET, CLOSES_BOTH, CLOSES_ALL, EXITS, ADDS, FORKED };
-
-static void in_child(enum forked how, int ep, const int s[2])
-{
-        struct epoll_event ev = {.events = EPOLLIN, .data.u64 = 7};
-
-        if (how == CLOSES_SET || how == CLOSES_BOTH)
-                close(ep);
-        if (how == CLOSES_LISTENER || how == CLOSES_BOTH) {
-                close(s[0]);
-                close(s[1]);
-        }
-        if (how == CLOSES_ALL)
-                close_range(3, ~0u, 0);
-        if (how == ADDS) {
-                close(s[0]);
-                close(s[1]);
-                epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, listener(&(struct sockaddr_in){0}), &ev);
-        }
-        _exit(0);
-}
-
-/* By the kernel, as a program without the library comes. */
-static void ordinary_clients(const struct sockaddr_in sa[2])
-{
-        int c = (int)sys3(SYS_socket, AF_INET, SOCK_STREAM, 0),
-            u = (int)sys3(SYS_socket, AF_INET, SOCK_DGRAM, 0);
-
-        printf("  connects: %ld\n", sys3(SYS_connect, c, &sa[0], sizeof(sa[0])));
-        printf("  sends: %ld\n", sys6(SYS_sendto, u, (long)"x", 1, 0, (long)&sa[1], sizeof(sa[1])));
-        sys1(SYS_close, c);
-        sys1(SYS_close, u);
-}
-
-static void take_both(int ep, const int s[2])
-{
-        struct epoll_event ev;
-        bool seen[2] = {false};
-        char b;
-
-        while (!seen[0] || !seen[1]) {
-                if (epoll_wait(ep, &ev, 1, LONG) != 1 || ev.data.u64 > 1) {
-                        printf("  not told\n");
-                        return;
-                }
-                seen[ev.data.u64] = true;
-                if (ev.data.u64 == 0)
-                        close(accept(s[0], NULL, NULL));
-                else
-                        recv(s[1], &b, 1, MSG_DONTWAIT);
-        }
-        SHOW(epoll_wait(ep, &ev, 1, 0));
-}
-
-/* What one closes the other has, and hears of: by the kernel's half, which is one for both. */
-void scene_epoll_forked(void)
-{
-        for (int how = 0; how < FORKED; how++) {
-                struct sockaddr_in sa[2];
-                int ep = epoll_create1(0), s[2] = {listener(&sa[0]), udp_socket(&sa[1])}, c;
-                struct epoll_event ev = {.events = EPOLLIN};
-
-                printf("  %d\n", how);
-                for (ev.data.u64 = 0; ev.data.u64 < 2; ev.data.u64++)
-                        SHOW(epoll_ctl(ep, EPOLL_CTL_ADD, s[ev.data.u64], &ev));
-                fflush(stdout);
-                if (fork() == 0)
-                        in_child(how, ep, s);
-                wait(NULL);
-                ordinary_clients(sa);
-                take_both(ep, s);
-                c = socket(AF_INET, SOCK_STREAM, 0);
-                SHOW(connect(c, (void *)&sa[0], sizeof(sa[0])));
-                SHOW(epoll_wait(ep, &ev, 1, LONG));
-                close(accept(s[0], NULL, NULL));
-                close(c);
-                close2(s);
-                SHOW(epoll_wait(ep, &ev, 1, 0));
-                close(ep);
-        }
 }
 
 /* ---- what was sent first is reported first ---- */

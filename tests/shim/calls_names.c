@@ -42,6 +42,30 @@ void scene_connect(void)
         close(s);
 }
 
+/* An attempt that came to nothing is told once; then the socket may try again. */
+void scene_connect_failed(void)
+{
+        struct sockaddr_in gone, there;
+        struct pollfd p = {.events = POLLOUT};
+        int first = listener(&gone), second = listener(&there), err;
+        socklen_t len = sizeof(err);
+
+        p.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        SHOW(connect(p.fd, (void *)&gone, sizeof(gone)));
+        close(first);
+        SHOW(poll(&p, 1, LONG));
+        printf("  failed: %s\n",
+               getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err != 0 ? "yes" : "no");
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(poll(&p, 1, LONG));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(fcntl(p.fd, F_GETFL) & O_NONBLOCK);
+        close(p.fd);
+        close(second);
+}
+
 void scene_bound_connect(void)
 {
         struct sockaddr_in sa, me = loopback(), peer;
