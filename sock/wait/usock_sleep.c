@@ -61,7 +61,7 @@ static long poll_instead(struct pollfd *pfd, int n, nstime timeout, const sigset
 
         if (mask != NULL)
                 sys4(SYS_rt_sigprocmask, SIG_SETMASK, mask, &old, _NSIG / 8);
-        if (!usock_tls.pending)
+        if (timeout == 0 || !usock_tls.pending)
                 ret = poll(pfd, (nfds_t)n, (int)(MIN(timeout, BLIND) / NS_PER_MS));
         ret = ret < 0 ? -EINTR : ret;
         if (mask != NULL)
@@ -75,6 +75,8 @@ static long ppoll_any(struct pollfd *pfd, int n, nstime timeout, const sigset_t 
 
         if (sandbox_forbids(SANDBOX_PPOLL))
                 return poll_instead(pfd, n, timeout, mask);
+        if (timeout == 0 && mask == NULL) /* a look, also while a signal is put off */
+                return sys5(SYS_ppoll, pfd, n, &ts, NULL, _NSIG / 8);
         return usock_sys6(SYS_ppoll, (long)pfd, n, timeout == NSTIME_NEVER ? 0 : (long)&ts,
                           (long)mask, _NSIG / 8, 0);
 }

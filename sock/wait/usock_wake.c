@@ -41,6 +41,15 @@ static int socket_high(void)
         return fd < 0 ? fd : fd_high(fd);
 }
 
+/* The kernel begins a call again after a handler with SA_RESTART that is not ours, as libc's that
+ * ends a cancelled thread; but not one that has a time limit (man 7 signal). */
+static const struct timeval ENDS_ONCE = {.tv_sec = 86400};
+
+bool usock_places_wait(void)
+{
+        return atomic_load_explicit(&places_wait, memory_order_relaxed);
+}
+
 static struct usock_place *place_make(void)
 {
         struct usock_place *p = malloc(sizeof *p);
@@ -55,13 +64,15 @@ static struct usock_place *place_make(void)
                 return NULL;
         }
         bell_refuse_rights(p->fd);
-        if (atomic_load(&places_wait))
-                sys3(SYS_fcntl, p->fd, F_SETFL, 0);
         len = sizeof un;
         sys3(SYS_getsockname, p->fd, &un, &len);
         p->name_len = (uint8_t)MIN(len - offsetof(struct sockaddr_un, sun_path), sizeof p->name);
         memcpy(p->name, un.sun_path, p->name_len);
         pthread_mutex_lock(&places_lock);
+        if (usock_places_wait()) {
+                sys5(SYS_setsockopt, p->fd, SOL_SOCKET, SO_RCVTIMEO, &ENDS_ONCE, sizeof ENDS_ONCE);
+                sys3(SYS_fcntl, p->fd, F_SETFL, 0);
+        }
         p->all = all_places;
         all_places = p;
         pthread_mutex_unlock(&places_lock);
@@ -78,11 +89,6 @@ struct usock_place *usock_place_get(void)
                 free_places = p->next;
         pthread_mutex_unlock(&places_lock);
         return p != NULL ? p : sandbox_forbids(SANDBOX_PLACE) ? NULL : place_make();
-}
-
-bool usock_places_wait(void)
-{
-        return atomic_load_explicit(&places_wait, memory_order_relaxed);
 }
 
 bool usock_place_hear(const struct usock_place *p)

@@ -297,10 +297,39 @@ static void cancel_another(void)
         end();
 }
 
+static void *reads_its_own(void *arg)
+{
+        char b[8];
+
+        read(*(int *)arg, b, sizeof(b));
+        return NULL;
+}
+
+/* Of several that sleep one sleeps for all, and the others each in a place of their own. */
+static void cancel_several(void)
+{
+        enum { SEVERAL = 3 };
+        int v[SEVERAL][2];
+        pthread_t t[SEVERAL];
+
+        for (int i = 0; i < SEVERAL; i++) {
+                tcp_pair(v[i]);
+                pthread_create(&t[i], NULL, reads_its_own, &v[i][0]);
+        }
+        usleep(100000);
+        for (int i = SEVERAL - 1; i >= 0; i--) {
+                pthread_cancel(t[i]);
+                is_over("read", t[i]);
+                close2(v[i]);
+        }
+}
+
 void scene_cancel(void)
 {
         printf(" asleep\n");
         cancel_all(waits, ARRAY_LEN(waits), goes);
+        printf(" several asleep\n");
+        cancel_several();
         printf(" before the call\n");
         cancel_all(waits, ARRAY_LEN(waits), computes_and_goes);
         printf(" at work\n");
