@@ -140,21 +140,23 @@ static void run_inside_out(const struct sigaction *sa, int sig, siginfo_t *info,
         usock_tls.inside = inside;
 }
 
-static void block_all(ucontext_t *uc)
+static void all_that_may_wait(sigset_t *all)
 {
         static const int never[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-        sigset_t all;
 
-        sigfillset(&all);
+        sigfillset(all);
         for (size_t i = 0; i < ARRAY_LEN(never); i++)
-                sigdelset(&all, never[i]);
-        memcpy(&uc->uc_sigmask, &all, KSIGSET);
+                sigdelset(all, never[i]);
 }
 
 static void defer(const struct sigaction *sa, int sig, const siginfo_t *info, ucontext_t *uc)
 {
-        struct deferred *d = &queue.v[queue.n];
+        struct deferred *d;
+        sigset_t all;
 
+        all_that_may_wait(&all);
+        set_mask(&all); /* no other one comes before this one is noted */
+        d = &queue.v[queue.n];
         assert(queue.n < DEFERRED && usock_tls.inside);
         d->sig = sig;
         d->act = *sa;
@@ -163,7 +165,7 @@ static void defer(const struct sigaction *sa, int sig, const siginfo_t *info, uc
         d->uc.uc_mcontext.fpregs = NULL;
         queue.n++;
         usock_tls.pending = 1;
-        block_all(uc);
+        memcpy(&uc->uc_sigmask, &all, KSIGSET);
         usock_sys_ends(uc);
 }
 
@@ -186,8 +188,12 @@ static void trampoline(int sig, siginfo_t *info, void *uc)
                 return;
         if (is_fault(sig) && sa.sa_handler == SIG_DFL)
                 end_by(sig, info);
-        if (!is_handler(&sa))
-                return; /* changed by another thread since the kernel decided */
+        if (!is_handler(&sa)) {
+                /* Changed by another thread since the kernel decided. One may be put off above. */
+                if (usock_tls.inside && usock_tls.pending)
+                        usock_sys_ends(uc);
+                return;
+        }
         if (usock_tls.inside && !from_an_instruction(sig, info) && queue.n < DEFERRED) {
                 defer(&sa, sig, info, uc);
                 errno = saved;
