@@ -140,7 +140,8 @@ class Kernel(Lan):
     def said_of_interface(self):
         """Its flags, features, queues and addresses (but IPv6's, which are tentative at first), and what programs are behind it."""
         said = [json.loads(self.ours.ip("-4", "-d", "-j", what, "show", "dev", lan.IFACE)) for what in ("link", "addr")]
-        return said, self.ours.programs_behind(), self.ours.sh("ethtool", "-k", lan.IFACE), self.ours.sh("tc", "qdisc", "show", "dev", lan.IFACE)
+        features, queues = self.ours.sh("ethtool", "-k", lan.IFACE), self.ours.sh("tc", "qdisc", "show", "dev", lan.IFACE)
+        return said, self.ours.programs_behind(), features, queues
 
     def test_interface_comes_back_when_unetd_ends(self):
         self.interface_comes_back(signal.SIGTERM)

@@ -67,12 +67,12 @@ plain_headers() {
 }
 check "the headers compile as C99 to C2x and C++11 to C++20, alone and without a warning" plain_headers
 
-# And the calls of libc's that give up a user (cmake/libunet.map).
+# And the calls of libc's that give up rights (cmake/libunet.map).
 only_ours() {
         ! nm -D --defined-only "$p/lib/libunet.so" | awk '{print $3}' |
-                grep -vE '^((unet|uam|sc|gam)_|set(uid|euid|reuid|resuid)$|capset$)'
+                grep -vE '^((unet|uam|sc|gam)_|set(uid|euid|reuid|resuid)$|(capset|prctl|unshare|setns)$)'
 }
-check "the library exports what its headers name, calls that give up a user, and nothing else" only_ours
+check "the library exports what its headers name, calls that give up rights, and nothing else" only_ours
 check "its soname has the version" bash -c "readelf -d '$p/lib/libunet.so' | grep -q 'soname: .libunet.so.0.'"
 
 # Examples out of tree, by pkg-config and by CMake; daemons that are found from the library, where it lies now.
