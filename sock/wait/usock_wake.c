@@ -31,7 +31,7 @@ static struct usock_place *free_places, *all_places;
 static _Atomic int wake_fd = -1; /* to wake others from */
 /* A thread went to another network namespace, where the names of others are not known. */
 static _Atomic bool names_elsewhere;
-static _Atomic bool places_wait = true; /* their descriptors do, where they are read */
+static _Atomic bool places_wait = true; /* a place's descriptor is without O_NONBLOCK */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int socket_high(void)

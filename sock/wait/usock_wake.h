@@ -21,8 +21,9 @@ struct usock_place *usock_place_get(void);
 void usock_place_put(struct usock_place *p, bool rung);
 /* Takes a wake-up without waiting. Returns false if there is none. */
 bool usock_place_hear(const struct usock_place *p);
-/* Sleeps until there is one, and takes it: not negative. -EINTR. Where usock_places_wait(). */
+/* Returns true if usock_place_sleep() may be called: not once the program has locked itself in. */
 bool usock_places_wait(void);
+/* Sleeps until there is a wake-up, and takes it: not negative. -EINTR: a signal. */
 long usock_place_sleep(const struct usock_place *p);
 /* One is there for a thread that sleeps, and a socket to wake others by, while descriptors can
  * be made. */
