@@ -18,6 +18,9 @@ void ustack_turn_over(struct ustack *u, struct sock_rec *rec);
 /* After a repair: an event may have been taken from its connection and told to nobody. Everybody
  * looks at everything. Under the lock. */
 void ustack_look_again(struct ustack *u);
+/* The caller may wait for nothing in this stack again. Where others sleep, nobody leads, and nobody
+ * was woken who will, one of them is to lead. Under the lock. */
+void ustack_let_lead(struct ustack *u);
 /* All that wait do so anew. Under the lock. */
 void ustack_wake_all(struct ustack *u);
 /* Those whom a process that has locked itself in could not wake (base/sandbox.h); the keeper, under

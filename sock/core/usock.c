@@ -294,6 +294,7 @@ void usock_close(struct usock *s)
                         e = ustack_entry_end(u, rec);
                 ustack_unref(u, s->idx, u->slot, ustack_now());
         }
+        ustack_let_lead(u);
         ustack_leave(u);
         if (entry) {
                 ustack_entry_del(u, &e);

@@ -181,7 +181,7 @@ static nstime tick(void *view, nstime now, bool *active)
         unknown = keeper_bury_unknown(v, now);
         if (!ustack_trylock(u))
                 return next_look(v, now);
-        v->heard = false;
+        v->heard = u->woke = false;
         stack_sync(&u->s);
         ustack_follow(u);
         atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
@@ -202,6 +202,8 @@ static nstime tick(void *view, nstime now, bool *active)
         v->seen = st->cnt.n[COUNT_NI_RX_MSGS];
         rested = now - v->busy_at >= QUIET && rest(v);
         v->resting = rested;
+        if (!others) /* who led is at work elsewhere */
+                ustack_let_lead(u);
         ustack_unlock(u);
         *active = !rested && found && !others;
         if (found && !others)

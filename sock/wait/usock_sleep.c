@@ -319,7 +319,7 @@ static int doze_in(struct wait *w, struct usock_place *p)
                 now = ustack_now();
                 if (is_for_place_alone(w, k, until)) {
                         ret = usock_place_sleep(p);
-                        read = ret >= 0;
+                        read = rung = ret >= 0;
                 } else {
                         ret = sys_ppoll(w->pfd, k,
                                         until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
@@ -331,6 +331,8 @@ static int doze_in(struct wait *w, struct usock_place *p)
                 if (ret > 0)
                         kernel_results(w->v, w->n, w->pfd);
         }
+        if (rung)
+                w->relayed = false;
         rung |= disarm(w, slot, alone);
         if (ret == 0)
                 replace_leaders(w);

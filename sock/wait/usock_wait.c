@@ -7,11 +7,11 @@
  * timers when it wakes, and wakes exactly the waiters whose sockets got something. The others,
  * followers, sleep on a datagram socket of their own, whose abstract name stands in their place, so
  * that any process of the stack can wake them. A leader that was woken for what is another's does
- * not lead again in this wait: whom it woke does, when he sleeps next. While nobody leads the
- * keeper is rung (ustack_leave()); but who goes with what one of several takes has woken the next
- * of them to lead. A leader whose process was stopped or killed is replaced by a follower of
- * another, which looks after it now and then. Where one of several waiters is enough (accept(),
- * EPOLLEXCLUSIVE) one is woken.
+ * not lead again until it is woken itself: whom it woke does, when he sleeps next. While nobody
+ * leads the keeper is rung (ustack_leave()), who wakes one to lead. So does who may not sleep here
+ * again: who goes with what one of several takes, and who closes a socket. A leader whose process
+ * was stopped or killed is replaced by a follower of another, which looks after it now and then.
+ * Where one of several waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
  *
  * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only
  * then looks at the sockets and queues once more. Whoever changes a socket does so under the lock:
@@ -126,8 +126,8 @@ static bool takes_turns(const struct wait *w)
  * who is to be the leader. Under the lock. */
 static void hand_over(struct wait *w, struct ustack *u)
 {
-        if (w->slept && u->s.st->leader == 0 && !u->woke && takes_turns(w))
-                usock_wake_one(u);
+        if (w->slept && takes_turns(w))
+                ustack_let_lead(u);
 }
 
 bool wait_heard(struct wait *w)

@@ -499,6 +499,12 @@ void usock_wake_one(struct ustack *u)
                 crowd_wake_one(u);
 }
 
+void ustack_let_lead(struct ustack *u)
+{
+        if (u->s.st->leader == 0 && !u->woke)
+                usock_wake_one(u);
+}
+
 static void wake_all_armed(struct ustack *u)
 {
         usock_wake_armed(u, UINT64_MAX);

@@ -71,9 +71,142 @@ static void what_another_lost_is_sent_again(void **state)
         play(TWO_PROCESSES, asks_seldom, answers, 0);
 }
 
+/* ---- one who led does not come back ---- */
+
+/* The thread that reads what the leader was rung for, and waits for nothing after it. */
+struct reader {
+        pthread_t thread;
+        int sock;
+        _Atomic bool has_read, closes;
+};
+
+static struct ustack *locked(void)
+{
+        int err;
+        struct ustack *u = ustack_mine(&err);
+
+        ustack_lock(u);
+        return u;
+}
+
+static unsigned count_asleep(void)
+{
+        struct ustack *u = locked();
+        unsigned n = 0;
+
+        for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                n += u->s.st->waiter[i].proc != 0 && atomic_load(&u->s.st->waiter[i].armed);
+        ustack_leave(u);
+        return n;
+}
+
+/* A waiter leads, or has been woken to. */
+static bool is_led(void)
+{
+        struct ustack *u = locked();
+        bool led = u->s.st->leader != 0;
+
+        for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                led |= u->s.st->waiter[i].proc != 0 && !atomic_load(&u->s.st->waiter[i].armed);
+        ustack_leave(u);
+        return led;
+}
+
+static void *read_and_stay_away(void *arg)
+{
+        struct reader *r = arg;
+
+        recv_one(&r->sock);
+        atomic_store(&r->has_read, true);
+        while (!atomic_load(&r->closes))
+                sleep_ms(1);
+        CHECK(unet_close(r->sock) == 0);
+        CHECK(is_led());
+        return NULL;
+}
+
+/* One sleeps as the leader and is rung for the other's byte; the other does not sleep again. */
+static void start_reader(struct side *s, struct reader *r, int idle, pthread_t *sleeper)
+{
+        static int sock;
+
+        sock = idle;
+        *r = (struct reader){.sock = side_accept(s)};
+        CHECK(pthread_create(sleeper, NULL, recv_one, &sock) == 0);
+        EVENTUALLY(count_asleep() == 1 && is_led());
+        CHECK(pthread_create(&r->thread, NULL, read_and_stay_away, r) == 0);
+        EVENTUALLY(count_asleep() == 2);
+        tell(s, 0);
+        EVENTUALLY(atomic_load(&r->has_read));
+}
+
+static void end_reader(struct side *s, struct reader *r, pthread_t sleeper)
+{
+        atomic_store(&r->closes, true);
+        CHECK(pthread_join(r->thread, NULL) == 0);
+        tell(s, 0);
+        CHECK(pthread_join(sleeper, NULL) == 0);
+}
+
+static void closes(struct side *s)
+{
+        int idle = side_accept(s);
+        pthread_t sleeper;
+        struct reader r;
+
+        start_reader(s, &r, idle, &sleeper);
+        end_reader(s, &r, sleeper);
+}
+
+static void works_long(struct side *s)
+{
+        int idle = side_accept(s);
+        pthread_t sleeper;
+        struct reader r;
+
+        start_reader(s, &r, idle, &sleeper);
+        tell(s, 0); /* nobody reads that byte: it rings the keeper */
+        EVENTUALLY(is_led());
+        end_reader(s, &r, sleeper);
+}
+
+static void sends(struct side *s, int bytes)
+{
+        int idle = side_connect(s), c = side_connect(s);
+
+        for (int i = 0; i < bytes; i++) {
+                hear(s);
+                CHECK(unet_send(c, "!", 1, 0) == 1);
+        }
+        hear(s);
+        CHECK(unet_send(idle, "!", 1, 0) == 1);
+}
+
+static void sends_one(struct side *s)
+{
+        sends(s, 1);
+}
+
+static void sends_two(struct side *s)
+{
+        sends(s, 2);
+}
+
+static void who_closes_lets_another_lead(void **state)
+{
+        play(TWO_PROCESSES, sends_one, closes, 0);
+}
+
+static void while_who_led_works_the_keeper_lets_another_lead(void **state)
+{
+        play(TWO_PROCESSES, sends_two, works_long, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(who_closes_lets_another_lead),
+                cmocka_unit_test(while_who_led_works_the_keeper_lets_another_lead),
                 cmocka_unit_test(what_another_lost_is_sent_again),
         };
 
