@@ -4,7 +4,7 @@ add_library(libunet SHARED
   ${SOCK_OBJECTS}
   $<TARGET_OBJECTS:unet_core>
   $<TARGET_OBJECTS:unet_shm>
-  $<TARGET_OBJECTS:unet_sim>
+  $<TARGET_OBJECTS:unet_wrap>
   $<TARGET_OBJECTS:unet_xdp_ni>
   $<TARGET_OBJECTS:unet_verbs>
   $<TARGET_OBJECTS:unet_emul>

@@ -11,7 +11,7 @@
 #include "tools/command.h"
 #include "tools/show.h"
 #include "tools/taps.h"
-#include "unet/sim/pcap_file.h"
+#include "unet/wrap/pcap_file.h"
 #include "unetd/client/timens.h"
 
 #define SCAN_EVERY (20 * NS_PER_MS)

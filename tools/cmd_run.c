@@ -14,7 +14,7 @@
 
 #include "config/config.h"
 #include "tools/command.h"
-#include "unet/sim/ni_fault.h"
+#include "unet/wrap/ni_fault.h"
 
 /* Of this program. Where there is no /proc: as it was called, or found by whoever called it. */
 static bool own_path(char path[PATH_MAX])

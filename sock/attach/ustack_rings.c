@@ -11,7 +11,7 @@
 #include "base/sys.h"
 #include "sock/attach/ustack_chan.h"
 #include "unet/bell_fd.h"
-#include "unet/sim/ni_fault.h"
+#include "unet/wrap/ni_fault.h"
 #include "unetd/client/wire.h"
 
 static bool takes(const struct unetd_chan *fds)

@@ -16,7 +16,7 @@
 #define TESTS_ORACLE_LWIP_SIDE_H
 
 #include "base/base.h"
-#include "unet/sim/ni_sim.h"
+#include "tests/sim/ni_sim.h"
 
 #pragma GCC visibility push(default)
 

@@ -17,7 +17,7 @@
 
 #include "tcp/tcp_cc.h"
 #include "tests/oracle/meet.h"
-#include "unet/sim/pcap_file.h"
+#include "unet/wrap/pcap_file.h"
 
 #define PORT  80u
 #define TURN  (50 * NS_PER_MS)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "unet/sim/pcap_file.h"
+#include "unet/wrap/pcap_file.h"
 
 #define PORT     80u
 #define FIRST    10000u          /* client port of talk 0 */

@@ -10,7 +10,7 @@
 #include "tcp/tcp_listen.h"
 #include "tcp/tcp_loop.h"
 #include "tcp/tcp_stream.h"
-#include "unet/sim/ni_sim.h"
+#include "tests/sim/ni_sim.h"
 
 struct pair_side {
         struct stack s;

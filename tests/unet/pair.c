@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "unet/sim/ni_sim.h"
-#include "unet/sim/raw_sim.h"
+#include "tests/sim/ni_sim.h"
+#include "tests/sim/raw_sim.h"
 #include "unet/shm/switch.h"
 
 struct pair *pair_new(const struct provider *how, struct unet_ep_opts opts)

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "unet/sim/ni_sim.h"
+#include "tests/sim/ni_sim.h"
 
 #define MS NS_PER_MS
 

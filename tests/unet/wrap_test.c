@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "pair.h"
-#include "unet/sim/ni_fault.h"
-#include "unet/sim/ni_pcap.h"
-#include "unet/sim/ni_sim.h"
+#include "unet/wrap/ni_fault.h"
+#include "unet/wrap/ni_pcap.h"
+#include "tests/sim/ni_sim.h"
 
 /* ---- capture ---- */
 

@@ -18,8 +18,8 @@
  * same trace (sim_trace()): every packet draws the same number of random values, whatever the
  * parameters.
  */
-#ifndef UNET_NI_SIM_H
-#define UNET_NI_SIM_H
+#ifndef TESTS_SIM_NI_SIM_H
+#define TESTS_SIM_NI_SIM_H
 
 #include "base/counters.h"
 #include "unet/mem.h"

@@ -1,11 +1,11 @@
 /* Wrapper `fault`. */
-#include "unet/sim/ni_fault.h"
+#include "unet/wrap/ni_fault.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "unet/sim/chance.h"
-#include "unet/sim/wrap.h"
+#include "unet/wrap/chance.h"
+#include "unet/wrap/wrap.h"
 
 #define HELD_MAX      64   /* delayed at one time; more are passed on at once */
 #define NAMES_MAX     4096 /* frames to report or swallow; beyond it none is lost or doubled */

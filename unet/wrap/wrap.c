@@ -1,5 +1,5 @@
 /* What wrappers pass on. */
-#include "unet/sim/wrap.h"
+#include "unet/wrap/wrap.h"
 
 void wrap_release(struct unet_chan *ch, const uint32_t *frame, int n)
 {

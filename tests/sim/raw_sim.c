@@ -1,5 +1,5 @@
 /* The simulated link under raw endpoints. */
-#include "unet/sim/raw_sim.h"
+#include "tests/sim/raw_sim.h"
 
 /* A waiter on a simulated link waits for a message that is under way: let it arrive. */
 static bool arm(struct unet_chan *ch)

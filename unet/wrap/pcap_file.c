@@ -1,6 +1,6 @@
 /* The pcap file format: a header of 24 bytes, then 16 bytes and the packet, each in the writer's
  * byte order. */
-#include "unet/sim/pcap_file.h"
+#include "unet/wrap/pcap_file.h"
 
 #include <errno.h>
 #include <stdio.h>

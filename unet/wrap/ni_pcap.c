@@ -1,10 +1,10 @@
 /* Wrapper `pcap`. */
-#include "unet/sim/ni_pcap.h"
+#include "unet/wrap/ni_pcap.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "unet/sim/wrap.h"
+#include "unet/wrap/wrap.h"
 
 struct ni_pcap {
         struct wrap w;

@@ -1,8 +1,8 @@
 /* The simulated link: see ni_sim.h for the road of a packet. */
 #include <stdlib.h>
 
-#include "unet/sim/chance.h"
-#include "unet/sim/ni_sim.h"
+#include "tests/sim/ni_sim.h"
+#include "unet/wrap/chance.h"
 
 #define DEFAULT_MTU      1500u
 #define DEFAULT_RX_SLOTS 4096u

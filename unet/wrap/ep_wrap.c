@@ -3,8 +3,8 @@
 #include <time.h>
 
 #include "unet/ep.h"
-#include "unet/sim/ni_fault.h"
-#include "unet/sim/ni_pcap.h"
+#include "unet/wrap/ni_fault.h"
+#include "unet/wrap/ni_pcap.h"
 
 static nstime wall_clock(void *arg)
 {

@@ -1,10 +1,10 @@
 /* The simulated link (ni_sim.h) under raw endpoints. Waiting on such an endpoint makes virtual time
  * go on. */
-#ifndef UNET_RAW_SIM_H
-#define UNET_RAW_SIM_H
+#ifndef TESTS_SIM_RAW_SIM_H
+#define TESTS_SIM_RAW_SIM_H
 
 #include "unet/ep.h"
-#include "unet/sim/ni_sim.h"
+#include "tests/sim/ni_sim.h"
 
 /* Attaches the side's end, which stays the caller's and outlives the endpoint. 0 or a negative
  * errno. */

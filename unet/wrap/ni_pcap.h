@@ -10,7 +10,7 @@
 
 #include "unet/link.h"
 #include "unet/mem.h"
-#include "unet/sim/pcap_file.h"
+#include "unet/wrap/pcap_file.h"
 
 struct ni_pcap_opts {
         struct pcap_file *file; /* taken over; several wrappers may not share one */
