@@ -24,7 +24,6 @@
 
 #include "tests/netns/xdp_pair.h"
 #include "base/memfd.h"
-#include "unet/xdp/xdp_link.h"
 
 #define RUN_HDR (14 + 20 + 20)
 
@@ -745,64 +744,6 @@ static void nobody_sleeps_over_a_packet(void **state)
         pair_end(&p);
 }
 
-/* ---- raw endpoints ---- */
-
-static const uint8_t peer_mac[6] = {2, 0, 0, 0, 0, 7};
-
-/* A frame for the endpoint, right but for what the caller says. */
-static void send_message(struct pair *p, const uint8_t *to, const uint8_t *from, unsigned type,
-                         unsigned inl_len, unsigned len, size_t bytes)
-{
-        uint8_t f[200] = {0};
-        const be16 numbers[3] = {be16_of((uint16_t)type), be16_of((uint16_t)inl_len),
-                                 be16_of((uint16_t)len)};
-
-        memcpy(f, to, 6);
-        memcpy(f + 6, from, 6);
-        memcpy(f + 12, numbers, sizeof numbers);
-        memcpy(f + 18, "message", 7);
-        assert_int_equal(send(p->peer, f, bytes, 0), bytes);
-}
-
-static void frames_of_others_are_no_messages(void **state)
-{
-        static const uint8_t other[6] = {2, 0, 0, 0, 0, 8};
-        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
-        const uint8_t *mac = p.e->dev.mac;
-        struct unet_recv m;
-        struct unet_ep *ep;
-        uint32_t chan;
-
-        assert_int_equal(
-                unet_ep_open(&(struct unet_ep_opts){.tx_bytes = 65536, .rx_bytes = 65536}, &ep), 0);
-        assert_int_equal(xdp_link_over(ep, dup(p.e->sock.xsk), dup(p.e->sock.mem), peer_mac, &chan),
-                         0);
-        for (int i = 0; i < 100; i++) {
-                send_message(&p, other, peer_mac, ETHER_MSG_TYPE, 7, 7, 60);
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE + 1, 7, 7, 60);
-                send_message(&p, mac, other, ETHER_MSG_TYPE, 7, 7, 60);
-                /* More inline than there is. */
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 8, 7, 60);
-                /* Longer than the frame. */
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 7, 43, 60);
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 65535, 65535, 200);
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 0, 0, 18);
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 0, 0, 14);
-                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 7, 7, 60); /* padded, and good */
-                assert_int_equal(unet_ep_wait(ep, UNET_READABLE, PATIENCE * NS_PER_MS),
-                                 UNET_READABLE);
-                while (unet_ep_recv(ep, &m, 1) != 1)
-                        ;
-                assert_int_equal(m.len, 7);
-                assert_memory_equal(m.inl, "message", 7);
-        }
-        assert_int_equal(unet_ep_stat(ep, "NI_NO_CHANNEL"), 200);
-        assert_int_equal(unet_ep_stat(ep, "NI_BAD_SOURCE"), 100);
-        assert_int_equal(unet_ep_stat(ep, "NI_MALFORMED"), 500);
-        unet_ep_close(ep);
-        pair_end(&p);
-}
-
 /* ---- runs ---- */
 
 /* Of `len` bytes of payload, cut where the kernel likes to. */
@@ -880,7 +821,6 @@ int main(void)
                 cmocka_unit_test(datagrams_left_to_be_cut_are),
                 cmocka_unit_test(frames_of_other_networks_are_the_kernels),
                 cmocka_unit_test(processors_do_not_disturb_each_other),
-                cmocka_unit_test(frames_of_others_are_no_messages),
         };
         const struct CMUnitTest both[] = {
                 cmocka_unit_test(unfinished_checksums_of_a_veth_are_announced),

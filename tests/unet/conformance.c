@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdio.h>
 
-#include "pair_packet.h"
 #include "pair_unetd.h"
 #include "pair_verbs.h"
 #include "pair_xdp.h"
@@ -671,11 +670,6 @@ static const struct suite {
          .rows = xdp_providers,
          .nrows = &nxdp_providers,
          .impossible = xdp_pairs_impossible,
-         .if_named = true},
-        {.name = "packet",
-         .rows = packet_providers,
-         .nrows = &npacket_providers,
-         .impossible = packet_pairs_impossible,
          .if_named = true},
 };
 

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "tests/netns/bed.h"
-#include "unet/xdp/xdp_link.h"
+#include "tests/unet/xdp_link.h"
 #include "unet/xdp/xdp_open.h"
 
 #define MTU      3498u /* the most that veth's driver takes */

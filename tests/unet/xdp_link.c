@@ -1,5 +1,5 @@
 /* Raw endpoints over AF_XDP: messages in Ethernet frames. */
-#include "unet/xdp/xdp_link.h"
+#include "tests/unet/xdp_link.h"
 
 #include <errno.h>
 #include <stdlib.h>

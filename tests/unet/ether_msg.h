@@ -1,6 +1,6 @@
 /*
- * A raw endpoint's message in an Ethernet frame of a type of our own, as links over interfaces send
- * it to one other address:
+ * A raw endpoint's message in an Ethernet frame of a type of our own, as a link over an interface
+ * sends it to one other address:
  *
  *   | to 6 | from 6 | 0x88b5 2 | inline bytes 2 | all bytes 2 | inline bytes | the rest |
  *
@@ -8,8 +8,8 @@
  *
  * Ethernet loses, may pad, and nobody says that the peer is gone.
  */
-#ifndef UNET_ETHER_MSG_H
-#define UNET_ETHER_MSG_H
+#ifndef TESTS_UNET_ETHER_MSG_H
+#define TESTS_UNET_ETHER_MSG_H
 
 #include "base/base.h"
 #include "base/counters.h"
