@@ -1,24 +1,24 @@
 /*
- * Sockets, as the native API (<unet/sock.h>) and the LD_PRELOAD shim both use them.
+ * Sockets, as the native API (<unet/sock.h>) and the LD_PRELOAD shim both use them: life, names and
+ * data. (core/usock.c)
  *
- * A socket's record lives in its stack's state segment and outlives the process; struct usock is
- * one process's handle on it. Every call here is non-blocking (-EAGAIN) but for usock_wait(), the
- * one place where anybody sleeps. Errors are negative errno. Calls on one handle from several
- * threads are safe; the stack's lock is inside.
+ * A socket's record lives in its stack's state segment and outlives the process. struct usock is
+ * one process's handle on it. No call blocks (-EAGAIN) but usock_wait(), the one place where
+ * threads sleep. Errors are negative errno. Several threads may call with one handle; the stack's
+ * lock is inside.
  *
  * A socket may have a kernel socket beside it (`kfd`): the shim's number, the reserved port, the
- * kernel's side of a double listener or of a UDP port. It is watched by usock_wait() together with
- * ours; usock never reads or writes it.
+ * kernel's side of a double listener or of a UDP port. usock_wait() watches both. No call here
+ * reads or writes the kernel's.
  *
- * usock_ready.h has waiting, usock_process.h what a process does to its sockets, usock_ifaces.h
- * unetd's interfaces.
+ *   usock_connect.h   connections              usock_dgram.h     datagrams and groups
+ *   usock_option.h    options                  usock_stamp.h     times of sending
+ *   usock_ready.h     readiness and waiting    usock_process.h   fork, exec, exit, users
+ *   usock_ifaces.h    unetd's interfaces       usock_sys.h       the system calls of a sleep
  */
 #ifndef SOCK_USOCK_H
 #define SOCK_USOCK_H
 
-#include <linux/net_tstamp.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -43,9 +43,9 @@ void usock_close(struct usock *s);
  * -ENOENT: not ours. */
 int usock_adopt(uint64_t cookie, int kfd, struct usock **out);
 /*
- * Its kernel socket is about to leave in a message (SCM_RIGHTS): the socket lives as long as that
- * is under way, whoever closes it meanwhile. The keeper watches the kernel socket. Landed: a
- * process has received and adopted it.
+ * Its kernel socket is about to leave in a message (SCM_RIGHTS). The socket lives as long as the
+ * message is under way, even if all processes close it meanwhile: the keeper watches the kernel
+ * socket. Landed: a process has received and adopted it.
  */
 void usock_fly(struct usock *s);
 void usock_landed(struct usock *s);
@@ -59,10 +59,9 @@ uint64_t usock_cookie(const struct usock *s);
 bool usock_nonblock(const struct usock *s);
 void usock_set_nonblock(struct usock *s, bool on);
 /*
- * What the socket has become, for all processes that have it: `what` is a byte in the words of who
- * uses it (the shim's), with the times that reads and writes wait. Each saying is another one, so
- * that who remembers the last one that he heard or said sees that there is a new one. 0: nobody has
- * said anything.
+ * What the socket has become, for all processes that have it: `what` is a byte that the shim
+ * defines, beside it the times that reads and writes wait. No two sayings have the same number, so
+ * a process that remembers the last one sees that there is a new one. 0: there is none.
  */
 uint32_t usock_say(struct usock *s, uint8_t what, nstime rcvtimeo, nstime sndtimeo);
 uint32_t usock_said(const struct usock *s);
@@ -80,64 +79,8 @@ int usock_kind(const struct usock *s);
 /* Remembers the local name, as the kernel reports it after its own bind (the shim) or held by
  * unetd (native). */
 int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len);
-/* For UDP: the peer is reached by the kernel alone, where nobody has its port on the fabric
- * (-ENOENT: it is not of this host); from our side datagrams of its and of no other are taken. */
-int usock_udp_hear(struct usock *s, const struct sockaddr *sa, socklen_t len);
-/* For UDP: makes the socket reachable over the fabric (registers the port); idempotent. */
-int usock_udp_register(struct usock *s);
 int usock_getsockname(struct usock *s, struct sockaddr *sa, socklen_t *len);
 int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len);
-
-/* ---- connections ---- */
-
-int usock_listen(struct usock *s, int backlog);
-/* A rule of the configuration keeps a socket of this kind (USOCK_TCP, USOCK_UDP), with this name of
- * its own, off the fabric: which one, for `unet why`; NULL: none does. Who makes it listen, or
- * registers it, asks before. */
-const char *usock_rule_listens(int kind, const struct sockaddr *sa, socklen_t len);
-/* Whether there is a connection to accept, or another answer than -EAGAIN. */
-bool usock_acceptable(struct usock *s);
-/* -EAGAIN: nobody waits on our side (the kernel's side is the caller's business). The new socket
- * has kfd -1. */
-int usock_accept(struct usock *s, struct usock **out);
-/* Who it was that a connection just accepted came from, and be he gone. */
-void usock_accepted_from(struct usock *s, struct sockaddr *sa, socklen_t *len);
-/*
- * 0: a connected UDP socket; or one of TCP that waits for what is sent first
- * (usock_fastopen_waits()). -EINPROGRESS: handshake under way; poll for POLLOUT, then SO_ERROR.
- * -ENOENT: nobody on the fabric has this address and port: use the kernel. why: for `unet why`, may
- * be NULL.
- */
-int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why);
-/* Before usock_connect(): it is because of a message with MSG_FASTOPEN, or TCP_FASTOPEN_CONNECT may
- * be set. -EOPNOTSUPP: the system forbids it. */
-int usock_fastopen_connect(struct usock *s, bool by_message);
-/* Connected as far as a program sees: the SYN leaves with what is sent first. */
-bool usock_fastopen_waits(const struct usock *s);
-/* It was bound to a port. -EADDRNOTAVAIL is then the answer: unetd cannot tell that the port is
- * the caller's. */
-bool usock_has_port(const struct usock *s);
-/* Somebody has leased this TCP port (unetd/client/directory.h). */
-bool usock_port_leased(uint16_t port);
-/* A TCP socket whose attempt to connect came to nothing (its connection is closed) is as it was
- * before: it keeps the address and port that it was bound to; NULL: it was not. False: another
- * thread copies from it. Nothing was done: usock_let_copy(), then again. */
-bool usock_connect_undo(struct usock *s, const ip_addr *bound);
-/* connect() to AF_UNSPEC: the connection, however far it has come, is reset; then as that. False
- * also while another thread copies to it: in the kernel these calls wait for one another. */
-bool usock_disconnect(struct usock *s, const ip_addr *bound);
-/* The same of a UDP socket: it has no peer, and the local address that it was bound to; NULL: the
- * one that it can be reached by. */
-void usock_udp_disconnect(struct usock *s, const ip_addr *bound);
-/* ... and it has lost the port that it had. What has come can be read all the same. */
-void usock_udp_unbind(struct usock *s);
-/* Some 50 us, where nothing wakes who waits. */
-void usock_let_copy(void);
-/* Whether it did come to nothing, when usock_poll() says that the attempt is over. */
-bool usock_connect_failed(const struct usock *s);
-int usock_shutdown(struct usock *s, int how);
-/* Before the last close of a process: waits as SO_LINGER asks, if it is the last one of all. */
-void usock_linger(struct usock *s);
 
 /* ---- data ---- */
 
@@ -147,32 +90,8 @@ void usock_linger(struct usock *s);
  * datagram that the kernel's socket has begun: -ENOENT (use the kernel). */
 ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags);
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
-/* sendmmsg() of a UDP socket, where it is quicker: to an RDMA device, several at a time. v is the
- * program's, as below. How many were sent; 0: usock_sendmsg() is to send the first, or says why
- * not; or -errno. */
-ssize_t usock_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
 /* The same for one buffer and a connected socket: the fast path. */
 ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags);
-/* The kernel's socket has not kept what usock_sendmsg() left to it with MSG_MORE or UDP_CORK. */
-void usock_udp_kernel_uncorked(struct usock *s);
-/* A call with MSG_ZEROCOPY took bytes: copied they are, and the error queue will tell so, where
- * SO_ZEROCOPY is set. */
-void usock_zerocopy_sent(struct usock *s);
-#define USOCK_STAMPS_OF_CALL (1u << 31)
-/* SO_TIMESTAMPING in the control messages of a stream's sendmsg(): its flags and
- * USOCK_STAMPS_OF_CALL, or 0: there is none. -EINVAL, -EFAULT; -EOPNOTSUPP: what cannot be told is
- * asked for (usock_can_stamp()). */
-int usock_stamps_asked(struct usock *s, const struct msghdr *m, uint32_t *flags);
-/* A call on a stream took bytes, and the error queue is to tell when the last of them left, as the
- * call says (`asked`), or the socket (0). */
-void usock_stamp_sent(struct usock *s, uint32_t asked);
-bool usock_is_stamped(const struct usock *s); /* the socket asks */
-/* Between these two (sendmmsg) this thread's datagrams with USOCK_BATCH among their flags are told
- * of, or given to a device, with those that follow; the last one comes without it, or `cut` says
- * that it did not come. Outside the flag says nothing. */
-#define USOCK_BATCH 0x40000 /* Linux's MSG_BATCH: kernel sockets take it, too */
-void usock_batch_begin(void);
-void usock_batch_end(struct usock *s, bool cut);
 ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags);
 /* The shortest way of a read of at most USOCK_SHORT_MAX bytes: a short datagram, or what was taken
  * ahead of a stream. -EAGAIN: usock_recv() says what there is. */
@@ -192,43 +111,5 @@ off_t usock_file_end(int fd);
 void usock_keep_error(struct usock *s, ssize_t r);
 /* The next call fails with this errno, and SO_ERROR tells it, where no other error waits. */
 void usock_put_error(struct usock *s, int err);
-
-/* ---- groups: which of them are ours (usock_group.c) ---- */
-
-/* Whether unetd has an interface, so that groups may be ours. */
-bool usock_has_ifaces(void);
-/* Options that name a group or where groups are sent, IP_MULTICAST_IF to MCAST_UNBLOCK_SOURCE. */
-bool usock_is_group_opt(int level, int name);
-/* Whose the interface is that such a call names. EITHER: it names none; the kernel's if it has a
- * route, else ours. */
-enum usock_group_side { USOCK_GROUP_KERNEL, USOCK_GROUP_OURS, USOCK_GROUP_EITHER };
-enum usock_group_side usock_group_side(int name, const void *val, socklen_t len);
-/* The kernel knows no way for groups and broadcasts: what the socket sends to them goes by an
- * interface of unetd's from now on. False: that was so, or was said otherwise. */
-bool usock_group_fallback(struct usock *s);
-
-/* ---- options: -ENOPROTOOPT where the option is not ours: ask the kernel socket ---- */
-
-int usock_setsockopt(struct usock *s, int level, int name, const void *val, socklen_t len);
-int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t *len);
-/* FIONREAD/SIOCINQ, SIOCOUTQ, SIOCATMARK, SIOCOUTQNSD; -ENOTTY otherwise. */
-int usock_ioctl(struct usock *s, unsigned long req, int *arg);
-/* Who gets signals of the socket (fcntl(2), F_SETOWN_EX): a process, or one thread of it, or less
- * than 0: a group; 0: nobody. SIGURG always, SIGIO with `async`. */
-void usock_set_owner(struct usock *s, int32_t owner, uint32_t tid, bool async);
-
-/* SO_TIMESTAMPING: flags that ask for times of sending. */
-#define USOCK_STAMPS_OF_SENDING                                                                    \
-        (SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_TX_SCHED | \
-         SOF_TIMESTAMPING_TX_ACK)
-/* Of a stream we tell them without the bytes, and without the statistics that Linux adds. */
-static inline bool usock_can_stamp(uint32_t flags)
-{
-        return !(flags & USOCK_STAMPS_OF_SENDING) ||
-               (flags & SOF_TIMESTAMPING_OPT_TSONLY && !(flags & SOF_TIMESTAMPING_OPT_STATS));
-}
-/* Linux 6.2: bytes are counted from the next one that is written, not from the oldest that is not
- * acknowledged. */
-#define USOCK_STAMP_ID_TCP (1u << 16)
 
 #endif

@@ -23,8 +23,10 @@ bool usock_is_device(const char *name, socklen_t len);
 /* The same by its number in the kernel, 0: none (SO_BINDTOIFINDEX). */
 bool usock_is_device_number(int ifindex);
 
-/* The kernel says that the name is taken: what dead processes left there ends. Whether it may be
- * free now. */
+/* Returns true if another stack has leased this TCP port (unetd/client/directory.h). */
+bool usock_port_leased(uint16_t port);
+/* The kernel says that the name is taken: what dead processes left there ends. Returns true if it
+ * may be free now. */
 bool usock_port_settle(int kind, const struct sockaddr *sa, socklen_t len);
 
 /* Returns true if the address is that of an interface of unetd's, which the kernel does not know.

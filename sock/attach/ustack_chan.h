@@ -6,6 +6,8 @@
 #ifndef SOCK_USTACK_CHAN_H
 #define SOCK_USTACK_CHAN_H
 
+#include <poll.h>
+
 #include "sock/attach/ustack.h"
 
 /* For how many channels a new stack has address space; 0: it is too little for one. */

@@ -5,6 +5,8 @@
 #ifndef SOCK_USTACK_LINK_H
 #define SOCK_USTACK_LINK_H
 
+#include <poll.h>
+
 #include "sock/attach/ustack.h"
 
 /* ustack_link.c: interfaces over verbs. The channel to who has a port there; -ENOENT and *why. */

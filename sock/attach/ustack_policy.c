@@ -12,6 +12,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_directory.h"
+#include "sock/usock_connect.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -22,6 +22,8 @@
 #include "sock/wait/usock_turns.h"
 #include "sock/udp/usock_udp.h"
 #include "sock/usock_process.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_dgram.h"
 #include "tcp/tcp_listen.h"
 #include "tcp/tcp_loop.h"
 

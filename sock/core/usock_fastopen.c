@@ -3,6 +3,7 @@
  * listens, or connects so: no connection pays for it otherwise. */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/usock_connect.h"
 
 #include <errno.h>
 #include <fcntl.h>

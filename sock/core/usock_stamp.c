@@ -6,6 +6,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/udp/usock_cmsg.h"
+#include "sock/usock_stamp.h"
 #include "tcp/tcp_stamp.h"
 
 #include <errno.h>

@@ -17,6 +17,7 @@
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_levels.h"
 #include "sock/attach/ustack_wake.h"
+#include "sock/usock_connect.h"
 #include "tcp/tcp_stream.h"
 
 #define STAGE_BYTES 2048u /* copied through our own stack */

@@ -7,6 +7,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/udp/usock_cmsg.h"
+#include "sock/usock_stamp.h"
 
 #include <errno.h>
 #include <linux/errqueue.h>

@@ -3,6 +3,9 @@
 #include "sock/native/native.h"
 #include "sock/usock_process.h"
 #include "sock/usock_ready.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_dgram.h"
+#include "sock/usock_option.h"
 
 #include <netinet/in.h>
 

@@ -8,6 +8,9 @@
 #include "sock/attach/handle.h"
 #include "sock/native/native.h"
 #include "sock/usock_ready.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_dgram.h"
+#include "sock/usock_stamp.h"
 
 #include <limits.h>
 

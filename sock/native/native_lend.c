@@ -13,6 +13,7 @@
 #include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
 #include "sock/usock_ready.h"
+#include "sock/usock_stamp.h"
 #include "tcp/tcp_lend.h"
 #include "tcp/tcp_stream.h"
 #include "unet/flow.h"

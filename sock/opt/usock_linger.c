@@ -8,6 +8,8 @@
 
 #include "sock/attach/ustack.h"
 #include "sock/usock_ready.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_option.h"
 #include "tcp/tcp_stream.h"
 
 #define LOOK NS_PER_MS /* nothing wakes a close that waits for acknowledgements */

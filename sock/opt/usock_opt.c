@@ -18,6 +18,8 @@
 #include <sys/ioctl.h>
 
 #include "sock/udp/usock_udp.h"
+#include "sock/usock_dgram.h"
+#include "sock/usock_option.h"
 
 #define SET_ROOM 44u /* IP_OPTIONS, 40 bytes: nothing that may be set is longer */
 

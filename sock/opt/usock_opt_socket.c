@@ -4,6 +4,7 @@
 #include "sock/attach/ustack_directory.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/opt/usock_opt.h"
+#include "sock/usock_stamp.h"
 #include "tcp/tcp_stream.h"
 
 #include <errno.h>

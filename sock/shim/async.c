@@ -8,6 +8,7 @@
 #include "sock/shim/shim.h"
 #include "sock/shim/signals.h"
 #include "sock/shim/spare.h"
+#include "sock/usock_option.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

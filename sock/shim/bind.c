@@ -10,6 +10,7 @@
 #include "sock/shim/shim.h"
 #include "sock/shim/spare.h"
 #include "sock/usock_ifaces.h"
+#include "sock/usock_dgram.h"
 
 #include <netinet/in.h>
 

@@ -11,6 +11,9 @@
 #include "sock/shim/spare.h"
 #include "sock/shim/wait.h"
 #include "sock/usock_ifaces.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_dgram.h"
+#include "sock/usock_option.h"
 
 #include <netinet/in.h>
 

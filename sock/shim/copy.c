@@ -9,6 +9,7 @@
 #include "sock/shim/signals.h"
 #include "sock/shim/transfer.h"
 #include "sock/shim/wait.h"
+#include "sock/usock_stamp.h"
 
 #include <sys/ioctl.h>
 #include <sys/mman.h>

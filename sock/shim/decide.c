@@ -14,6 +14,8 @@
 #include "sock/shim/shim.h"
 #include "sock/shim/signals.h"
 #include "sock/shim/spare.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_dgram.h"
 
 #include <netinet/in.h>
 

@@ -11,6 +11,8 @@
 #include "sock/shim/signals.h"
 #include "sock/shim/spare.h"
 #include "sock/shim/wait.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_stamp.h"
 
 #include <stdlib.h>
 #include <sys/auxv.h>

@@ -6,6 +6,8 @@
 #include "sock/shim/decide.h"
 #include "sock/shim/group.h"
 #include "sock/shim/shim.h"
+#include "sock/usock_dgram.h"
+#include "sock/usock_option.h"
 
 #include <netinet/in.h>
 

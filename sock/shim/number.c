@@ -8,6 +8,7 @@
 #include "sock/shim/relay.h"
 #include "sock/shim/spare.h"
 #include "sock/shim/wait.h"
+#include "sock/usock_connect.h"
 
 #include <pty.h>
 #include <stdlib.h>

@@ -15,6 +15,8 @@
 #include "sock/shim/spare.h"
 #include "sock/shim/transfer.h"
 #include "sock/usock_ifaces.h"
+#include "sock/usock_option.h"
+#include "sock/usock_stamp.h"
 
 #include <linux/sock_diag.h>
 #include <linux/sockios.h>

@@ -7,6 +7,7 @@
  */
 #include "sock/shim/opts.h"
 #include "sock/shim/shim.h"
+#include "sock/usock_option.h"
 
 #include <netinet/in.h>
 #include <sys/mman.h>

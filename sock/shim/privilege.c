@@ -14,6 +14,8 @@
 #include "sock/shim/hold.h"
 #include "sock/shim/privilege.h"
 #include "sock/shim/relay.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_option.h"
 
 #include <linux/capability.h>
 #include <sys/syscall.h>

@@ -21,6 +21,7 @@
 #include "sock/shim/relay.h"
 #include "sock/shim/signals.h"
 #include "sock/shim/spare.h"
+#include "sock/usock_dgram.h"
 #include "unetd/client/variables.h"
 
 #include <alloca.h>

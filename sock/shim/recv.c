@@ -7,6 +7,7 @@
 #include "sock/shim/relay.h"
 #include "sock/shim/transfer.h"
 #include "sock/shim/wait.h"
+#include "sock/usock_option.h"
 
 #include <sys/ioctl.h>
 

@@ -4,6 +4,8 @@
  * can be had, to the one that he has called.
  */
 #include "sock/shim/relay.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_option.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

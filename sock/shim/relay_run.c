@@ -13,6 +13,8 @@
  * by edge.
  */
 #include "sock/shim/relay.h"
+#include "sock/usock_connect.h"
+#include "sock/usock_option.h"
 
 #include <linux/sockios.h>
 #include <netinet/in.h>

@@ -6,6 +6,7 @@
 #include "sock/shim/decide.h"
 #include "sock/shim/opts.h"
 #include "sock/shim/relay.h"
+#include "sock/usock_option.h"
 
 #include <linux/sockios.h>
 #include <netinet/in.h>

@@ -7,6 +7,8 @@
 #include "sock/shim/transfer.h"
 #include "sock/shim/wait.h"
 #include "sock/usock_ifaces.h"
+#include "sock/usock_dgram.h"
+#include "sock/usock_stamp.h"
 
 /* As Linux: that the connection has ended is found before a bad pointer is. */
 static ssize_t fault_or_end(struct file *f, int flags)

@@ -9,6 +9,7 @@
 #include "sock/shim/relay.h"
 #include "sock/shim/spare.h"
 #include "sock/shim/wait.h"
+#include "sock/usock_connect.h"
 
 #include <netinet/in.h>
 #include <sys/ioctl.h>

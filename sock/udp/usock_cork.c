@@ -18,6 +18,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/usock_ready.h"
+#include "sock/usock_dgram.h"
 
 struct corked { /* the first frame */
         struct udp_tuple to;

@@ -21,6 +21,7 @@
 #include <netinet/in.h>
 
 #include "sock/udp/usock_cmsg.h"
+#include "sock/usock_dgram.h"
 
 #define MEMBERSHIPS_MAX 20u /* Linux: net.ipv4.igmp_max_memberships */
 

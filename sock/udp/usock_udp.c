@@ -22,6 +22,7 @@
 #include "sock/udp/usock_udp.h"
 #include "sock/usock_ready.h"
 #include "sock/usock_process.h"
+#include "sock/usock_dgram.h"
 
 /* What a socket waits for (sock_rec.blocked): a place in the channel's queue, or a frame of one of
  * the classes, a bit each. */

@@ -4,6 +4,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/wait/usock_owner.h"
+#include "sock/usock_option.h"
 
 #include <fcntl.h>
 #include <signal.h>

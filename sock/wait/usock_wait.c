@@ -19,8 +19,8 @@
  * its datagram. Messages from peers that are in no queue yet at that look ring the bell
  * (unet/bell.h). Both kinds of ring are kept by the kernel until they are read.
  *
- * Signals: with a deferred one pending (usock.h) nobody sleeps; it is looked at with all signals
- * blocked, and ppoll opens the mask.
+ * Signals: with a deferred one pending (usock_process.h) nobody sleeps. A handler that finds its
+ * thread between the last look and the system call moves it behind that call (usock_sys.h).
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
