@@ -4,7 +4,8 @@ lengths of sentences.
 
     measure_house.py [--json] [--check] [TREE]
 
-TREE is the source (the one that this script is in). --check: exit status 1 when a function is longer than FUNCTION_MAX lines.
+TREE is the source (the one that this script is in). --check: exit status 1 when a function is longer than FUNCTION_MAX lines, or a
+sentence of README, CONTRIBUTING or docs longer than SENTENCE_MAX words.
 Exit status: 0; 1 as said; 2 usage.
 """
 
@@ -18,7 +19,9 @@ import subprocess
 import sys
 
 FUNCTION_MAX = 71                       # lines, as long as the longest has ever been
+SENTENCE_MAX = 25                       # words
 HUBS = 8                                # headers, functions and documents that are named
+PAGES = ("README.md", "CONTRIBUTING.md")
 NOT_PRODUCT = ("tests", "bench", "examples", "scripts", "docs", "build")
 ASSERTION = re.compile(r"\b(?:assert|static_assert|CHECKED)\s*\(")
 PROTOTYPE = re.compile(r"^(?!static|typedef|#|\s|extern \"C\")[a-z][\w\s*]*?\b(\w+)\([^;{}]*\)(?:\s*__attribute__\s*\(\(.*?\)\))?;", re.M)
@@ -52,7 +55,7 @@ def functions(text):
 
 
 def sentences(text):
-    """Words of each sentence of a page's prose: no code, no tables, no headings; an item of a list is a sentence."""
+    """Each sentence of a page's prose, in words: no code, no tables, no headings; an item of a list is a sentence."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     prose = []
     for line in text.splitlines():
@@ -64,8 +67,8 @@ def sentences(text):
             prose.append(line.strip())
     for paragraph in re.split(r"\n\s*\n", "\n".join(prose)):
         for sentence in re.split(r"(?<=[.!?:])\s+(?=[A-Z`(\[*])", " ".join(paragraph.split())):
-            words = len(sentence.split())
-            if words > 2:
+            words = sentence.split()
+            if len(words) > 2:
                 yield words
 
 
@@ -74,9 +77,11 @@ def measure(tree):
     long, hubs, pages = [], [], {}
     for name in files_of(tree):
         if name.endswith(".md"):
-            lengths = list(sentences(read(os.path.join(tree, name))))
-            if lengths and (name == "README.md" or name.startswith("docs/") and "/" not in name[5:]):
-                pages[name] = {"sentences": len(lengths), "mean": round(statistics.mean(lengths), 1), "longest": max(lengths)}
+            said = list(sentences(read(os.path.join(tree, name))))
+            if said and (name in PAGES or name.startswith("docs/") and "/" not in name[5:]):
+                longest = max(said, key=len)
+                pages[name] = {"sentences": len(said), "mean": round(statistics.mean(map(len, said)), 1), "longest": len(longest),
+                               "longest_sentence": " ".join(longest)}
         if not name.endswith((".c", ".h")) or name.split("/")[0] in NOT_PRODUCT:
             continue
         text = read(os.path.join(tree, name))
@@ -129,11 +134,15 @@ def main():
         print()
     else:
         show(m)
+    if not args.check:
+        return 0
     longest = m["functions"]["longest"][0]
-    if args.check and longest["lines"] > FUNCTION_MAX:
-        print(f"too long: {longest['where']}, {longest['lines']} lines", file=sys.stderr)
-        return 1
-    return 0
+    wrong = [f"{longest['where']}, {longest['lines']} lines"] if longest["lines"] > FUNCTION_MAX else []
+    wrong += [f"{name}, {page['longest']} words: {page['longest_sentence']}"
+              for name, page in m["pages"].items() if page["longest"] > SENTENCE_MAX]
+    for line in wrong:
+        print(f"too long: {line}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

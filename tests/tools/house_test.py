@@ -158,12 +158,24 @@ class House(unittest.TestCase):
     def measure(self, tree, *options):
         done = subprocess.run([sys.executable, self.SCRIPT, "--json", *options, tree], capture_output=True, text=True, timeout=300,
                               check=False)
-        return done.returncode, json.loads(done.stdout)
+        return done.returncode, json.loads(done.stdout), done.stderr
 
-    def test_no_function_is_too_long(self):
-        code, found = self.measure(SOURCE, "--check")
-        self.assertEqual(code, 0, found["functions"]["longest"][0])
+    def test_no_function_and_no_sentence_is_too_long(self):
+        code, found, said = self.measure(SOURCE, "--check")
+        self.assertEqual((code, said), (0, ""))
         self.assertGreater(found["functions"]["count"], 1000)
+        self.assertIn("CONTRIBUTING.md", found["pages"])
+
+    def test_a_sentence_that_is_too_long_is_named(self):
+        with tempfile.TemporaryDirectory() as d:
+            os.makedirs(os.path.join(d, "docs"))
+            with open(os.path.join(d, "a.c"), "w", encoding="utf-8") as f:
+                f.write("int a(void)\n{\n}\n\nint b(void)\n{\n}\n")
+            for words, code in ((25, 0), (26, 1)):
+                with open(os.path.join(d, "docs", "a.md"), "w", encoding="utf-8") as f:
+                    f.write("Short it is. " + " ".join(f"Word{i}" for i in range(words)) + ".\n")
+                found = self.measure(d, "--check")
+                self.assertEqual((found[0], "docs/a.md, 26 words: Word0 Word1" in found[2]), (code, code == 1))
 
     def test_counts_what_stands_there(self):
         with tempfile.TemporaryDirectory() as d:
@@ -174,11 +186,12 @@ class House(unittest.TestCase):
                 f.write("int a(void);\nvoid c(int x,\n       int y);\nstatic inline int d(void);\n")
             with open(os.path.join(d, "README.md"), "w", encoding="utf-8") as f:
                 f.write("# Head\n\nThree words here. Now there are five.\n\n    code code code code code code\n")
-            code, found = self.measure(d, "--check")
-        self.assertEqual(code, 1)
+            code, found, said = self.measure(d, "--check")
+        self.assertEqual((code, said), (1, "too long: room/a.c:a, 83 lines\n"))
         self.assertEqual([(f["lines"], f["where"]) for f in found["functions"]["longest"]], [(83, "room/a.c:a"), (4, "room/a.c:b")])
         self.assertEqual((found["folders"]["room"]["assertions"], found["hub_headers"][0]["prototypes"]), (80, 2))
-        self.assertEqual(found["pages"]["README.md"], {"sentences": 2, "mean": 3.5, "longest": 4})
+        self.assertEqual(found["pages"]["README.md"], {"sentences": 2, "mean": 3.5, "longest": 4,
+                                                       "longest_sentence": "Now there are five."})
 
 
 class Results(unittest.TestCase):
