@@ -1,5 +1,5 @@
 /* Two threads that share a word, one after the other, as messages between them say: no race.
- * Compiled with ThreadSanitizer, and the library not (tsan_test.py). */
+ * Compiled with ThreadSanitizer, and the library not (CMakeLists.txt). */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>

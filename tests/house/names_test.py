@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Files and functions that documents and comments name are there."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+SOURCE = os.environ["UNET_SOURCE"]
+INDEX = ("docs/index.md", "docs/packet.md")     # pages whose functions are ours
+PAST = {"docs/performance-notes.md"}            # what a page says is gone
+FILE = re.compile(r"(?<![\w./-])([\w.{},-]+(?:/[\w.{},-]+)*\.(?:c|h|S|py|def|md|csv|sh))\b")
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+PLACEHOLDER = re.compile(r"NAME|DATE|^a\.b\.c$")
+
+
+def text(name):
+    with open(os.path.join(SOURCE, name), encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def listed():
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=SOURCE, capture_output=True, text=True, check=False)
+    names = done.stdout.split() or [os.path.relpath(os.path.join(d, f), SOURCE) for d, _, fs in os.walk(SOURCE) for f in fs]
+    return {n for n in names if os.path.isfile(os.path.join(SOURCE, n)) and not n.startswith("build/")}
+
+
+def each(name):
+    """a_{b,c}.h is a_b.h and a_c.h."""
+    found = re.fullmatch(r"(.*)\{(.*)\}(.*)", name)
+    return [found[1] + part + found[3] for part in found[2].split(",")] if found else [name]
+
+
+class Names(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.files = listed()
+        cls.plain = {os.path.basename(n) for n in cls.files}
+        cls.rooms = {n.split("/")[0] for n in cls.files if "/" in n}
+
+    def is_there(self, name, where):
+        beside = os.path.normpath(os.path.join(os.path.dirname(where), name))
+        return "/" not in name and name in self.plain or name in self.files or f"include/{name}" in self.files or beside in self.files
+
+    def pages(self):
+        return [n for n in self.files if n.endswith(".md")]
+
+    def test_files_that_a_page_names(self):
+        wrong = [(page, name) for page in self.pages() for found in FILE.findall(text(page)) for name in each(found)
+                 if name not in PAST and not PLACEHOLDER.search(name) and not self.is_there(name, page)]
+        self.assertEqual(wrong, [])
+        self.assertGreater(len(self.pages()), 10)
+
+    def test_functions_that_the_index_names(self):
+        code = "".join(text(n) for n in self.files if n.endswith((".c", ".h", ".def")))
+        words = set(re.findall(r"\w+", code))
+        wrong = [(page, name) for page in INDEX for name in re.findall(r"`(\w+)\(\)`", text(page)) if name not in words]
+        self.assertEqual(wrong, [])
+
+    def test_files_that_a_comment_names(self):
+        """Headers of the system are not ours to check: a header counts if its folder is ours."""
+        wrong = []
+        for name in (n for n in self.files if n.endswith((".c", ".h"))):
+            for said in (s for comment in COMMENT.findall(text(name)) for found in FILE.findall(comment) for s in each(found)):
+                ours = said.split("/")[0] in self.rooms if "/" in said else not said.endswith(".h")
+                if ours and not PLACEHOLDER.search(said) and not self.is_there(said, name):
+                    wrong.append((name, said))
+        self.assertEqual(wrong, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
