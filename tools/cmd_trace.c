@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "netstack/stack.h"
 #include "tools/command.h"
 #include "tools/show.h"
+#include "tools/stacks.h"
 #include "base/clock.h"
 #include "unetd/client/client.h"
 
@@ -19,8 +19,7 @@
 
 struct watched {
         uint32_t id;
-        struct stack_state *st;
-        size_t bytes;
+        struct stacks_map map;
         struct trace *trace;
         uint64_t next;   /* the record to read */
         uint64_t missed; /* written over before they were read */
@@ -48,24 +47,10 @@ static void on_signal(int sig)
 
 static bool map_stack(struct session *s, struct watched *w)
 {
-        struct unetd_stack_fds fds;
         struct stack view;
-        struct stat info;
 
-        if (unetd_stack_get(&s->unetd, w->id, &fds) != 0)
+        if (!stacks_map(&s->unetd, w->id, PROT_READ | PROT_WRITE, &w->map, &view))
                 return false;
-        w->st = MAP_FAILED;
-        if (fstat(fds.state, &info) == 0)
-                w->st = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
-                             fds.state, 0);
-        unetd_stack_fds_close(&fds);
-        if (w->st == MAP_FAILED)
-                return false;
-        w->bytes = (size_t)info.st_size;
-        if (stack_view_init(&view, w->st, w->bytes, NULL) != 0) {
-                munmap(w->st, w->bytes);
-                return false;
-        }
         w->trace = view.trace;
         stack_view_fini(&view);
         return true;
@@ -186,7 +171,7 @@ static int leave(struct session *s)
         drain(s);
         for (uint32_t i = 0; i < s->n; i++) {
                 missed += s->stack[i].missed;
-                munmap(s->stack[i].st, s->stack[i].bytes);
+                munmap(s->stack[i].map.st, s->stack[i].map.bytes);
         }
         unetd_close(&s->unetd);
         if (missed != 0)

@@ -35,6 +35,27 @@ static nstime now(void)
         return ts.tv_sec * NS_PER_S + ts.tv_nsec - timens.monotonic;
 }
 
+bool stacks_map(struct unetd_client *c, uint32_t id, int prot, struct stacks_map *m,
+                struct stack *view)
+{
+        struct unetd_stack_fds fds;
+        struct stat info;
+
+        if (unetd_stack_get(c, id, &fds) != 0)
+                return false;
+        m->st = MAP_FAILED;
+        if (fstat(fds.state, &info) == 0)
+                m->st = mmap(NULL, (size_t)info.st_size, prot, MAP_SHARED, fds.state, 0);
+        unetd_stack_fds_close(&fds);
+        if (m->st == MAP_FAILED)
+                return false;
+        m->bytes = (size_t)info.st_size;
+        if (stack_view_init(view, m->st, m->bytes, NULL) == 0)
+                return true;
+        munmap(m->st, m->bytes);
+        return false;
+}
+
 /* One stack, if it is still there and ours to read. */
 static bool see(struct unetd_client *c, const struct unetd_status_item *item,
                 bool (*each)(void *arg, const struct seen_stack *s), void *arg, bool *shown)
@@ -43,25 +64,16 @@ static bool see(struct unetd_client *c, const struct unetd_status_item *item,
                                .uid = item->uid,
                                .pid = item->pid,
                                .orphan = (item->flags & UNETD_ORPHAN) != 0};
-        struct unetd_stack_fds fds;
-        struct stack_state *st = MAP_FAILED;
-        struct stat info;
-        bool go_on = true;
+        struct stacks_map map;
+        bool go_on;
 
-        if (unetd_stack_get(c, item->stack, &fds) != 0)
+        if (!stacks_map(c, item->stack, PROT_READ, &map, &s.view))
                 return true;
-        if (fstat(fds.state, &info) == 0)
-                st = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fds.state, 0);
-        unetd_stack_fds_close(&fds);
-        if (st == MAP_FAILED)
-                return true;
-        if (stack_view_init(&s.view, st, (size_t)info.st_size, NULL) == 0) {
-                s.now = now();
-                *shown = true;
-                go_on = each(arg, &s);
-                stack_view_fini(&s.view);
-        }
-        munmap(st, (size_t)info.st_size);
+        s.now = now();
+        *shown = true;
+        go_on = each(arg, &s);
+        stack_view_fini(&s.view);
+        munmap(map.st, map.bytes);
         return go_on;
 }
 

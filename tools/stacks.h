@@ -12,6 +12,15 @@
 #include "netstack/stack_refs.h"
 #include "unetd/client/client.h"
 
+/* A state segment that is mapped. */
+struct stacks_map {
+        struct stack_state *st;
+        size_t bytes;
+};
+/* Maps a stack of this user's, and makes a view of it. False: it is gone, or not ours to read. */
+bool stacks_map(struct unetd_client *c, uint32_t id, int prot, struct stacks_map *m,
+                struct stack *view);
+
 struct seen_stack {
         uint32_t id, uid;
         int32_t pid; /* the process that made it */

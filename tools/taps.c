@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "netstack/stack.h"
+#include "tools/stacks.h"
 #include "unetd/client/client.h"
 #include "unetd/client/timens.h"
 
@@ -28,8 +28,7 @@ struct held {
 
 struct tap {
         uint32_t id;
-        struct stack_state *st;
-        size_t bytes;
+        struct stacks_map map;
         struct capture *c;
         struct capture_reader reader;
         struct held *first, *last; /* oldest first */
@@ -58,24 +57,10 @@ struct taps *taps_new(const struct taps_want *want)
 
 static bool map_stack(struct taps *t, struct tap *p)
 {
-        struct unetd_stack_fds fds;
         struct stack view;
-        struct stat info;
 
-        if (unetd_stack_get(&t->unetd, p->id, &fds) != 0)
+        if (!stacks_map(&t->unetd, p->id, PROT_READ | PROT_WRITE, &p->map, &view))
                 return false;
-        p->st = MAP_FAILED;
-        if (fstat(fds.state, &info) == 0)
-                p->st = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
-                             fds.state, 0);
-        unetd_stack_fds_close(&fds);
-        if (p->st == MAP_FAILED)
-                return false;
-        p->bytes = (size_t)info.st_size;
-        if (stack_view_init(&view, p->st, p->bytes, NULL) != 0) {
-                munmap(p->st, p->bytes);
-                return false;
-        }
         p->c = view.capture;
         stack_view_fini(&view);
         return true;
@@ -242,7 +227,7 @@ void taps_free(struct taps *t)
                 atomic_store(&p->c->snap, 0);
                 while (p->first)
                         let_go(t, p);
-                munmap(p->st, p->bytes);
+                munmap(p->map.st, p->map.bytes);
         }
         unetd_close(&t->unetd);
         free(t);

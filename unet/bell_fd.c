@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/rights.h"
 #include "base/sandbox.h"
 #include "base/sys.h"
 
@@ -19,7 +20,6 @@
 #endif
 
 #define FAMILY_BYTES offsetof(struct sockaddr_un, sun_path)
-#define RIGHTS_MAX   253 /* SCM_MAX_FD */
 #define DRAIN_MAX    16
 #define NEARLY_FULL \
         8 /* rings that wait: at net.unix.max_dgram_qlen, 10 if not set, more are lost */
@@ -286,20 +286,21 @@ bool bell_ring(int ringer)
 
 static bool take_one(int bell, void (*closes)(const int *fds, unsigned n))
 {
-        char byte, ctl[CMSG_SPACE(RIGHTS_MAX * sizeof(int))];
+        union rights ctl;
+        char byte;
         struct iovec iov = {&byte, 1};
-        struct msghdr m = {
-                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = &ctl,
+                           .msg_controllen = sizeof ctl};
         int fds[RIGHTS_MAX];
+        unsigned n;
 
         if (sys3(SYS_recvmsg, bell, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0)
                 return false;
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL; c = CMSG_NXTHDR(&m, c))
-                if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-                        size_t bytes = MIN(c->cmsg_len - CMSG_LEN(0), sizeof fds);
-                        memcpy(fds, CMSG_DATA(c), bytes);
-                        closes(fds, (unsigned)(bytes / sizeof(int)));
-                }
+        n = rights_take(&m, fds, RIGHTS_MAX);
+        if (n > 0)
+                closes(fds, n);
         return true;
 }
 

@@ -7,6 +7,7 @@
 #include "sock/shim/relay.h"
 #include "sock/shim/transfer.h"
 #include "sock/shim/wait.h"
+#include "base/rights.h"
 #include "sock/usock_option.h"
 
 #include <sys/ioctl.h>
@@ -469,27 +470,11 @@ static void look_at_one(int fd)
         }
 }
 
-static void each_right(struct msghdr *m, void (*fn)(int fd))
-{
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-                        continue;
-                for (size_t i = 0; i < n; i++) {
-                        int fd;
-
-                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-                        fn(fd);
-                }
-        }
-}
-
 static void look_at_rights(struct msghdr *m)
 {
-        each_right(m, look_at_one);
+        rights_each(m, look_at_one);
         if (shim_started())
-                each_right(m, epoll_comes); /* whose members may have come with them */
+                rights_each(m, epoll_comes); /* whose members may have come with them */
 }
 
 static bool put_header(struct msghdr *to, const struct msghdr *from)

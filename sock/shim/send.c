@@ -6,6 +6,7 @@
 #include "sock/shim/io.h"
 #include "sock/shim/transfer.h"
 #include "sock/shim/wait.h"
+#include "base/rights.h"
 #include "sock/usock_ifaces.h"
 #include "sock/usock_dgram.h"
 #include "sock/usock_stamp.h"
@@ -369,8 +370,12 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
         return r;
 }
 
-static void leaves(struct file *f)
+static void leaves(int fd)
 {
+        struct file *f = file_enter(fd, MODE_EPOLL);
+
+        if (f == NULL)
+                return;
         if (f->mode == MODE_EPOLL) {
                 epoll_leaves(f);
                 file_leave(f);
@@ -393,21 +398,7 @@ static void look_at_leaving(struct msghdr *m)
         if (!shim.size || usock_tls.inside || !m->msg_controllen ||
             !user_read_range(m->msg_control, m->msg_controllen))
                 return;
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-                        continue;
-                for (size_t i = 0; i < n; i++) {
-                        struct file *f;
-                        int fd;
-
-                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-                        f = file_enter(fd, MODE_EPOLL);
-                        if (f)
-                                leaves(f);
-                }
-        }
+        rights_each(m, leaves);
 }
 
 ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)

@@ -138,26 +138,6 @@ int sock_give_name(const struct sockaddr_storage *name, socklen_t n, struct sock
         return user_copy(sa, name, MIN(*len, n)) && user_put32(len, n) ? 0 : -EFAULT;
 }
 
-static int give_local_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
-{
-        struct sockaddr_storage name;
-        socklen_t n = sizeof name;
-        int r = usock_getsockname(s, (void *)&name, &n);
-
-        assert(s != NULL);
-        return r < 0 ? r : sock_give_name(&name, n, sa, len);
-}
-
-static int give_peer_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
-{
-        struct sockaddr_storage name;
-        socklen_t n = sizeof name;
-        int r = usock_getpeername(s, (void *)&name, &n);
-
-        assert(s != NULL);
-        return r < 0 ? r : sock_give_name(&name, n, sa, len);
-}
-
 /* As Linux: also of one that was reset since. */
 static int give_accepted_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
 {
@@ -372,38 +352,42 @@ int h_sockatmark(int fd)
 
 /* ---- names ---- */
 
-int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
+static ssize_t name_of(const struct file *f, bool peer, struct sockaddr *sa, socklen_t *len)
+{
+        struct sockaddr_storage name;
+        socklen_t n = sizeof name;
+        int r;
+
+        if (f->mode != MODE_TCP && !f->out)
+                return sys3(peer ? SYS_getpeername : SYS_getsockname, f->kfd, sa, len);
+        r = peer ? usock_getpeername(f->us, (void *)&name, &n)
+                 : usock_getsockname(f->us, (void *)&name, &n);
+        return r < 0 ? r : sock_give_name(&name, n, sa, len);
+}
+
+static int get_name(int fd, bool peer, struct sockaddr *sa, socklen_t *len)
 {
         struct file *f = file_enter(fd, MODE_TCP);
         const struct relayed *c = f ? NULL : relayed_of(fd);
         ssize_t r;
 
+        if (c)
+                return peer ? relayed_name(&c->peer, c->peer_len, sa, len)
+                            : relayed_name(&c->local, c->local_len, sa, len);
         if (!f)
-                return c ? relayed_name(&c->local, c->local_len, sa, len)
-                         : REAL(getsockname)(fd, sa, len);
-        if (f->mode == MODE_TCP || f->out)
-                r = give_local_name(f->us, sa, len);
-        else
-                r = sys3(SYS_getsockname, f->kfd, sa, len);
+                return peer ? REAL(getpeername)(fd, sa, len) : REAL(getsockname)(fd, sa, len);
+        r = name_of(f, peer, sa, len);
         file_leave(f);
         result_again(&r);
         return (int)r;
 }
 
+int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
+{
+        return get_name(fd, false, sa, len);
+}
+
 int h_getpeername(int fd, struct sockaddr *sa, socklen_t *len)
 {
-        struct file *f = file_enter(fd, MODE_TCP);
-        const struct relayed *c = f ? NULL : relayed_of(fd);
-        ssize_t r;
-
-        if (!f)
-                return c ? relayed_name(&c->peer, c->peer_len, sa, len)
-                         : REAL(getpeername)(fd, sa, len);
-        if (f->mode == MODE_TCP || f->out)
-                r = give_peer_name(f->us, sa, len);
-        else
-                r = sys3(SYS_getpeername, f->kfd, sa, len);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
+        return get_name(fd, true, sa, len);
 }

@@ -176,7 +176,7 @@ static bool send_bytes(int fd, const void *bytes, size_t len, const int *fds, un
 {
         union {
                 struct cmsghdr align;
-                char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
+                char bytes[CMSG_SPACE(RIGHTS_MAX * sizeof(int))];
         } ctl;
         struct iovec iov = {(void *)(uintptr_t)bytes, len};
         struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};

@@ -10,6 +10,7 @@
 
 #include "base/planted.h"
 #include "base/memfd.h"
+#include "base/rights.h"
 
 #define HELLO_MAGIC   0x554e6574u
 #define HELLO_VERSION 1u
@@ -444,21 +445,11 @@ static int send_hello(const struct shm_link *l)
                           .station_bytes = o.station_bytes,
                           .geom = {o.geom.count[0], o.geom.count[1]}};
         const int fds[HELLO_FDS] = {o.region, o.station};
-        union {
-                struct cmsghdr align;
-                char bytes[CMSG_SPACE(sizeof fds)];
-        } ctl = {0};
         struct iovec iov = {&h, sizeof h};
-        struct msghdr m = {.msg_iov = &iov,
-                           .msg_iovlen = 1,
-                           .msg_control = &ctl,
-                           .msg_controllen = sizeof ctl};
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+        union rights ctl;
 
-        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fds),
-                              .cmsg_level = SOL_SOCKET,
-                              .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(c), fds, sizeof fds);
+        rights_put(&m, &ctl, fds, HELLO_FDS);
         return sendmsg(l->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof h ? 0 : -errno;
 }
 
@@ -481,28 +472,6 @@ int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *
         return 0;
 }
 
-/* Puts the descriptors of a message into fds[]; those that are too many are closed. Returns how
- * many came. */
-static int take_fds(struct msghdr *m, int fds[HELLO_FDS])
-{
-        int n = 0;
-
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
-                size_t k = c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS
-                                   ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int)
-                                   : 0;
-                for (size_t i = 0; i < k; i++, n++) {
-                        int fd;
-                        memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-                        if (n < HELLO_FDS)
-                                fds[n] = fd;
-                        else
-                                close(fd);
-                }
-        }
-        return n;
-}
-
 static int wait_readable(int sock, nstime timeout)
 {
         struct timespec ts = {timeout / NS_PER_S, timeout % NS_PER_S};
@@ -517,16 +486,14 @@ static int wait_readable(int sock, nstime timeout)
 
 static int recv_hello(int sock, nstime timeout, struct hello *h, int fds[HELLO_FDS])
 {
-        union {
-                struct cmsghdr align;
-                char bytes[CMSG_SPACE(8 * sizeof(int))];
-        } ctl;
+        union rights ctl;
         struct iovec iov = {h, sizeof *h};
         struct msghdr m = {.msg_iov = &iov,
                            .msg_iovlen = 1,
                            .msg_control = &ctl,
                            .msg_controllen = sizeof ctl};
-        int err = wait_readable(sock, timeout), nfds;
+        int err = wait_readable(sock, timeout);
+        unsigned nfds;
         ssize_t n;
 
         if (err != 0)
@@ -534,7 +501,7 @@ static int recv_hello(int sock, nstime timeout, struct hello *h, int fds[HELLO_F
         n = recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n <= 0)
                 return n == 0 ? -EPIPE : -errno;
-        nfds = take_fds(&m, fds);
+        nfds = rights_take(&m, fds, HELLO_FDS);
         if (n != (ssize_t)sizeof *h || nfds != HELLO_FDS ||
             (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || h->magic != HELLO_MAGIC ||
             h->version != HELLO_VERSION)

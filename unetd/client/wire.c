@@ -10,50 +10,21 @@
 #define FD_ABOVE_MAX 65536
 #define FD_HIGH      900 /* above what select() programs count on staying below */
 
-/* Room for as many as can come, not only for as many as may: what the kernel finds no room
- * for it closes itself, in our time, and closing a socket can take as long as its owner
- * wants (SO_LINGER). */
-union wire_ctl {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
-};
-
 int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int flags)
 {
         struct iovec iov = {.iov_base = msg, .iov_len = sizeof *msg};
         struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
-        union wire_ctl ctl;
+        union rights ctl;
         long r;
 
         assert(n <= UNETD_FDS_MAX);
         msg->magic = UNETD_MAGIC;
         msg->nfds = (uint16_t)n;
-        if (n > 0) {
-                memset(&ctl, 0, sizeof ctl);
-                mh.msg_control = &ctl;
-                mh.msg_controllen = CMSG_SPACE(sizeof(int) * n);
-                CMSG_FIRSTHDR(&mh)->cmsg_level = SOL_SOCKET;
-                CMSG_FIRSTHDR(&mh)->cmsg_type = SCM_RIGHTS;
-                CMSG_FIRSTHDR(&mh)->cmsg_len = CMSG_LEN(sizeof(int) * n);
-                memcpy(CMSG_DATA(CMSG_FIRSTHDR(&mh)), fds, sizeof(int) * n);
-        }
+        rights_put(&mh, &ctl, fds, n);
         do
                 r = sys_sendmsg(fd, &mh, flags | MSG_NOSIGNAL);
         while (r == -EINTR);
         return r < 0 ? (int)r : 0;
-}
-
-/* Collects the descriptors of a message. */
-static void take_fds(struct msghdr *mh, struct wire_in *in)
-{
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
-                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-                        continue;
-                for (size_t i = 0; i < n && in->n < WIRE_FDS_MAX; i++)
-                        memcpy(&in->fds[in->n++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-        }
 }
 
 static bool in_form(const struct wire_in *in, long len, int flags)
@@ -75,7 +46,7 @@ static int judged(const struct wire_in *in, long len, int flags)
 int wire_recv(int fd, struct wire_in *in, int flags)
 {
         struct iovec iov = {.iov_base = &in->msg, .iov_len = sizeof in->msg};
-        union wire_ctl ctl;
+        union rights ctl;
         struct msghdr mh = {.msg_iov = &iov,
                             .msg_iovlen = 1,
                             .msg_control = &ctl,
@@ -89,7 +60,7 @@ int wire_recv(int fd, struct wire_in *in, int flags)
         while (r == -EINTR);
         if (r < 0)
                 return (int)r;
-        take_fds(&mh, in);
+        in->n = rights_take(&mh, in->fds, RIGHTS_MAX);
         if (r == 0 && in->n == 0 && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
                 return -ECONNRESET; /* the end; an empty packet counts as one */
         return judged(in, r, mh.msg_flags);
@@ -97,7 +68,7 @@ int wire_recv(int fd, struct wire_in *in, int flags)
 
 void wire_in_close(struct wire_in *in)
 {
-        assert(in->n <= WIRE_FDS_MAX);
+        assert(in->n <= RIGHTS_MAX);
         for (unsigned i = 0; i < in->n; i++)
                 if (in->fds[i] >= 0)
                         sys_close(in->fds[i]);

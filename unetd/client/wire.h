@@ -10,13 +10,12 @@
 
 #include <sys/resource.h>
 
+#include "base/rights.h"
 #include "unetd/client/proto.h"
-
-#define WIRE_FDS_MAX 253 /* SCM_MAX_FD: the most that the kernel passes */
 
 struct wire_in {
         struct unetd_msg msg;
-        int fds[WIRE_FDS_MAX];
+        int fds[RIGHTS_MAX];
         unsigned n; /* at most UNETD_FDS_MAX when the message is in form */
 };
 
