@@ -174,6 +174,7 @@ static const struct {
         {"peer_gone", scene_peer_gone},
         {"reuse_same_port", scene_reuse_same_port},
         {"rights", scene_rights},
+        {"rights_of_a_wrong_length", scene_rights_of_a_wrong_length},
         {"rights_strangers", scene_rights_strangers},
         {"rights_in_flight", scene_rights_in_flight},
         {"rights_many", scene_rights_many},

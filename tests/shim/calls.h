@@ -234,6 +234,7 @@ void scene_dual_udp(void);
 void scene_peer_gone(void);
 void scene_reuse_same_port(void);
 void scene_rights(void);
+void scene_rights_of_a_wrong_length(void);
 void scene_rights_strangers(void);
 void scene_rights_in_flight(void);
 void scene_rights_many(void);

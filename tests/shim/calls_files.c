@@ -408,6 +408,27 @@ static int passed(const struct passing *p)
         return fd;
 }
 
+/* No program reads beyond what it was given because of what it says. */
+void scene_rights_of_a_wrong_length(void)
+{
+        static const size_t lengths[] = {0, sizeof(struct cmsghdr) - 1, CMSG_LEN(1000), SIZE_MAX};
+        struct passing p;
+        struct msghdr m;
+        int u[2], v[2];
+
+        tcp_pair(v);
+        socketpair(AF_UNIX, SOCK_STREAM, 0, u);
+        for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+                m = message(&p, v[1]);
+                p.control.h.cmsg_len = lengths[i];
+                SHOW(sendmsg(u[0], &m, 0));
+        }
+        m = message(&p, v[1]);
+        SHOW(sendmsg(u[0], &m, 0));
+        close2(u);
+        close2(v);
+}
+
 /* From more programs than a process has room for stacks: with those that come too late it can
  * do nothing. */
 void scene_rights_strangers(void)
