@@ -253,8 +253,6 @@ void am_start_timer(struct am_peer *p, enum am_seq s);
 /* An acknowledgement that moves on: a sample for the RTT, and the timer starts afresh. */
 void am_progress(struct am_peer *p, enum am_seq s, uint16_t ack);
 void am_tick(struct uam *am);
-/* When am_tick() is to be called next, NSTIME_NEVER: no timer runs. */
-nstime am_deadline(struct uam *am);
 
 /* am.c. The peer is lost (err < 0), or has left in order (0). */
 void am_peer_ends(struct am_peer *p, int err);

@@ -148,7 +148,8 @@ void am_tick(struct uam *am)
         }
 }
 
-nstime am_deadline(struct uam *am)
+/* When am_tick() is to be called next, NSTIME_NEVER: no timer runs. */
+static nstime am_deadline(struct uam *am)
 {
         nstime first = NSTIME_NEVER;
 

@@ -438,7 +438,8 @@ void ustack_wake_asked(struct ustack *u)
         }
 }
 
-void usock_wake_armed(struct ustack *u, uint64_t who)
+/* Wakes those of the waiters in `who` that sleep; not of the crowd. Under the lock. */
+static void wake_armed(struct ustack *u, uint64_t who)
 {
         struct stack_state *st = u->s.st;
 
@@ -469,7 +470,9 @@ static uint64_t some_of(const struct stack_state *st, uint64_t who, uint32_t n)
         return found;
 }
 
-uint64_t usock_one_of(const struct stack_state *st, uint64_t who)
+/* Of those of whom one is enough, one that sleeps; 0: none. Who has been woken looks before he
+ * goes on. */
+static uint64_t one_of(const struct stack_state *st, uint64_t who)
 {
         return some_of(st, who, 1);
 }
@@ -484,17 +487,17 @@ bool usock_wake_process(struct ustack *u, uint32_t proc)
                 if (st->waiter[i].proc == proc &&
                     atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
                         who |= 1ull << i;
-        usock_wake_armed(u, who);
+        wake_armed(u, who);
         return crowd_wake_all(u, proc) || who != 0;
 }
 
 void usock_wake_one(struct ustack *u)
 {
-        uint64_t who = usock_one_of(u->s.st, UINT64_MAX);
+        uint64_t who = one_of(u->s.st, UINT64_MAX);
 
         assert(ustack_locked(u));
         if (who != 0)
-                usock_wake_armed(u, who);
+                wake_armed(u, who);
         else
                 crowd_wake_one(u);
 }
@@ -507,7 +510,7 @@ void ustack_let_lead(struct ustack *u)
 
 static void wake_all_armed(struct ustack *u)
 {
-        usock_wake_armed(u, UINT64_MAX);
+        wake_armed(u, UINT64_MAX);
         crowd_wake_all(u, 0);
 }
 
@@ -549,7 +552,7 @@ static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t 
         }
         who &= ~(rec->exclusive & ~st->news_waiters) | some;
         trace(u->s.trace, u->s.now, TRACE_WAKE, sock, who);
-        usock_wake_armed(u, who);
+        wake_armed(u, who);
         if (unlikely(who & WAITERS_CROWD)) {
                 crowd_wake(u, sock, n);
                 crowd_wake(u, 0, 0);

@@ -38,13 +38,8 @@ bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t 
 /* Wakes a waiter by its slot. Under the stack's lock; the first to come makes the socket that it is
  * done from. */
 void usock_wake(struct ustack *u, uint32_t slot);
-/* Wakes those of the waiters in `who` that sleep; not of the crowd. Under the lock. */
-void usock_wake_armed(struct ustack *u, uint64_t who);
 /* Wakes one who sleeps, if anybody does. Under the lock. */
 void usock_wake_one(struct ustack *u);
-/* Of those of whom one is enough, one that sleeps; 0: none. Who has been woken looks before he
- * goes on. */
-uint64_t usock_one_of(const struct stack_state *st, uint64_t who);
 
 /* Wake-ups of this process may not arrive, and no look of others' finds that out: a sleeper looks
  * for itself now and then. */

@@ -211,7 +211,7 @@ static void shm_want_room(struct unet_chan *ch, bool on)
                 atomic_store_explicit(&c->mine->ctrl.want_room, on, memory_order_relaxed);
 }
 
-const struct unet_ni_ops shm_ni_ops = {
+static const struct unet_ni_ops shm_ni_ops = {
         .name = "shm",
         .send = shm_send,
         .recv = shm_recv,

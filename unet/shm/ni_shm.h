@@ -61,6 +61,4 @@ void shm_chan_unheard(struct shm_chan *c);
 /* Completes a channel whose regions, bell and ringers are filled in. */
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt);
 
-extern const struct unet_ni_ops shm_ni_ops;
-
 #endif

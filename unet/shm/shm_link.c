@@ -259,7 +259,7 @@ static void link_want_room(struct unet_chan *ch, bool on)
                 atomic_store_explicit(&l->mine->ctrl.want_room, on, memory_order_relaxed);
 }
 
-const struct unet_ni_ops shm_link_ni_ops = {
+static const struct unet_ni_ops shm_link_ni_ops = {
         .name = "shm",
         .send = link_send,
         .recv = link_recv,

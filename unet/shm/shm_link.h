@@ -74,6 +74,4 @@ void shm_link_nudge(struct shm_link *l);
 /* Our frames' memory (geom not zero), for the switch. */
 struct unet_mem shm_link_tx_mem(const struct shm_link *l);
 
-extern const struct unet_ni_ops shm_link_ni_ops;
-
 #endif

@@ -366,12 +366,15 @@ static void flush(struct unet_chan *ch)
         }
 }
 
+/* Sends are copied before the call ends: whatever was not reaped counts as sent. */
 static void no_repair(struct unet_chan *ch)
 {
-        ni_verbs_repair(nv(ch));
+        struct vlink_chan_shared *c = &nv(ch)->link->sh->chan[nv(ch)->chan];
+
+        c->reap_head = c->reap_tail;
 }
 
-const struct unet_ni_ops ni_verbs_ops = {
+static const struct unet_ni_ops ni_verbs_ops = {
         .name = "verbs",
         .send = send,
         .recv = recv,
@@ -384,14 +387,6 @@ const struct unet_ni_ops ni_verbs_ops = {
         .flush = flush,
         .repair = no_repair,
 };
-
-/* Sends are copied before the call ends: whatever was not reaped counts as sent. */
-void ni_verbs_repair(struct ni_verbs *n)
-{
-        struct vlink_chan_shared *c = &n->link->sh->chan[n->chan];
-
-        c->reap_head = c->reap_tail;
-}
 
 void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t mtu, bool csum,
                    struct unet_mem tx)

@@ -81,9 +81,5 @@ bool vlink_owns_fd(const struct vlink *v, int fd);
 /* `mtu`: the longest packet that both ends can take; csum: transports must sum. */
 void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t mtu, bool csum,
                    struct unet_mem tx);
-/* A process died in the middle of a call: all frames count as sent. */
-void ni_verbs_repair(struct ni_verbs *n);
-
-extern const struct unet_ni_ops ni_verbs_ops;
 
 #endif

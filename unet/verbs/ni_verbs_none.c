@@ -37,10 +37,6 @@ bool vlink_drives(const struct vlink *v)
         return false;
 }
 
-void vlink_yield(struct vlink *v)
-{
-}
-
 void vlink_give_up(struct vlink *v)
 {
 }
@@ -78,10 +74,3 @@ void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t 
                    struct unet_mem tx)
 {
 }
-
-void ni_verbs_repair(struct ni_verbs *n)
-{
-}
-
-/* No channel's. */
-const struct unet_ni_ops ni_verbs_ops = {.name = "verbs"};
