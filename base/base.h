@@ -5,8 +5,8 @@
  * reads a clock. Wire fields have types of their own, so that a forgotten conversion is a compile
  * error and not a bug.
  */
-#ifndef NETSTACK_BASE_H
-#define NETSTACK_BASE_H
+#ifndef BASE_BASE_H
+#define BASE_BASE_H
 
 #include <assert.h>
 #include <stdbool.h>

@@ -16,8 +16,8 @@
  *
  * A record never wraps: one that would is preceded by a filler to the ring's end.
  */
-#ifndef NETSTACK_CAPTURE_H
-#define NETSTACK_CAPTURE_H
+#ifndef BASE_CAPTURE_H
+#define BASE_CAPTURE_H
 
 #include <stdatomic.h>
 

@@ -10,8 +10,8 @@
  * csum_partial() and csum_copy() pick the widest implementation the processor has on their first
  * call.
  */
-#ifndef NETSTACK_CHECKSUM_H
-#define NETSTACK_CHECKSUM_H
+#ifndef BASE_CHECKSUM_H
+#define BASE_CHECKSUM_H
 
 #include "base/base.h"
 
@@ -83,8 +83,8 @@ static inline uint32_t csum_pseudo(ip_addr src, ip_addr dst, uint8_t proto, uint
 
 /*
  * How a transport's checksum is checked. Between two systems on one machine the sender may leave
- * the summing to a device that is not there (Linux: CHECKSUM_PARTIAL, over veth), and the field
- * then holds the sum of the pseudo header alone.
+ * the summing to a device that is not there (Linux: CHECKSUM_PARTIAL, over veth). Then the field
+ * holds the sum of the pseudo header alone.
  */
 enum csum_check { CSUM_UNCHECKED, CSUM_WHOLE, CSUM_WHOLE_OR_PSEUDO };
 

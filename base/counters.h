@@ -3,8 +3,8 @@
  * counter, the trace line, the row of `unet stat` and what a test expects. Nothing is dropped
  * without one of these.
  */
-#ifndef NETSTACK_COUNTERS_H
-#define NETSTACK_COUNTERS_H
+#ifndef BASE_COUNTERS_H
+#define BASE_COUNTERS_H
 
 #include "base/base.h"
 

@@ -9,11 +9,11 @@
  *      region 2c + 1  what this stack sends on channel c: its own transmit region  (read and write)
  *      region 2c + 2  what the peer sends on channel c: frames lent to this stack  (read only)
  *
- * Ownership. For a frame of ours (region 0 and transmit regions) `refs` is the number of queue
- * records that name it (a reservation counts as one) and `loans` the number of messages sent with
- * it that the other side has not given back. It is free when both are zero: retransmission and the
- * reader on the other side have both let go. A lent frame (receive region) has no record here; each
- * message that brought it is one loan, released once with frame_drop().
+ * Ownership. A frame of ours (region 0 and transmit regions) has two counts. `refs` is the number
+ * of queue records that name it; a reservation counts as one. `loans` is the number of messages
+ * sent with it that the other side has not given back. It is free when both are zero:
+ * retransmission and the reader on the other side have both let go. A lent frame (receive region)
+ * has no record here; each message that brought it is one loan, released once with frame_drop().
  *
  *      free --frame_alloc--> refs 1 --frame_hold/frame_drop--> ... refs 0, loans 0 --> free
  *      send: frame_lend (loans + 1)      reap: frame_unlend (loans - 1)
@@ -22,8 +22,8 @@
  * and hold no address. Free lists are derived state and can be rebuilt. All calls need the stack's
  * lock, but for frame_addr().
  */
-#ifndef NETSTACK_FRAME_H
-#define NETSTACK_FRAME_H
+#ifndef BASE_FRAME_H
+#define BASE_FRAME_H
 
 #include "base/base.h"
 
@@ -166,17 +166,17 @@ static inline struct frame_rec *frame_pool_rec(const struct frame_pool *p, uint3
 /*
  * A frame of the class with refs 1, charged to `owner`; 0 when there is none.
  *
- * It is the one that was freed last, and warm. Only of the large ones of a pool that is lent from
- * it is the one that was freed first, and no fewer than FRAME_ROUND take turns: the lines of one
- * that the other side has just read are in the cache of its processor, and to write them is slower
- * than those that have left it (iperf3 --bidir: 83 and 103 Gb/s).
+ * It is the one that was freed last, which is warm. The large frames of a pool that is lent from
+ * are an exception: there it is the one that was freed first, and at least FRAME_ROUND take turns.
+ * The lines of a frame that the other side has just read are in the cache of its processor. Writing
+ * them is slower than writing lines that have left it.
  */
 #define FRAME_ROUND 64u
 uint32_t frame_alloc(struct frames *f, uint32_t region, enum frame_class c, uint32_t owner);
-/* The frame is written where it is sent from, with no copy before: when it is free it is the next
- * one, whatever turns others take. Few frames then go round, and stay in the second-level cache of
- * a processor that both sides share; where each has its own it is no slower (1 MB by loan, writing
- * and reading: 15 and 20 us on one processor, 29 and 22 by turns; 50 us the slower end on two). */
+/* The frame is written where it is sent from, with no copy before. When it is free it is the next
+ * one, whatever turns others take. So few frames go round, and stay in the second-level cache of a
+ * processor that both sides share. Where each side has its own that is no slower
+ * (docs/decisions.md). */
 void frame_near(struct frames *f, uint32_t id);
 /* The address of the frame that frame_alloc() will most likely give next, so that its lines can be
  * claimed; NULL: not known. */

@@ -1,8 +1,8 @@
 /*
  * Making, passing and checking shared memory; by system calls made directly, since the client of
- * unetd uses it in programs whose calls are ours. Nothing is read or mapped by a check, and no file
- * system is asked that could belong to somebody hostile (FUSE answers when it likes): seals are the
- * kernel's own knowledge, and only memory files have them.
+ * unetd uses it in programs whose calls are ours. A check reads and maps nothing. It asks no file
+ * system that could belong to somebody hostile (FUSE answers when it likes): seals are the kernel's
+ * own knowledge, and only memory files have them.
  */
 #include "base/memfd.h"
 

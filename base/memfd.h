@@ -1,14 +1,13 @@
 /*
  * Memory that is shared with somebody who may be hostile, and how it is passed.
  *
- * The owner makes a memfd of fixed size (sealed against shrinking and growing, mode 0600 before
- * anybody else has it: with a wider mode a read-only descriptor could be reopened for writing
- * through /proc), maps it, and passes a read-only twin of the descriptor. Frozen, nobody maps it
- * writable again, the owner neither.
+ * The owner makes a memfd of fixed size, maps it, and passes a read-only twin of the descriptor. It
+ * is sealed against shrinking and growing. Its mode is 0600 before anybody else has it: with a
+ * wider mode a read-only descriptor could be reopened for writing through /proc. Frozen, nobody
+ * maps it writable again, the owner neither.
  *
  * The receiver maps nothing before unet_memfd_check() has said that the memory cannot be taken away
- * under its reads: a file that can shrink gives SIGBUS, and so may hugetlbfs or FUSE even when
- * sealed.
+ * under its reads. A file that can shrink gives SIGBUS. So may hugetlbfs or FUSE even when sealed.
  */
 #ifndef UNET_MEMFD_H
 #define UNET_MEMFD_H
@@ -29,10 +28,10 @@ int unet_memfd_reader(int fd);
  * errno. */
 int unet_memfd_freeze(int fd);
 /*
- * Whether a descriptor that was passed is what it should be: a regular file on tmpfs, `bytes` long
- * (0: any length but 0), open for reading alone or for both, sealed against shrinking and growing,
- * its seals sealed; and if an owner is named, his and of mode 0600. 0; -EINVAL: not such a file;
- * -EACCES: mode, owner or way of opening; -EPERM: seals; -ERANGE: size.
+ * Says whether a descriptor that was passed is what it should be: a regular file on tmpfs, `bytes`
+ * long (0: any length but 0), open for reading alone or for both. It must be sealed against
+ * shrinking and growing, and its seals sealed. If an owner is named it is his, and of mode 0600. 0;
+ * -EINVAL: not such a file; -EACCES: mode, owner or way of opening; -EPERM: seals; -ERANGE: size.
  */
 #define UNET_MEMFD_ANYBODY ((uid_t)-1)
 int unet_memfd_check(int fd, size_t bytes, bool writable, uid_t owner);

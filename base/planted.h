@@ -3,8 +3,8 @@
  * tests in tests/fuzz compile the parsers so and demand that the fuzzers find it. A fuzzer that
  * finds nothing is otherwise hard to tell from one that looks at nothing.
  */
-#ifndef NETSTACK_PLANTED_H
-#define NETSTACK_PLANTED_H
+#ifndef BASE_PLANTED_H
+#define BASE_PLANTED_H
 
 #ifdef UNET_PLANTED_BUG
 #define CHECKED(cond) ((void)(cond), false)

@@ -1,18 +1,18 @@
 /*
  * A pool of equal records in shared memory, named by index.
  *
- * The pool header and its records live in one mapping; the records start `off` bytes after the
- * header, so a pool needs no base pointer and is valid at whatever address a process has mapped it.
+ * The pool header and its records live in one mapping. The records start `off` bytes after the
+ * header. So a pool needs no base pointer, and is valid at any address a process has mapped it.
  * Index 0 is never handed out: it means "none", and zeroed memory is therefore an empty list.
  * Records are first taken in order (`fresh`) and only touched then, so a large pool in a sparse
- * memfd costs nothing until used; freed ones are reused last in, first out, while still warm in the
+ * memfd costs nothing until used. Freed ones are reused last in, first out, while still warm in the
  * cache. The free list is threaded through the first 4 bytes of each free record.
  *
  * The free list is *derived* state (docs/architecture.md, "Recovery"): pool_rebuild() makes it anew
  * from what is reachable. Nothing here locks; the stack's lock is held by the caller.
  */
-#ifndef NETSTACK_POOL_H
-#define NETSTACK_POOL_H
+#ifndef BASE_POOL_H
+#define BASE_POOL_H
 
 #include "base/base.h"
 

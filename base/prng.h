@@ -10,8 +10,8 @@
  * struct prng_fast, for simulators and tests: xoshiro256** (Blackman, Vigna, 2018), the same
  * numbers for the same seed on every machine, no secrecy.
  */
-#ifndef NETSTACK_PRNG_H
-#define NETSTACK_PRNG_H
+#ifndef BASE_PRNG_H
+#define BASE_PRNG_H
 
 #include "base/base.h"
 #include "base/siphash.h"

@@ -22,15 +22,15 @@
  *
  * `pending` is looked at like an entry of the list, so that a lock whose word is ours is found at
  * every moment. When the word is not ours any more and death comes before the wake-up, the kernel
- * sees pending and a free word, and wakes one. Two things remain that no word can say (another took
- * and left the lock in between, or one who was woken died before he took it): so nobody sleeps
- * longer than RLOCK_GUARD without looking again.
+ * sees pending and a free word, and wakes one. Two things remain that no word can say: another
+ * thread took and left the lock in between, or a thread that was woken died before it took the
+ * lock. So nobody sleeps longer than RLOCK_GUARD without looking again.
  *
  * It is half as expensive as libc's mutex of the same kind. It is not recursive, and checks
  * nothing.
  */
-#ifndef NETSTACK_RLOCK_H
-#define NETSTACK_RLOCK_H
+#ifndef BASE_RLOCK_H
+#define BASE_RLOCK_H
 
 #include <errno.h>
 #include <linux/futex.h>

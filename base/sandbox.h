@@ -1,15 +1,15 @@
 /*
  * What the program has forbidden itself: a seccomp filter kills whoever makes a call that it does
  * not name, and it names what the program needs over the kernel's sockets. So no call of ours is
- * tried to see whether it is allowed: the filter is read when the program hands it to the kernel
- * (the shim sees prctl() and seccomp()), and what it forbids is done another way from then on.
- * Filters of an earlier image or of a container are not seen, and are taken to forbid nothing.
+ * tried to see whether it is allowed. The filter is read when the program hands it to the kernel
+ * (the shim sees prctl() and seccomp()). What it forbids is done another way from then on. Filters
+ * of an earlier image or of a container are not seen, and are taken to forbid nothing.
  *
  * docs/architecture.md, "Programs that lock themselves in", lists the calls that are made all the
  * same.
  */
-#ifndef NETSTACK_SANDBOX_H
-#define NETSTACK_SANDBOX_H
+#ifndef BASE_SANDBOX_H
+#define BASE_SANDBOX_H
 
 #include <sched.h>
 #include <stdatomic.h>

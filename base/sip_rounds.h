@@ -1,6 +1,6 @@
 /* The rounds of SipHash (siphash.h), for programs that have no C library as well. */
-#ifndef NETSTACK_SIP_ROUNDS_H
-#define NETSTACK_SIP_ROUNDS_H
+#ifndef BASE_SIP_ROUNDS_H
+#define BASE_SIP_ROUNDS_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  *
  * Keys are small and their length is a constant at nearly every call, so all of it is inline.
  */
-#ifndef NETSTACK_SIPHASH_H
-#define NETSTACK_SIPHASH_H
+#ifndef BASE_SIPHASH_H
+#define BASE_SIPHASH_H
 
 #include "base/base.h"
 #include "base/sip_rounds.h"

@@ -1,7 +1,7 @@
 /* Ranges of memory handed to the socket layer to copy into or out of, while the stack's lock is
  * not held. */
-#ifndef NETSTACK_SOCKBUF_H
-#define NETSTACK_SOCKBUF_H
+#ifndef BASE_SOCKBUF_H
+#define BASE_SOCKBUF_H
 
 #include "base/base.h"
 

@@ -1,7 +1,7 @@
 /* System calls made directly, so that the library never meets its own hooks. Negative errno
  * on failure. */
-#ifndef NETSTACK_SYS_H
-#define NETSTACK_SYS_H
+#ifndef BASE_SYS_H
+#define BASE_SYS_H
 
 #include <sys/syscall.h>
 

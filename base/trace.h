@@ -10,8 +10,8 @@
  *
  * Written under the stack's lock, read by anybody: trace_read() gives a record that was whole.
  */
-#ifndef NETSTACK_TRACE_H
-#define NETSTACK_TRACE_H
+#ifndef BASE_TRACE_H
+#define BASE_TRACE_H
 
 #include <stdatomic.h>
 

@@ -21,11 +21,11 @@
  * wheel_forget() and wheel_set() for each record.
  *
  * Setting a timer later than it is armed for costs one store: it stays where it is, comes up early,
- * and moves on then (a retransmission timer that each ACK pushes out moves once an RTO, not once an
- * ACK). The same goes for NSTIME_NEVER.
+ * and moves on then. A retransmission timer that each ACK pushes out moves once an RTO, not once an
+ * ACK. The same goes for NSTIME_NEVER.
  */
-#ifndef NETSTACK_WHEEL_H
-#define NETSTACK_WHEEL_H
+#ifndef BASE_WHEEL_H
+#define BASE_WHEEL_H
 
 #include "base/base.h"
 #include "base/pool.h"
@@ -100,8 +100,8 @@ nstime wheel_next(const struct wheel *w);
 
 /*
  * Takes out one timer whose deadline has come and returns its index; its link is not set then. 0:
- * nothing more, or WHEEL_WORK timers were moved in vain and wheel_next() is still not after `now`:
- * ask again, now or next turn.
+ * there is no more, or WHEEL_WORK timers were moved in vain. In the second case wheel_next() is
+ * still not after `now`: ask again, now or next turn.
  */
 uint32_t wheel_pop(struct wheel *w, const struct pool *p, uint32_t off, nstime now);
 

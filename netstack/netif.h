@@ -1,8 +1,8 @@
 /*
  * Interfaces: channels that carry Ethernet frames to hosts that are no U-Net, with an address of
- * our own, neighbours and a gateway. What they go by is an AF_XDP socket of the stack's own
- * (unet/xdp/xdp.h) or unetd's gateway (unetd/bridge/gate.h), and may change (stack_netif_move()):
- * connections and neighbours stay, packets on their way are lost.
+ * our own, neighbours and a gateway. They go by an AF_XDP socket of the stack's own
+ * (unet/xdp/xdp.h) or by unetd's bridge (unetd/bridge/gate.h). That may change
+ * (stack_netif_move()): connections and neighbours stay, packets on their way are lost.
  *
  *   in:   stack_run_rx() -> netif_rx() -> arp_input() | stack_rx_packet(), as from any other
  *         channel
@@ -10,8 +10,8 @@
  *         keeps the packet until its neighbour has answered
  *   then: netif_run(), once a turn: ARP's own packets, and those that waited
  *
- * What all processes of a stack share of an interface stands in its state segment (struct netif);
- * what one of them remembers of its neighbours is in its view (struct netif_view).
+ * What all processes of a stack share of an interface stands in its state segment (struct netif).
+ * What one of them remembers of its neighbours is in its view (struct netif_view).
  *
  * Read first: RFC 894, RFC 1122 §2 and §3.3.1.
  */

@@ -2,8 +2,8 @@
  * The stack: one block of shared memory that holds everything, and one process's view of it.
  *
  * struct stack_state is the beginning of the *state segment*: lock, processes, waiters, channels,
- * sockets, counters, and behind it, at offsets written down in it, the tables of TCP and UDP, the
- * records of transmit frames and the private receive frames. The application's processes and the
+ * sockets, counters. Behind it are the tables of TCP and UDP, the records of transmit frames and
+ * the private receive frames, at offsets written down in it. The application's processes and the
  * keeper map it, nobody else. It contains no address.
  *
  * struct stack is what a process adds: where things are mapped, the channels it has mapped, the
@@ -101,9 +101,9 @@ struct waiter_slot {
 
 /*
  * The crowd: threads that sleep while STACK_WAITERS others do. Each has a list of the sockets that
- * it wants to hear of, and each socket one of those who want to hear of it; that there is such a
- * list says a bit among the socket's waiters, so that who wakes looks for it only then. The lists
- * are derived state: a recovery ends them, and all that sleep look and begin anew.
+ * it wants to hear of. Each socket has a list of the threads that want to hear of it. A bit among
+ * the socket's waiters says that there is such a list, so that a waker looks for it only then. The
+ * lists are derived state: a recovery ends them, and all that sleep look and begin anew.
  */
 #define WAITERS_CROWD  (1ull << STACK_WAITERS)
 #define WAITERS_SIGNAL (1ull << 63) /* its owner gets signals: SIGURG, and SIGIO with O_ASYNC */
@@ -327,9 +327,9 @@ struct stack_state {
         struct wheel wheel;
         struct proc_slot proc[STACK_PROCS];
         struct waiter_slot waiter[STACK_WAITERS];
-        /* Sockets that had events, oldest first and over again: who remembers a count reads on from
-         * there, and looks at all when it was lapped. 0 stands for all that wait for room. Waiters
-         * for any news are in news_waiters. */
+        /* Sockets that had events, oldest first and over again. A reader that remembers a count
+         * reads on from there, and looks at all sockets when it was lapped. 0 stands for all that
+         * wait for room. Waiters for any news are in news_waiters. */
         _Atomic uint32_t news_count;
         _Atomic uint32_t news[STACK_NEWS];
         uint64_t news_waiters;
@@ -485,7 +485,7 @@ void stack_chan_unmapped(struct stack *s, uint32_t k);
  * than the ring holds. No reader is waited for. Call between stack_time() and a flush. */
 void stack_last_words(struct stack *s, uint32_t k);
 /* Sets a bit in used[k / 64] for each channel that a connection, a datagram or a frame still refers
- * to; a connection in TIME-WAIT that no socket has does not count. Under the lock. */
+ * to. A connection in TIME-WAIT that no socket has does not count. Under the lock. */
 void stack_chans_used(struct stack *s, uint64_t used[STACK_CHANS / 64]);
 /* Nothing new begins by the channel, or again. Under the lock. */
 void stack_chan_yield(struct stack *s, uint32_t k, bool yields);
@@ -564,9 +564,9 @@ static inline struct unet_chan *stack_chan_peek(const struct stack *s, uint32_t 
 struct stack_chan *stack_chan_get(struct stack *s, uint32_t k);
 struct tcp_link stack_tcp_link(struct stack *s, uint32_t k);
 
-/* Monotonic stack time: the time of the call that begins, under the lock. A caller that had to
- * wait for the lock has read its clock before others that were in here since; a segment with an
- * older timestamp would be dropped (RFC 7323 §5.3). The calls below that take `now` do this
+/* Monotonic stack time: the time of the call that begins, under the lock. A caller that had to wait
+ * for the lock has read its clock before others that were in here since. A segment with an older
+ * timestamp would be dropped (RFC 7323 §5.3). The calls below that take `now` do this by
  * themselves. */
 static inline nstime stack_time(struct stack *s, nstime now)
 {

@@ -8,10 +8,10 @@
  *      out:  stack_send_many(): on the wire, and to sockets of this stack
  *      then: netif_run() -> stack_group_run() -> igmp_output()
  *
- * What the host sends there itself its own sockets hear too (RFC 1112 §6.1, §6.2): those of this
- * stack get it here, those of others that share the interface by a second copy, which the gateway
- * passes on to them (unetd/bridge/gate.h). Each stack speaks IGMP for its own members, as if it
- * were a host.
+ * The host's own sockets hear what the host sends there, too (RFC 1112 §6.1, §6.2). Those of this
+ * stack get it here. Those of other stacks that share the interface get a second copy, which the
+ * bridge passes on to them (unetd/bridge/gate.h). Each stack speaks IGMP for its own members, as if
+ * it were a host.
  */
 #ifndef NETSTACK_STACK_GROUP_H
 #define NETSTACK_STACK_GROUP_H

@@ -2,8 +2,8 @@
  * Channels that a turn does not look at: a stack with a thousand peers pays for those that speak.
  *
  * A channel is *hot* while it is looked at. In a stack that has had more than QUIET_FEW, one by
- * which nothing has gone for QUIET_AFTER becomes quiet. Its peer rings the keeper then, whether
- * somebody polls the stack or not (struct shm_ctrl, quiet); the keeper looks at all quiet channels,
+ * which nothing has gone for QUIET_AFTER becomes quiet. Its peer rings the keeper then, whether a
+ * process polls the stack or not (struct shm_ctrl, quiet). The keeper looks at all quiet channels,
  * and makes those hot by which something has come. So does whoever sends by one. A keeper may be
  * stopped: the peer rings the leader as well, and says for what (BELL_QUIET). Who leads, or does
  * next, then looks at all quiet channels, too.

@@ -3,9 +3,9 @@
  * segment, and how it follows what unetd publishes (ip/netconf.h).
  *
  * The table has all interfaces of the host that are U-Net's, whether this stack has a channel to
- * them or not: who opens a connection asks it which one leads there, and then for the channel
- * (sock/attach/ustack_iface.c, ustack_way_out()). On an interface it says who the next hop is
- * (netstack/netif.c). We are a host of the strong kind (RFC 1122 §3.3.4.2): what leaves from an
+ * them or not. A process that opens a connection asks it which one leads there, and then for the
+ * channel (sock/attach/ustack_iface.c, ustack_way_out()). On an interface it says who the next hop
+ * is (netstack/netif.c). We are a host of the strong kind (RFC 1122 §3.3.4.2): what leaves from an
  * address leaves by its interface.
  *
  * A gateway that does not answer ARP gives way to others of the same prefix for a while

@@ -222,10 +222,10 @@ static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 }
 
 /*
- * A UDP socket is full and its reader is at work: the channel's messages stay where they are for
- * now, the ring fills, and the sender is told to wait (back-pressure, paper §3.1) instead of
- * filling a buffer whose end is thrown away. A reader that has read nothing for CROWD_PATIENCE
- * holds nobody up: what comes then is dropped and counted, as ever.
+ * A UDP socket is full and its reader is at work. The channel's messages stay where they are for
+ * now, the ring fills, and the sender is told to wait (back-pressure, paper §3.1). So no buffer is
+ * filled whose end is thrown away. A reader that has read nothing for CROWD_PATIENCE holds nobody
+ * up: what comes then is dropped and counted.
  */
 static bool held_back(struct stack *s, uint32_t k)
 {

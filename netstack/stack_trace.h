@@ -1,8 +1,8 @@
 /*
  * What the loop traces (base/trace.h) of packets and of connections, and captures, for the loop
- * only. Off, each place costs one load and one branch that is never taken; on, drops and recovery
- * are read off the counters, before and after, so that whatever is counted is traced and no
- * protocol has to say it twice.
+ * only. Off, each place costs one load and one branch that is never taken. On, drops and recovery
+ * are read off the counters, before and after. So whatever is counted is traced, and no protocol
+ * has to say it twice.
  */
 #ifndef NETSTACK_STACK_TRACE_H
 #define NETSTACK_STACK_TRACE_H

@@ -46,7 +46,7 @@ struct unet_window {
 /*
  * Sets mode, bytes and most. Before connect() and on a listener `most` chooses the scale (RFC 7323
  * §2.2), and with it the unit; on a connection the scale stays. What the peer was told is never
- * taken back (RFC 9293 §3.8.6): a smaller size offers nothing new until that has come, and credit
+ * taken back (RFC 9293 §3.8.6). A smaller size offers nothing new until that has come. Credit
  * begins with it: where the peer may send more than `bytes` already, `granted` is more. EINVAL: no
  * such mode; bytes 0 as a size; bytes above most; most, or a size, that cannot be said by the
  * connection's scale.
@@ -93,17 +93,17 @@ UNET_API int unet_flow_get(int sock, struct unet_flow *f);
 
 /*
  * Limits that many sockets have in common. A group is there as long as a socket is in it, and is
- * named by any of them; what a listener in it accepts is in it, from the SYN on. It is the socket's
- * as all settings are: parent and child of fork() share it, who gets a socket in a message has it,
- * and a member leaves it when its connection is over.
+ * named by any of them. What a listener in it accepts is in it, from the SYN on. It is the socket's
+ * as all settings are: parent and child of fork() share it, and who gets a socket in a message has
+ * it. A member leaves it when its connection is over.
  *
  *      struct unet_group g = {.size = sizeof g, .members = 1000, .receive = 8 << 20};
  *      unet_group_set(listener, &g);           1,000 clients, and 8 MB for all of them together
  *
  * `receive` bounds what is unread, on loan, and promised to peers as windows, of all members
  * together and to the byte, at all times. Of it each member has `least`, come what may. The rest is
- * for those that use it: a member has as much of it as it leaves free, one alone half, each of n an
- * n-plus-first part; it gets there by reading, within what its own buffer may be.
+ * for those that use it. A member has as much of it as it leaves free: one alone half, each of n an
+ * n-plus-first part. It gets there by reading, within what its own buffer may be.
  *
  * `send` bounds what is written and not acknowledged, likewise: of it each member has `least`, and
  * of the rest as much as it leaves free. A call that sends waits, or takes less, as with a full
@@ -137,21 +137,21 @@ struct unet_group {
 UNET_API int unet_group_set(int sock, const struct unet_group *g);
 UNET_API int unet_group_get(int sock, struct unet_group *g); /* ENOENT: it is in none */
 /* `sock` leaves its group, and enters the one that `member` is in. ENOENT: none. ENOSPC: no place,
- * or what it was promised, or has written, is more than there is; EINVAL: `least` is below two of
- * the units that its window is said in: it stays where it was. */
+ * or what it was promised, or has written, is more than there is. EINVAL: `least` is below two of
+ * the units that its window is said in. After an error it stays where it was. */
 UNET_API int unet_group_join(int sock, int member);
 
 /*
  * Receiving by loan. unet_recv_lend() hands out what is unread, in order, where it lies, in at most
- * n pieces: read only, and read as far as any other call is concerned. A piece is the calling
- * process's until it is returned, in any order, each once; closing the socket in that process
- * returns all of them, and so does the process's end, or exec(). What is lent counts as unread for
- * the window, but not by credit: who returns nothing holds its peer up, and nothing else. Blocks as
+ * n pieces. They may only be read, and count as read for any other call. A piece is the calling
+ * process's until it is returned, in any order, each once. Closing the socket in that process
+ * returns all of them. So does the process's end, or exec(). What is lent counts as unread for the
+ * window, but not by credit: who returns nothing holds its peer up, and nothing else. Blocks as
  * unet_recv() does. The number of pieces; 0: the peer has shut its side.
  *
- * A piece from a peer of the same user lies in memory that the peer can write; one from another
- * user's, or that came by an interface, does not. flags: MSG_DONTWAIT. ENOBUFS: too much is lent
- * already; EOPNOTSUPP: urgent data is ahead; EINVAL, of a return: one of them is not lent, and
+ * A piece from a peer of the same user lies in memory that the peer can write. One of another
+ * user's, or one that came by an interface, does not. flags: MSG_DONTWAIT. ENOBUFS: too much is
+ * lent already; EOPNOTSUPP: urgent data is ahead; EINVAL, of a return: one of them is not lent, and
  * those before it are returned.
  */
 struct unet_loan {
@@ -165,13 +165,13 @@ UNET_API int unet_recv_return(int sock, const struct unet_loan *v, int n);
 
 /*
  * Sending what is written where it is sent from. unet_send_reserve() hands out room for up to
- * `bytes` more of the stream, in at most n pieces, of UNET_RESERVE_MOST; it blocks until there is
- * some, as unet_send() does. The number of pieces, which may be of fewer bytes. unet_send_commit()
- * sends the first `bytes` of it, as unet_send() would, and gives back the rest; 0 gives back all.
- * One reservation a socket and process: EBUSY. Until it is committed, other calls that send on this
- * socket wait. It ends with the process, or with the socket there. The memory is the stack's again
- * when the peer has acknowledged it and its program has read it. flags: MSG_DONTWAIT; MSG_MORE.
- * EINVAL: more than was reserved, or nothing was.
+ * `bytes` more of the stream, in at most n pieces, and never more than UNET_RESERVE_MOST. It blocks
+ * until there is some, as unet_send() does. The number of pieces, which may be of fewer bytes.
+ * unet_send_commit() sends the first `bytes` of it, as unet_send() would, and gives back the rest;
+ * 0 gives back all. One reservation a socket and process: EBUSY. Until it is committed, other calls
+ * that send on this socket wait. It ends with the process, or with the socket there. The memory is
+ * the stack's again when the peer has acknowledged it and its program has read it. flags:
+ * MSG_DONTWAIT; MSG_MORE. EINVAL: more than was reserved, or nothing was.
  */
 #define UNET_RESERVE_MOST 32
 UNET_API int unet_send_reserve(int sock, size_t bytes, struct iovec *v, int n, int flags);
@@ -241,13 +241,13 @@ UNET_API int unet_watch_take(int sock, struct unet_happened *h);
  *              unet_cc_set(s, &p);             EAGAIN: at once again
  *      }
  *
- * When no plan comes for as long as the last one is good for, the built-in algorithm that the
- * socket has (TCP_CONGESTION) goes on from the window that there is, until the next plan: so it is
- * when the application is stopped, in a debugger, or dead.
+ * A plan may run out before the next one comes, because the application is stopped, in a debugger,
+ * or dead. Then the built-in algorithm that the socket has (TCP_CONGESTION) goes on from the window
+ * that there is, until the next plan.
  *
  * No plan goes beyond RFC 5681. The window grows by what is acknowledged, as in slow start, and
- * only while it is used; a loss or a mark halves what is in flight at once, a timeout leaves one
- * segment, and recovery is PRR's (RFC 6937). A plan is never below two segments.
+ * only while it is used. A loss or a mark halves what is in flight at once. A timeout leaves one
+ * segment. Recovery is PRR's (RFC 6937). A plan is never below two segments.
  */
 /* A report is due, or the built-in algorithm took over; until unet_cc_take(). */
 #define UNET_EV_REPORT 0x02000000u
@@ -292,11 +292,11 @@ struct unet_cc_plan {
 UNET_API int unet_cc_set(int sock, const struct unet_cc_plan *p);
 
 /*
- * A descriptor of the set for somebody else's event loop (poll, epoll, libevent, libuv, GLib):
- * readable when a wait in the set may find something, kernel descriptors of the set included. Then
- * unet_pollset_wait() with a timeout of 0 is to be called; it stays readable until such a wait has
- * returned 0. It is the set's, to be watched and not to be read, and closed with it. EMFILE. In the
- * child of a fork() it is of the child's set, which is empty; an epoll set that has it is the
+ * A descriptor of the set for somebody else's event loop (poll, epoll, libevent, libuv, GLib). It
+ * is readable when a wait in the set may find something, kernel descriptors of the set included.
+ * Then unet_pollset_wait() with a timeout of 0 is to be called; it stays readable until such a wait
+ * has returned 0. It is the set's, to be watched and not to be read, and closed with it. EMFILE. In
+ * the child of a fork() it is of the child's set, which is empty; an epoll set that has it is the
  * parent's.
  */
 UNET_API int unet_pollset_fd(struct unet_pollset *set);

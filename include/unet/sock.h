@@ -17,22 +17,23 @@
  * options, and errors in errno with -1. Where they differ:
  *
  * - A socket is a small number of the library's own table, counted from 0. It is not a descriptor
- *   of the kernel's: not for read(2), poll(2) or SCM_RIGHTS; for unet_poll() and poll sets, which
- *   take kernel descriptors too.
+ *   of the kernel's: not for read(2), poll(2) or SCM_RIGHTS. unet_poll() and poll sets take it, and
+ *   kernel descriptors, too.
  * - There is no way around the fabric. Connecting, or sending a datagram, to an address of this
- *   host where nobody on the fabric has the port is ECONNREFUSED, also when an ordinary program
- *   listens there; to a host that no interface of unetd's leads to it is ENETUNREACH. accept
- *   returns connections of the fabric only. A program that wants both uses the shim, `unet run`.
- * - An explicit bind() is held in the kernel's port space too, by unetd, so that ordinary programs
- *   and this one do not take one another's ports: EADDRINUSE, EADDRNOTAVAIL, EACCES as bind(2). The
+ *   host is ECONNREFUSED where nobody on the fabric has the port, also when an ordinary program
+ *   listens there. To a host that no interface of unetd's leads to it is ENETUNREACH. Only
+ *   connections of the fabric are accepted. A program that wants both uses the shim, `unet run`.
+ * - An explicit bind() is held in the kernel's port space too, by unetd. So ordinary programs and
+ *   this one do not take one another's ports: EADDRINUSE, EADDRNOTAVAIL, EACCES as bind(2). The
  *   port is free again when the last process has closed the socket. A client's port comes from a
  *   block that unetd leased and is not bound in the kernel. Several sockets cannot share one port.
  * - A call that sleeps and meets a signal returns EINTR when nothing was done yet, with SA_RESTART
  *   as without. Writing to a closed connection is EPIPE and raises no signal, MSG_NOSIGNAL or not.
  * - NULL where memory is needed is EFAULT; any other pointer that is wrong is SIGSEGV, as in a
  *   library's call.
- * - What send() took, arrives: after exit, and after kill -9, the connection is finished by another
- *   process of the library, the keeper. With SO_LINGER a close() waits, or resets, as in socket(7).
+ * - What send() took, arrives. After exit, and after kill -9, another process of the library
+ *   finishes the connection, the keeper. With SO_LINGER a close() waits, or resets, as in
+ *   socket(7).
  *
  * fork: parent and child share sockets as they do in POSIX; the connection ends when both have
  * closed it. exec: the table is gone, and the sockets are closed. Threads: any thread may make any
@@ -40,8 +41,8 @@
  * returns. A signal handler must make no call of the library, and must not longjmp() out of one.
  *
  * Another user: setuid(), seteuid(), setreuid(), setresuid() and capset() are the library's, which
- * calls libc's. When the process has given up its user for good, or capabilities that others of its
- * stack may have kept, all its sockets are closed, and poll sets are empty; the next socket is of
+ * calls libc's. A process may give up its user for good, or capabilities that others of its stack
+ * may have kept. Then all its sockets are closed, and poll sets are empty. The next socket is of
  * its new user. A process with other threads is refused such a call: EAGAIN. In a child of vfork(),
  * _Fork() or clone() the calls are libc's alone.
  */
@@ -126,7 +127,7 @@ UNET_API ssize_t unet_readv(int sock, const struct iovec *iov, int n);
 UNET_API ssize_t unet_writev(int sock, const struct iovec *iov, int n);
 
 /* Several messages; returns how many were moved, an error only when it was none. recvmmsg:
- * MSG_WAITFORONE waits for the first alone; the timeout counts from the call and ends it also when
+ * MSG_WAITFORONE waits for the first alone. The timeout counts from the call and ends it also when
  * nothing comes, which Linux promises in vain. */
 UNET_API int unet_sendmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags);
 UNET_API int unet_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags,
@@ -179,10 +180,10 @@ UNET_API int unet_ppoll(struct unet_pollfd *v, unsigned n, const struct timespec
 
 /*
  * Poll sets: sockets are added once, and a wait costs by those that are ready, as with epoll(7). A
- * member is level-triggered, or with UNET_EDGE reported once for each arrival of input or of room
- * to send, or with UNET_ONESHOT reported once and then silent until it is modified. Closing a
- * socket takes it out of all sets. After fork the child's sets are empty. Threads may wait in one
- * set together; an edge or one-shot event goes to one of them.
+ * member is level-triggered. With UNET_EDGE it is reported once for each arrival of input or of
+ * room to send. With UNET_ONESHOT it is reported once, and then silent until it is modified.
+ * Closing a socket takes it out of all sets. After fork the child's sets are empty. Threads may
+ * wait in one set together; an edge or one-shot event goes to one of them.
  */
 #define UNET_EDGE    0x80000000u
 #define UNET_ONESHOT 0x40000000u

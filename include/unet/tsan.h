@@ -1,11 +1,10 @@
 /*
- * For programs that are compiled with ThreadSanitizer, whose libunet is not: what one thread did
+ * For programs that are compiled with ThreadSanitizer, whose libunet is not. What one thread did
  * before it sent is before what another does after it received, as with sockets of the kernel's.
  * <unet/sock.h> includes this; it is nothing for other programs, and costs them nothing.
  *
- * A program that is the one to start unetd does so by a child in its own memory, which
- * ThreadSanitizer takes for a mutex that is locked twice: TSAN_OPTIONS=report_mutex_bugs=0, or a
- * unetd that runs already.
+ * A program that starts unetd does so by a child in its own memory. ThreadSanitizer takes that for
+ * a mutex that is locked twice. Set TSAN_OPTIONS=report_mutex_bugs=0, or let unetd run before.
  */
 #ifndef UNET_TSAN_H
 #define UNET_TSAN_H

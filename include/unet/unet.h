@@ -1,11 +1,11 @@
 /*
  * U-Net: user-level endpoints (von Eicken, Basu, Buch, Vogels, SOSP 1995), today.
  *
- * An *endpoint* is an application's handle into the network (§3.1 of the paper): a *communication
- * segment*, memory that messages are sent from and received into, and three queues of descriptors,
- * send, receive and free. A *channel* joins two endpoints; an endpoint may have many, a process
- * several endpoints. The kernel helps to set them up and to sleep; it takes no part in sending and
- * receiving.
+ * An *endpoint* is an application's handle into the network (§3.1 of the paper). It is a
+ * *communication segment*, memory that messages are sent from and received into, and three queues
+ * of descriptors: send, receive and free. A *channel* joins two endpoints; an endpoint may have
+ * many, a process several endpoints. The kernel helps to set them up and to sleep; it takes no part
+ * in sending and receiving.
  *
  *                     +--------------------- segment ----------------------+
  *                     |  transmit part          |  receive part            |
@@ -31,17 +31,17 @@
  * unet_ep_release(). The free queue is not used, and a full receive queue holds the sender up
  * instead of dropping. The sender can change bytes while they are read.
  *
- * Protection (§3.2). Nobody but the owner can write an endpoint's memory. The receive part is seen
- * by nobody else; the transmit part can be read by the peers of its direct shared-memory channels:
- * who must not see each other's messages gets channels of different endpoints, or channels through
- * a switch, which reads for them. Whatever a peer writes in its own memory is treated as hostile:
- * read once, checked, and a bad message is dropped and counted.
+ * Protection (§3.2). Nobody but the owner can write an endpoint's memory. Nobody else sees the
+ * receive part. The peers of an endpoint's direct shared-memory channels can read its transmit
+ * part. Peers that must not see each other's messages get channels of different endpoints, or
+ * channels through a switch, which reads for them. Whatever a peer writes in its own memory is
+ * treated as hostile: read once, checked, and a bad message is dropped and counted.
  *
  * Waiting (§3.1). Poll (unet_ep_recv never blocks), block (unet_ep_wait, or poll(2) on unet_ep_fd),
  * or upcall: a function called when the receive queue is not empty, or almost full. Upcalls run
  * inside unet_ep_dispatch(), called by whoever wants them run: the program's loop, or a thread it
- * starts for this. The library starts no thread and uses no signal: a signal cost 30 us at each end
- * even in the paper, and threads in a library break fork, setns and seccomp.
+ * starts for this. The library starts no thread and uses no signal. A signal cost 30 us at each end
+ * even in the paper. Threads in a library break fork, setns and seccomp.
  *
  * Threads. One thread at a time in an endpoint (two endpoints are independent). Only
  * unet_ep_upcalls() may be called at any time from anywhere.
@@ -109,8 +109,8 @@ struct unet_frag {
 /* ---- channels (§3.2) ----
  *
  * A channel is known to its endpoint by a small number. Messages on it arrive in the order they
- * were sent, or not at all; over shared memory none is lost on the way (a base-level receiver may
- * drop it, see above). */
+ * were sent, or not at all. Over shared memory none is lost on the way; a base-level receiver may
+ * drop it, see above. */
 
 /* Joins two endpoints of this process; after fork() each side can be used by another process
  * (unet_ep_forget). */
@@ -137,13 +137,13 @@ UNET_API int unet_chan_connect(struct unet_ep *ep, const char *name, int64_t tim
                                uint32_t *chan);
 
 /*
- * Emulated channels (§3.5), for programs that do not need the speed, that talk to many, or that do
- * not trust each other with their transmit parts: through unetd, which is found or started, checks
- * who may talk to whom, and switches messages, round robin by bytes. The endpoint is attached when
- * it first listens, accepts or connects; it then uses one link however many channels it has, and
- * may have a transmit part of 64 MB at most. Messages are lost when the receiver is slow or a quota
- * of the user is used up (unet.conf(5)); `unet status` tells which. When unetd goes, so do the
- * channels.
+ * Emulated channels (§3.5) are for programs that do not need the speed, that talk to many, or that
+ * do not trust each other with their transmit parts. They go through unetd, which is found or
+ * started. It checks who may talk to whom, and switches messages, round robin by bytes. The
+ * endpoint is attached when it first listens, accepts or connects. It then uses one link however
+ * many channels it has. Its transmit part has 64 MB at most. Messages are lost when the receiver is
+ * slow or a quota of the user is used up (unet.conf(5)); `unet status` tells which. When unetd
+ * goes, so do the channels.
  *
  * Errors of unetd, besides those named: -ECONNREFUSED (there is none, and none could be started),
  * -EDQUOT, -ETIMEDOUT, -EPROTO.
@@ -166,8 +166,8 @@ UNET_API int unet_emul_connect(struct unet_ep *ep, const char *name, int64_t tim
  * Channels to other hosts, and to this one, over RDMA: datagrams of a queue pair (UD) that the
  * endpoint owns, whose segment is registered with the device. The device is the one that has the
  * address at this end of `sock`, a connected TCP socket, RoCE v2; soft-RoCE is one. Both sides call
- * this; it blocks until the other side does, at most `timeout` ns, and takes the socket on success,
- * which from then on carries nothing and says by hanging up that the peer is gone.
+ * this. It blocks until the other side does, at most `timeout` ns, and takes the socket on success.
+ * From then on the socket carries nothing, and says by hanging up that the peer is gone.
  *
  * A message is one datagram: mtu (unet_chan_info) is that of the device, at most 4096 bytes.
  * Messages are lost when the network or the receiver does, the missing ones are counted
@@ -200,9 +200,9 @@ struct unet_chan_info {
 /* -EBADF: no such channel. */
 UNET_API int unet_chan_info(struct unet_ep *ep, uint32_t chan, struct unet_chan_info *info);
 
-/* Records everything that goes over the channel (a tagged one: over its whole link) from now on,
- * until it is closed, in a pcap file of link type 101, raw. snaplen: most bytes of each message, 0:
- * all. -EBADF, or why it cannot be made. */
+/* Records everything that goes over the channel from now on, until it is closed, in a pcap file of
+ * link type 101, raw. Of a tagged channel that is its whole link. snaplen: most bytes of each
+ * message, 0: all. -EBADF, or why it cannot be made. */
 UNET_API int unet_chan_capture(struct unet_ep *ep, uint32_t chan, const char *path,
                                uint32_t snaplen);
 /* Spoils what is sent over the channel (a tagged one: over its whole link) from now on, for tests:
