@@ -3,12 +3,12 @@
  *
  * The protocol is a function of (connection, segment, now). It reads no clock, sends no packet,
  * takes no lock, blocks on nothing and allocates from fixed pools only. tcp_input() records what is
- * owed; tcp_output() is the one place that builds segments for a connection: new data,
- * retransmissions, probes, SYN, FIN, RST and pure ACKs. tcp_loop.h has the order of the calls.
+ * owed. tcp_output() is the one place that builds segments for a connection: new data,
+ * retransmissions, probes, SYN, FIN, RST and pure ACKs. The order of the calls is in tcp_loop.h.
  *
  * All of TCP's state is in one shared block (struct tcp_shared: pools, demultiplexing, secrets,
- * counters), which the processes of a stack map at different addresses: links are pool indices, 0
- * is none, and there are no pointers in it. struct tcp is one process's view. Primary records are
+ * counters). The processes of a stack map it at different addresses, so there are no pointers in
+ * it: links are pool indices, and 0 is none. A process's view is struct tcp. Primary records are
  * connections and listeners with the queues they own; hash chains, free lists, wheel links and
  * frame reference counts are derived, see tcp_recover().
  *

@@ -17,8 +17,8 @@
 
 /* The segment at the head is acknowledged whole: its marks are uncounted. Only seldom has it any.
  * What it came after is fack, the highest that the peer was known to have before this ACK
- * (RACK.fack, Linux's prior_fack): in ascending order (RFC 8985 §6.2 step 3) what an ACK moves over
- * comes before what it tells of above. */
+ * (RACK.fack, Linux's prior_fack). The order is ascending (RFC 8985 §6.2 step 3): what an ACK moves
+ * over comes before what it tells of above. */
 static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t fack, nstime *rtt,
                        nstime now)
 {

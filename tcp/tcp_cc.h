@@ -6,10 +6,10 @@
  * file with one table, and a line in TCP_CC_LIST. A mark (tcp_ecn.c) is asked for like a loss (RFC
  * 3168 §6.1.2).
  *
- * One with a model() of the path is asked more often, has delivery rates measured (tcp_rate.h;
- * TCF_RATES), and sets cwnd and the pacing rate at each acknowledgement, in recovery as ever:
- * neither PRR nor the end of recovery nor idle time changes them. Over a link that loses nothing
- * there is no path to have a model of, and it is as the others.
+ * An algorithm with a model() of the path is asked more often, and has delivery rates measured
+ * (tcp_rate.h; TCF_RATES). It sets cwnd and the pacing rate at each acknowledgement, in recovery as
+ * ever. Neither PRR nor the end of recovery nor idle time changes them. Over a link that loses
+ * nothing there is no path to have a model of, and it is as the others.
  *
  * A plan of the application's (tcp_plan.c) stands in front of one of these, and is none that an
  * option can name.

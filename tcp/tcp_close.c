@@ -142,9 +142,9 @@ static bool quotes_syn_ack(const struct tcp_conn *tc, uint32_t seq)
 
 /* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. What cannot be
  * reached ends an opening, and is advice after that. RFC 9293 §3.9.2.2 calls hosts and networks
- * that cannot be reached a soft error at all times; RFC 5461 tells why Linux and others do not
- * while they open: a program that has another address would wait for minutes before it tries that.
- * Time exceeded and a parameter problem are none (MUST-56). */
+ * that cannot be reached a soft error at all times. Linux and others do not while a connection
+ * opens, and RFC 5461 says why: a program that has another address would wait for minutes before it
+ * tries that. Time exceeded and a parameter problem are none (MUST-56). */
 void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool unreachable,
               uint32_t mtu, nstime now)
 {

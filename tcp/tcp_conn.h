@@ -121,8 +121,8 @@ enum {                   /* tc->slow: why header prediction does not apply; 0 an
 
 enum { SHUT_RCV = 1, SHUT_SND = 2, SHUT_BOTH = 3 };
 
-/* An urgent pointer without URG, which a receiver is to ignore (RFC 9293 §3.1), in a FIN, or the
- * ACK after it, over a lossless link: nobody will read what its sender receives. */
+/* Over a lossless link, in a FIN or the ACK after it, an urgent pointer without URG says that
+ * nobody will read what its sender receives. Any other receiver ignores it (RFC 9293 §3.1). */
 #define SEG_CLOSED 1u
 
 /* 2, Linux's TCP_CA_CWR, is TCF_ECN_CUT here. */
@@ -648,8 +648,8 @@ static inline bool conn_is_watched(const struct tcp_conn *tc)
 {
         return unlikely(tc->slow & SLOW_FLOW) && tc->watch.holds & TCP_WATCH_ON;
 }
-/* Returns true if the connection is only watched, and header prediction may go on: what it changes
- * is seen when the turn ends, but for a window that shuts, and opens within the turn. */
+/* Returns true if the connection is only watched, and header prediction may go on. What it changes
+ * is seen when the turn ends, but for a window that shuts and opens within the turn. */
 static inline bool conn_is_only_watched(const struct tcp_conn *tc, uint16_t wnd)
 {
         return unlikely(tc->slow == SLOW_FLOW) && tc->opts.send_window == 0 && !wnd == !tc->snd_wnd;

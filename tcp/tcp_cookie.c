@@ -7,9 +7,9 @@
  *   TSval  = our clock, its last 6 bits replaced:   | ECN | sack | window scale (15: none) |
  *            when the SYN had timestamps              bit 5  bit 4   bits 3 .. 0
  *
- * F and G are keyed with the stack's secret. The layout is Linux's, and so is what is lost by it:
- * without timestamps there is neither window scale nor SACK nor ECN, of the MSS only the next
- * smaller one in a table is kept, and the answer is sent once.
+ * F and G are keyed with the stack's secret. The layout is Linux's, and so is what is lost by it.
+ * Without timestamps there is neither window scale nor SACK nor ECN. Of the MSS only the next
+ * smaller one in a table is kept. The answer is sent once.
  */
 #include "base/siphash.h"
 #include "tcp/tcp_conn.h"

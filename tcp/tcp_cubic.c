@@ -83,9 +83,9 @@ static uint32_t window_at(const struct tcp_conn *tc, const struct cubic *c, int6
         return off < 0 ? 0 : off > INT32_MAX ? INT32_MAX : (uint32_t)off;
 }
 
-/* §4.3: what Reno with the same loss rate would have; alpha = 3 (1 - beta) / (1 + beta) =
- * 9/17 segments a window, with each ACK its part of it; what is less than a few bytes waits
- * for the next. */
+/* §4.3: what Reno with the same loss rate would have. It is alpha = 3 (1 - beta) / (1 + beta) =
+ * 9/17 segments a window, with each ACK its part of it. What is less than a few bytes waits for the
+ * next ACK. */
 static void grow_estimate(struct tcp_conn *tc, struct cubic *c, uint32_t acked)
 {
         uint64_t alpha = c->w_est >= c->cwnd_prior ? tc->snd_mss : tc->snd_mss * 9 / 17, more;

@@ -18,19 +18,19 @@
  *   a segment beyond a gap                at once, three times; then with others: delack_owe_gap()
  *
  * A sender that fills the path sends a train: full-sized segments with no pause as long as a round
- * trip. They come off the queue a few at a time, the fewer the faster we look, and an
- * acknowledgement for each few of them is a packet that everything on the way back has to carry. Of
- * a train TRAIN_MOST bytes or a quarter of the window are acknowledged together, and at the latest
- * a quarter of a round trip, or TRAIN_HOLD, after the first of them; what is pushed is not waited
- * with. A kernel whose driver merges segments (GRO, up to 64 KB) before TCP counts them does the
- * same; here nobody merges, so it is done by time.
+ * trip. They come off the queue a few at a time, the fewer the faster we look. An acknowledgement
+ * for each few of them is a packet that everything on the way back has to carry. Of a train
+ * TRAIN_MOST bytes or a quarter of the window are acknowledged together. They are acknowledged at
+ * the latest a quarter of a round trip, or TRAIN_HOLD, after the first of them. What is pushed is
+ * acknowledged without waiting. A kernel whose driver merges segments (GRO, up to 64 KB) before TCP
+ * counts them does the same; here nobody merges, so it is done by time.
  *
  * RFC 9293 SHLD-19 asks for an ACK at least every second full-sized segment. Against stretched ones
  * stand bursts and a slower start of the sender (RFC 2525 §2.13, RFC 5681 §4.2). So the rule is
- * kept at the start, and after a gap, an idle time or a pause until TRAIN_BEGINS segments have come
- * without one: by then the sender is not waiting for us. Four acknowledgements a round trip are
- * left to clock it (as in TACK, SIGCOMM 2020). Where no round trip was measured there are no
- * trains.
+ * kept at the start. After a gap, an idle time or a pause it is kept until TRAIN_BEGINS segments
+ * have come without one: by then the sender is not waiting for us. Four acknowledgements a round
+ * trip are left to clock it (as in TACK, SIGCOMM 2020). Where no round trip was measured there are
+ * no trains.
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_loop.h"
@@ -51,9 +51,8 @@
 #define GAP_TOGETHER 44 /* segments, and NS_PER_MS: Linux's tcp_comp_sack_nr and _delay_ns */
 #define GAP_LEAST    (20 * NS_PER_US) /* less is no time that a timer could measure */
 
-/* A lower bound of the round trip now, queues included: the segment echoes the newest of our
- * timestamps that its sender had seen, and a clock of milliseconds may be one ahead. 0: not
- * known. */
+/* A lower bound of the round trip now, queues included. The segment echoes the newest of our
+ * timestamps that its sender had seen; a clock of milliseconds may be one ahead. 0: not known. */
 static nstime round_trip(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         nstime least = tc->min_rtt != NSTIME_NEVER ? tc->min_rtt : 0;
@@ -168,10 +167,9 @@ void delack_owe_window(struct tcp_conn *tc, nstime now)
 
 /*
  * RFC 5681 §4.2: a duplicate ACK at once for each segment beyond a gap. Three of them make a sender
- * repair what is missing; what comes behind until that has come, or what was late, is told in
- * blocks of SACK, which one ACK may do for many: for GAP_TOGETHER segments, or a twentieth of a
- * round trip of them, a millisecond at most, as Linux does. An ACK for each is a packet that
- * everything on the way back has to carry.
+ * repair what is missing. Blocks of SACK tell what comes behind until then, and one ACK may tell of
+ * many: of GAP_TOGETHER segments, or of a twentieth of a round trip, a millisecond at most, as
+ * Linux does. An ACK for each is a packet that everything on the way back has to carry.
  */
 void delack_owe_gap(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {

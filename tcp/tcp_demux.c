@@ -202,8 +202,9 @@ static int match(const struct tcp_listener *l, const struct tcp_tuple *tuple)
         return ip_addr_is_v4(l->addr) ? ANY_OF_IPV4 : ANY_OF_IPV6;
 }
 
-/* The one bound to the address is preferred to the one bound to any (RFC 9293 §3.9.1.1), and any of
- * IPv4 to that of IPv6, as in Linux: they are the same but to listeners with SO_REUSEPORT. */
+/* The one bound to the address is preferred to the one bound to any (RFC 9293 §3.9.1.1). As in
+ * Linux, any of IPv4 is preferred to any of IPv6. Those two are the same but to listeners with
+ * SO_REUSEPORT. */
 struct tcp_listener *demux_listener(const struct tcp *t, const struct tcp_tuple *tuple)
 {
         struct tcp_listener *best = NULL;

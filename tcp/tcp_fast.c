@@ -4,11 +4,11 @@
  * no clock is read. Anything out of the ordinary says no, and the caller goes by reserve and
  * commit, peek and consume.
  *
- * Why nothing becomes due by the write: the tail was looked at by tcp_output() when it was written,
- * and is held back by Nagle, the window, the congestion window, pacing or a full NI queue. Each of
- * these ends with an event of its own (an ACK, a timer, room), which looks again. Length matters to
- * that decision only when a full segment, or half the peer's largest window (RFC 9293 §3.8.6.2.1),
- * is reached: then we say no.
+ * The write makes nothing due: tcp_output() looked at the tail when it was written. Nagle, the
+ * window, the congestion window, pacing or a full NI queue holds it back. Each of these ends with
+ * an event of its own (an ACK, a timer, room), which looks again. Length matters to that decision
+ * only when a full segment, or half the peer's largest window (RFC 9293 §3.8.6.2.1), is reached:
+ * then we say no.
  */
 #include <poll.h>
 

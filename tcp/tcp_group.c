@@ -6,7 +6,7 @@
  *      rate      bytes a second that they send together
  *
  * Of `receive` a member holds a share, and promises nothing beyond it: rcv_limit is within the
- * share (rcvbuf_size()), so a segment's path has no test, and what a peer was promised has its
+ * share (rcvbuf_size()). So a segment's path has no test, and what a peer was promised has its
  * place already. The sum of shares is never more than the limit, and all are exact for that.
  *
  *      limit = | least | least | least ...  of members there are, and may yet come |  pool  |

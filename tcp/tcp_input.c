@@ -99,8 +99,8 @@ static bool is_older(const struct tcp_conn *tc, const struct tcp_seg *seg, nstim
 }
 
 /* A duplicate acknowledgement that others have overtaken, within a retransmission timeout of the
- * peer's clock, taken for one of milliseconds: it says nothing that could do harm, and its SACK
- * blocks what has arrived (Linux's tcp_disordered_ack()). */
+ * peer's clock, which is taken for one of milliseconds. It says nothing that could do harm, and its
+ * SACK blocks say what has arrived (Linux's tcp_disordered_ack()). */
 static bool is_overtaken_ack(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         return seg->flags & TCP_ACK && seg_space(seg) == 0 && seg->seq == tc->rcv_nxt &&
@@ -203,7 +203,7 @@ static int reset_error(const struct tcp_conn *tc)
 /* RFC 5961 §3.2: at the edge it counts, inside the window it is answered, outside it never came
  * here. In TIME-WAIT, too, where the edge is the only place: RFC 9293 §3.10.7.4, and Linux
  * (tcp_rfc1337 = 0). RFC 1337 §3 (F1) would ignore it there, as a peer may make it of our answer to
- * an old segment; it is no standard, and who resets is rather somebody that has begun anew. */
+ * an old segment. That is no standard, and a peer that resets has more likely begun anew. */
 static bool check_rst(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         if (!(seg->flags & TCP_RST))

@@ -73,8 +73,8 @@ uint8_t cookie_wscale(void);
 bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple,
                  const struct tcp_seg *seg, struct tcp_seg *syn, nstime now);
 /* Returns true if the segment, for which there is no connection, may be later data of one whose
- * cookie it answers: the numbers differ from a cookie's by less than the window that went with it.
- * Of other segments 2 of 256 pass. */
+ * cookie it answers. Its numbers differ from the cookie's by less than the window that went with
+ * it. Of other segments 2 of 256 pass. */
 bool cookie_early(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple,
                   const struct tcp_seg *seg, nstime now);
 

@@ -231,7 +231,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
 }
 
 /* Returns true if the queue will be full with the connections that are being opened, where no
- * address is forged: a peer must not believe that it is connected when there is no room for it. */
+ * address is forged. A peer must not believe that it is connected when there is no room for it. */
 static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_link *link)
 {
         return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);

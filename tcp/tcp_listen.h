@@ -7,8 +7,8 @@
 #include "tcp/tcp.h"
 
 /* Passive open. addr may be any. Index of the listener, -EADDRINUSE or -ENOBUFS. Several may have
- * the same address and port when all have opts.reuseport: a hash of both ends says whose a new
- * connection is, the same one's as long as none comes or goes. */
+ * the same address and port when all have opts.reuseport. A hash of both ends says whose a new
+ * connection is. The answer is the same as long as no listener comes or goes. */
 int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog,
                const struct tcp_opts *opts);
 void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);

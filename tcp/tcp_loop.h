@@ -23,8 +23,8 @@ bool tcp_shared_is(const struct tcp_shared *sh, const struct tcp_limits *l);
 
 /* ---- input, output, time ---- */
 
-/* A segment arrived on a channel; checksum and addresses are verified, or it is `unsummed`: then
- * what is wrong is dropped here, and what is next in its stream is summed while it is copied.
+/* A segment arrived on a channel. Checksum and addresses are verified, or it is `unsummed`. Then
+ * what is next in its stream is summed while it is copied, and what is wrong is dropped here.
  * Demultiplexes, answers for closed ports, else tcp_input(). True when seg->data was taken (a lent
  * frame now belongs to a queue), false: the caller releases it. */
 bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
@@ -38,8 +38,8 @@ bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
 /* The next segment, if one is due. Its payload is in a frame of link.tx_region; the stack lends it
  * when it posts it. */
 bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now);
-/* After tcp_output() has given a segment of new data, with nothing in between: the next one, when
- * it is due too and differs in nothing but its place, right behind it, and PSH (`flags`: 0 or
+/* After tcp_output() has given a segment of new data, with nothing in between: the next one, if it
+ * is due too. It differs in nothing but its place, right behind the first, and PSH (`flags`: 0 or
  * TCP_PSH). As tcp_output() then gives it, for much less; false: ask that. Only full segments, and
  * never the last of what is queued. */
 bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8_t *flags,
@@ -87,8 +87,8 @@ void tcp_frames_back(struct tcp *t, uint32_t region);
 void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc);
 /*
  * After a process died inside: rebuilds demultiplexing and free lists from the connections and
- * listeners, adds the references of their queues to frame records (the caller has zeroed refs and
- * will call frame_pool_rebuild) and resets connection `broken` (0: none) without looking at its
+ * listeners. Adds the references of their queues to frame records; the caller has zeroed refs and
+ * will call frame_pool_rebuild(). Resets connection `broken` (0: none) without looking at its
  * queues. Touches every connection.
  */
 void tcp_recover(struct tcp *t, uint32_t broken, nstime now);

@@ -9,9 +9,9 @@
  * how many bytes may leave back to back (opts.pace_burst), these, whether they were waited for or
  * not.
  *
- * A quantum that takes no longer than a sleep does would be waited for in vain, as over a network
- * whose round trip is some ten microseconds: then there is no pacing but by the window, unless
- * SO_MAX_PACING_RATE asks for it.
+ * Where a quantum takes no longer than a sleep does, waiting for it is in vain, as over a network
+ * whose round trip is some ten microseconds. Then only the window paces, unless SO_MAX_PACING_RATE
+ * asks for more.
  *
  * A group's rate (tcp_group.c) is waited for after one's own.
  *

@@ -2,8 +2,8 @@
  * Proportional Rate Reduction (RFC 9937): cwnd falls to ssthresh over the round trip of recovery,
  * not at once.
  *
- * Below ssthresh as much is sent as arrived, and one segment more (the slow start bound) only when
- * the ACK shows that repairs arrive: it moves SND.UNA, and tells of no new loss (RFC 9937 §6,
+ * Below ssthresh as much is sent as arrived. One segment more (the slow start bound) is sent only
+ * when the ACK shows that repairs arrive: it moves SND.UNA, and tells of no new loss (RFC 9937 §6,
  * Linux). Without SACK every ACK counts so.
  */
 #include "tcp/tcp_conn.h"

@@ -12,9 +12,9 @@
  *                     how long it took
  *
  * A txseg is kept until it is acknowledged anyway, and what has to be known of each fits into its
- * cache line; runs of segments with one note for all would need a table besides, which a death
- * would have to be mended in. Only connections with TCF_RATES fill it in. The others pay a bit that
- * is looked at when a segment leaves and when an ACK comes.
+ * cache line. Runs of segments with one note for all would need a table besides, which recovery
+ * would have to mend. Only connections with TCF_RATES fill it in. The others pay a bit that is
+ * looked at when a segment leaves and when an ACK comes.
  *
  * The draft's C.delivered is what the connection counts in any case (rate_total()), so that it
  * outlives a new beginning. Amounts are modulo 2^32. Kept at the beginning of tc->cc_priv.

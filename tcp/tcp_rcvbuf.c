@@ -2,7 +2,7 @@
  * The receive buffer: data in order that the application has not read.
  *
  * A frame lent by the peer is kept as it is and given back when read. What came in the descriptor,
- * and what is tiny, is copied into a private frame, one after the other, so that a trickle of small
+ * and what is tiny, is copied into a private frame, one after the other. So a trickle of small
  * messages costs neither a frame each nor the peer's frames. The window offered is the buffer's
  * limit less what is unread.
  */
@@ -468,8 +468,8 @@ bool tcp_at_mark(const struct tcp_conn *tc, size_t skip)
 }
 
 /* Returns true if no more comes before some is read: the window that was offered, or that the next
- * ACK offers, is shut; where segments may be lost, so small that the peer may wait for more (RFC
- * 9293 §3.8.6.2.1), as Linux has it. */
+ * ACK offers, is shut. Where segments may be lost it is enough that the window is so small that the
+ * peer may wait for more (RFC 9293 §3.8.6.2.1), as Linux has it. */
 static bool window_is_shut(const struct tcp_conn *tc)
 {
         uint32_t ahead = tcp_window_ahead(tc), free = rcvbuf_window(tc),

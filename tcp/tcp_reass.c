@@ -10,9 +10,9 @@
  *   +---+---+---+  +---+       d.run = d
  *
  * Records that follow each other without a gap are a run, which is what SACK calls a block. Its
- * first and its last record name each other, so that runs are stepped over and not walked through:
- * what a segment costs does not grow with what is queued, only with the number of gaps, and of
- * those no more than RUNS_MOST are looked at (CVE-2018-5390, "SegmentSmack").
+ * first and its last record name each other, so that runs are stepped over and not walked through.
+ * What a segment costs does not grow with what is queued, only with the number of gaps. Of those no
+ * more than RUNS_MOST are looked at (CVE-2018-5390, "SegmentSmack").
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_loss.h"

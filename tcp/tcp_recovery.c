@@ -2,9 +2,9 @@
  * What the sender does about loss: OPEN -> DISORDER -> RECOVERY or LOSS -> OPEN (names as Linux's
  * TCP_CA_*).
  *
- * Which segments are lost is RACK's to say, or for a peer without SACK the counting of duplicate
- * ACKs (RFC 5681 §3.2, 6582); how fast to repair is PRR's; how much smaller the window becomes is
- * congestion control's.
+ * RACK says which segments are lost, or for a peer without SACK the count of duplicate ACKs (RFC
+ * 5681 §3.2, 6582). PRR says how fast to repair. Congestion control says how much smaller the
+ * window becomes.
  */
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_ecn.h"

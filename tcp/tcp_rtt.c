@@ -37,8 +37,8 @@ void rtt_init(struct tcp_conn *tc)
 
 /*
  * §2.2 for the first sample, §2.3 for the others: alpha 1/8, beta 1/4. The floor is of what is
- * added to SRTT, as Linux has it: over a long way that never varies the timeout would be that way
- * and no more, and a peer that delays an acknowledgement for once would be taken for lost.
+ * added to SRTT, as Linux has it. Otherwise the timeout over a long path that never varies would be
+ * its round trip and no more. A single delayed acknowledgement would be taken for a loss.
  */
 void rtt_sample(struct tcp_conn *tc, nstime rtt)
 {

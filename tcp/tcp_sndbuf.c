@@ -180,18 +180,18 @@ static uint32_t fill_room(const struct tcp *t, const struct tcp_conn *tc)
         return tc->snd_fill ? frame_size(t->frames, tc->snd_fill) - tc->snd_fill_off : 0;
 }
 
-/* A small buffer over a link whose segments are longer than a small frame (4 KB over verbs): each
- * packet costs there, so large frames are used all the same, three at most for what the limit lets
- * be under way, and bytes count, not frames. */
+/* A small buffer over a link whose segments are longer than a small frame (4 KB over verbs). Each
+ * packet costs there, so large frames are used all the same: three at most for what the limit lets
+ * be under way. Bytes count, not frames. */
 static bool counts_bytes(const struct tcp_conn *tc)
 {
         return READ_ONCE(tc->snd_limit) < 2 * FRAME_LARGE_BYTES && !READ_ONCE(tc->link.lossless) &&
                READ_ONCE(tc->snd_mss) > FRAME_SMALL_BYTES;
 }
 
-/* A segment ends where its frame does. While the peer is behind, small writes get large frames:
- * Nagle then holds them until its acknowledgement, or a full segment; the end of a small frame
- * would send them two at a time (measured, writes of 1400 bytes: 33 -> 56 Gb/s). */
+/* A segment ends where its frame does. While the peer is behind, small writes get large frames.
+ * Nagle then holds them until its acknowledgement, or a full segment. The end of a small frame
+ * would send them two at a time (docs/decisions.md). */
 #define BEHIND (4 * SMALL_WRITE)
 
 static enum frame_class class_for(const struct tcp_conn *tc, size_t want)
@@ -229,7 +229,7 @@ void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc)
 }
 
 /* A connection may hold as much of a region as it leaves free: one alone half of it, each of many a
- * fair part, and whoever has nothing always gets something (dynamic thresholds: Choudhury and
+ * fair part. A connection that has nothing always gets something (dynamic thresholds: Choudhury and
  * Hahne, 1998). */
 static bool over_share(const struct tcp *t, const struct tcp_conn *tc)
 {

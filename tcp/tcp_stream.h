@@ -11,11 +11,11 @@
 /* ---- sending ---- */
 
 /*
- * Sending is reserve, copy without the lock, commit. reserve offers up to `want` bytes of frames in
- * up to n spans and returns the bytes offered; 0: buffer full (TCP_EV_WRITABLE will come); -EPIPE,
- * -ECONNRESET, -ENOTCONN, ... One reservation a connection at a time; -EBUSY while another holds
- * it. commit takes the first `bytes` of what was offered (0: cancel). `more`: more follows soon
- * (MSG_MORE). `urgent`: the last byte is urgent data (MSG_OOB).
+ * Sending is reserve, copy without the lock, commit. The first offers up to `want` bytes of frames
+ * in up to n spans, and returns the bytes offered. 0: buffer full (TCP_EV_WRITABLE will come);
+ * -EPIPE, -ECONNRESET, -ENOTCONN, ... One reservation a connection at a time; -EBUSY while another
+ * holds it. commit takes the first `bytes` of what was offered (0: cancel). `more`: more follows
+ * soon (MSG_MORE). `urgent`: the last byte is urgent data (MSG_OOB).
  */
 int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n);
 /* Reserved bytes are written where they lie, and not copied there: their frames are used again
@@ -34,9 +34,9 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc);
 /* ---- receiving ---- */
 
 /*
- * Receiving is peek, copy without the lock, consume. peek offers bytes from `skip` on, in order;
- * returns the bytes offered, 0 at end of stream, -EAGAIN when there is nothing yet, -errno after a
- * reset. Spans stay valid until consumed.
+ * Receiving is peek, copy without the lock, consume. The first offers bytes from `skip` on, in
+ * order, and returns the bytes offered. 0: end of stream; -EAGAIN: there is nothing yet; -errno:
+ * after a reset. Spans stay valid until consumed.
  */
 int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, struct span *span,
                   int n);

@@ -29,12 +29,10 @@
 #define REPAIR_SLACK (10 * NS_PER_MS)
 
 /* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where nothing
- * is lost.
- *
- * The text asks for none in recovery, and Linux sends none. Where acknowledgements come one a
- * window, as from a peer that takes a window in one turn, the loss of the one that ends recovery,
- * or of what was sent again last, would then cost a timeout: 200 ms after some 100 us. So one goes
- * there too, while there is no progress (RFC 9002 §6.2 sends such always). */
+ * is lost. The text asks for none in recovery, and Linux sends none. A peer that takes a window in
+ * one turn acknowledges once a window. There the loss of the acknowledgement that ends recovery, or
+ * of what was sent again last, would cost a timeout: 200 ms after some 100 us. So one goes there
+ * too, while there is no progress (RFC 9002 §6.2 sends such always). */
 static bool may_probe_tail(const struct tcp_conn *tc)
 {
         if (!tc->sack_ok || tc->link.lossless || tc->state < TCPS_ESTABLISHED ||
@@ -45,10 +43,10 @@ static bool may_probe_tail(const struct tcp_conn *tc)
         return tc->ca_state <= CA_DISORDER && !tc->tlp.out && tc->sacked == 0;
 }
 
-/* On a link whose timeouts come early so do probes: in recovery one that waited as long as on
- * others would never come before the timeout, which costs the window, when all that was lost is an
- * acknowledgement. And what makes up a window of few segments is acknowledged by one packet or two
- * there, so that the loss of one, or of the last segment, stops everything. So it is RFC 9002
+/* On a link whose timeouts come early so do probes. In recovery a probe that waited as long as on
+ * other links would never come before the timeout. That costs the window when all that was lost is
+ * an acknowledgement. And what makes up a window of few segments is acknowledged by one packet or
+ * two there, so that the loss of one, or of the last segment, stops everything. So it is RFC 9002
  * §6.2.1: a round trip, and what it varies by but for its granularity, 1 ms over verbs. */
 static bool is_early(const struct tcp_conn *tc)
 {

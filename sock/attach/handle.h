@@ -32,9 +32,9 @@ struct usock {
 void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now);
 /* Ends references of a process slot to a socket; the last one closes it. Under the lock. */
 void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
-/* What a process slot that holds a socket had begun with it, and can end no more, is undone: what
- * it had not committed was never sent or read, and what the keeper was not told of is in no
- * message. Under the lock. */
+/* Undoes what a process slot that holds a socket had begun with it, and can end no more. What it
+ * had not committed was never sent or read. What the keeper was not told of is in no message. Under
+ * the lock. */
 void ustack_end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now);
 /* Gives up what a process slot held, copies under way included. Under the lock. */
 void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now);
@@ -66,9 +66,9 @@ static inline uint8_t ustack_entry_proto(const struct sock_rec *rec)
                 return IP_PROTO_UDP;
         return rec->registered == SOCK_SENDS ? IP_PROTO_TCP | DIR_HELD : IP_PROTO_TCP;
 }
-/* A TCP listener's entry is its own: of those that share a port (SO_REUSEPORT) each may go before
- * the others, and its kernel socket, of which unetd has a copy, with it. 0: the entry is that of
- * all there. */
+/* A TCP listener's entry is its own. Of those that share a port (SO_REUSEPORT) each may go before
+ * the others, and with it its kernel socket, of which unetd has a copy. 0: the entry is that of all
+ * there. */
 static inline uint64_t ustack_entry_sock(const struct sock_rec *rec)
 {
         return rec->kind == USOCK_TCP && rec->registered == SOCK_TAKES ? READ_ONCE(rec->cookie) : 0;

@@ -2,12 +2,12 @@
  * A process's stacks: making one, mapping somebody else's, and the way in and out. Channels:
  * ustack_chan.c; interfaces and addresses: ustack_iface.c.
  *
- * Going out matters as much as going in. Where no thread leads, whoever leaves sees that the bell
- * says UNATTENDED, so that a message that comes now wakes the keeper; unless the keeper looks in
- * every few milliseconds anyway (st->ticking), which it does for a while after it was woken: a
- * stream costs no system call either way. The bell stays so while processes come and go: a message
- * that comes while one is inside may wake the keeper in vain, once for each time that it went to
- * rest.
+ * Going out matters as much as going in. Where no thread leads, a thread that leaves sets the bell
+ * to UNATTENDED, so that a message that comes now wakes the keeper. For a while after it was woken
+ * the keeper looks every few milliseconds anyway (st->ticking), and then the bell is left alone. So
+ * a stream costs no system call either way. The bell stays so while processes come and go: a
+ * message that comes while one is inside may wake the keeper in vain, once for each time that it
+ * went to rest.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
@@ -604,7 +604,7 @@ static void remember(struct ustack *u)
 }
 
 /* A process that was refused a stack spends a tenth of its time on asking again, and asks after a
- * minute at the latest: an answer may take seconds, and each of its sockets would wait for one.
+ * minute at the latest. An answer may take seconds, and each of its sockets would wait for one.
  * Meanwhile its sockets are the kernel's. The kernel says the time: the first question may find
  * ustack_now() another clock. */
 static struct ustack *ask_for_one(int *err)
@@ -725,9 +725,9 @@ void ustack_detach(struct ustack *u)
         ustack_unmap(u->s.bell, BELL_BYTES);
 }
 
-/* One that unetd knows to be ours. It may know the last process that had it for a moment
- * longer, and the keeper may not have seen yet that others are dead: so it is asked again, a
- * millisecond later. */
+/* One that unetd knows to be ours. It may know the last process that had it for a moment longer.
+ * The keeper may not have seen yet that others are dead. So unetd is asked again, a millisecond
+ * later. */
 static int take_known_slot(struct ustack *u)
 {
         const struct timespec ms = {.tv_nsec = NS_PER_MS};

@@ -1,9 +1,10 @@
 /*
  * A process and its stacks: what lies under usock.h.
  *
- * A process has at most one stack of its own, made at its first socket, and maps those of sockets
- * it inherited or was passed. struct ustack is a mapped stack; it is entered with ustack_lock() and
- * left with ustack_unlock(), which also decide what the bell says while nobody is inside.
+ * A process has at most one stack of its own, made at its first socket. It maps the stacks of
+ * sockets that it inherited or was passed. A mapped stack is a struct ustack. A thread enters it
+ * with ustack_lock() and leaves it with ustack_unlock(). These also decide what the bell says while
+ * nobody is inside.
  */
 #ifndef SOCK_USTACK_H
 #define SOCK_USTACK_H
@@ -118,13 +119,13 @@ struct unetd_client *ustack_client_holding(const struct ustack *u);
 void ustack_client_done(void);
 struct unetd_client *ustack_client_held(void); /* its lock is held already */
 void ustack_client_forked(void);               /* in the child: the lock is the parent's */
-/* In the child of a fork, for which the stack has no process slot left: its sockets become sockets
- * never connected, of a stack that nobody else knows; new ones get a new stack. */
+/* In the child of a fork, for which the stack has no process slot left. Its sockets become sockets
+ * never connected, of a stack that nobody else knows. New ones get a new stack. */
 void ustack_lose(struct ustack *u);
 /*
- * Who makes no calls to unetd learns here that it has died, and makes its stacks known to the next
- * one when there is one: looked at once in USTACK_PEERS_EVERY by whoever is at work. The locks must
- * not be held.
+ * A process that makes no calls to unetd learns here that it has died, and makes its stacks known
+ * to the next one when there is one. Each thread at work looks once in USTACK_PEERS_EVERY. The
+ * locks must not be held.
  */
 void ustack_daemon_look(void);
 /* Returns true if the unetd that made the stack known was there when it was looked for last: it

@@ -5,9 +5,9 @@
  * been killed with the peer. What it leaves then is a bell whose name nobody has, and a bell's page
  * without a lock (unet/bell_fd.h): its processes and its keeper hold both while they live. A
  * process asks for the name; one that has a ringer of its own has the page, too. While unetd is the
- * one that made the stack known it tells of all ends, in their order: by name nobody is found gone
- * before, for what comes in his stead may be on its way (an interface of its own after the
- * gateway).
+ * one that made the stack known it tells of all ends, in their order. Until then no peer is found
+ * gone by its name: what comes in its stead may be on its way (an interface of its own after the
+ * bridge).
  *
  * Each peer is asked for every USTACK_PEERS_EVERY by whoever is at work in the stack. Who has
  * waited for longer than that sleeps on his connection to unetd (ustack_daemon_fd()), and looks as

@@ -1,13 +1,13 @@
 /*
- * Whose a socket is to be by the words of others than the program: rules of unet.conf(5), which
- * unetd's directory has for everybody, and what the kernel would say to a connection between
+ * Who is to carry a socket, as others than the program say. These are rules of unet.conf(5), which
+ * unetd's directory has for everybody. The kernel has a say, too, about a connection between
  * programs of this host: routes and rules (prohibit, unreachable, blackhole), `lo` that is down,
  * hooks of control groups.
  *
- * The kernel is asked by a connect() of a socket of its own, from which no packet leaves: of UDP;
- * of TCP with TCP_FASTOPEN_CONNECT and no cookie, by which the SYN waits for data that never comes.
- * All that connect() looks at is looked at, the program's hooks too. A pair is not asked about
- * again for a second. netfilter and hooks of packets see packets, and there are none.
+ * The kernel is asked by a connect() of a socket of its own, from which no packet leaves. That is a
+ * UDP socket, or one of TCP with TCP_FASTOPEN_CONNECT and no cookie: its SYN waits for data that
+ * never comes. All that connect() looks at is looked at, the program's hooks too. A pair is not
+ * asked about again for a second. netfilter and hooks of packets see packets, and there are none.
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"

@@ -1,12 +1,12 @@
 /*
  * Address space and descriptors. A stack and its channels take much of the first, most of it never
  * touched, and some of the second. Where RLIMIT_AS bounds what a program may have, half of what is
- * left is the program's, and the rest must do for the stack and a few channels; the same is true of
- * the hard RLIMIT_NOFILE, where the soft one does not leave that much above it, and of the stack
- * alone: a channel keeps none. If it does not do,
- * there is none, and sockets are the kernel's; if it does, as many channels come about as there is
- * room for, and who comes then is told to go by the kernel (keeper_chan_attach()). No numbers are
- * kept: while the program has used up its own there are no more channels.
+ * left is the program's. The rest must do for the stack and a few channels. If it does not, there
+ * is no stack, and sockets are the kernel's. If it does, as many channels come about as there is
+ * room for; later peers are told to go by the kernel (keeper_chan_attach()). The same is true of
+ * the hard RLIMIT_NOFILE, where the soft one does not leave enough above it, but for the stack
+ * alone: a channel keeps no descriptor. No numbers are kept: while the program has used up its own
+ * there are no more channels.
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"

@@ -1,6 +1,6 @@
 /*
  * The ways that a stack's channel can go, a row each: what a provider (unet/ni.h) is to a process
- * that maps the stack. ustack_way.c has the list; how to add one is in docs/providers.md.
+ * that maps the stack. The list is in ustack_way.c; docs/providers.md says how to add one.
  *
  * All of it is called under the stack's lock, but for wake_fd. Threads look without the lock
  * whether something has come (stack_pending()): what a row has mapped stays readable, and empty,

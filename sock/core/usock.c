@@ -243,9 +243,9 @@ static void let_the_peer_go_on(struct usock *s)
         stack_flush(st, ustack_now());
 }
 
-/* What has come counts before the end, as in the kernel, which has it before the call: bytes that
- * nobody will read and connections that nobody will accept are reset, and not closed or refused. An
- * answer of our own may bring more; it is not waited for. */
+/* What has come counts before the end, as in the kernel, which has it before the call. Bytes that
+ * nobody will read, and connections that nobody will accept, are reset, and not closed or refused.
+ * An answer of our own may bring more; it is not waited for. */
 static void hear_before_the_end(struct usock *s)
 {
         const struct sock_rec *rec = usock_rec(s);
@@ -564,8 +564,8 @@ static bool wait_a_little(struct ustack *u, nstime *until)
 }
 
 /*
- * The oldest connection's channel, where this process has not mapped it yet: while another thread
- * talked to unetd nobody could ask for it, or the keeper could not be asked while another unetd
+ * The oldest connection's channel, where this process has not mapped it yet. While another thread
+ * talked to unetd nobody could ask for it. Or the keeper could not be asked while another unetd
  * began. Then it is waited for, since the first thing done with the connection may be to send.
  * Under the lock, which is left meanwhile. -ENOBUFS: it is not to be had; -EMFILE: it is, but not
  * by a process that may have no more numbers. The connection stays where it is.

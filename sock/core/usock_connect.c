@@ -68,8 +68,8 @@ static int lease_ports(struct ustack *u)
         return 0;
 }
 
-/* Connections are told apart by their ports, by who spreads them over listeners (SO_REUSEPORT) and
- * by who guesses them (RFC 6056): a program that connects again and again uses more and more,
+/* Ports tell connections apart for the spreading over listeners (SO_REUSEPORT), and for attackers
+ * that guess them (RFC 6056). So a program that connects again and again uses more and more ports,
  * though each is free again. Where unetd gives no more it is asked a few times only. */
 #define WORN_MOST 5u /* blocks: FIRST_PORTS, and twice as many each */
 static bool ports_are_worn(const struct stack_state *st)
@@ -313,9 +313,9 @@ static void undo(struct usock *s, const ip_addr *bound)
                 WRITE_ONCE(rec->lport, 0);
 }
 
-/* Resets and undoes the connection unless it was answered: who was may be accepted, by a program
- * that listens for one connection, and so may who sent data with his SYN (RFC 7413). False: it
- * stays. Nobody copies from one that was not answered. */
+/* Resets and undoes the connection unless it was answered. An answered one may have been accepted,
+ * by a program that listens for one connection. So may one that sent data with its SYN (RFC 7413).
+ * False: it stays. Nobody copies from one that was not answered. */
 static bool gives_up(struct usock *s, const ip_addr *bound)
 {
         bool waits;
@@ -377,8 +377,8 @@ static const char *no_client_port(struct ustack *u)
         return "no client port is left (leases in unet.conf(5))";
 }
 
-/* The channel that is the way may not be mapped in this process yet, while another thread talks to
- * unetd, or may just be exchanged for another one: it is asked for again, a millisecond later. */
+/* The channel may not be mapped in this process yet, while another thread talks to unetd. Or it is
+ * just being exchanged for another one. It is asked for again, a millisecond later. */
 int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
 {
         const struct timespec ms = {.tv_nsec = NS_PER_MS};

@@ -1,6 +1,6 @@
 /*
- * fork, exec and exit. The stack is in shared memory: a child goes on with the same connections,
- * under a process slot of its own; the references of its parent's slot are copied before either
+ * fork, exec and exit. The stack is in shared memory. A child goes on with the same connections,
+ * under a process slot of its own. The references of its parent's slot are copied before either
  * runs on.
  */
 #include "sock/attach/handle.h"
@@ -251,9 +251,9 @@ static void forget_slot(struct ustack *u, uint32_t slot, uint32_t pid, uint32_t 
 }
 
 /*
- * Waits until the child has come to its stacks: a parent that exits right after its fork
- * (daemon(3)) would otherwise leave a stack without a known process, and a child that is killed
- * before would leave references that nobody ends.
+ * Waits until the child has come to its stacks. Otherwise a parent that exits right after its fork
+ * (daemon(3)) would leave a stack without a known process. A child that is killed before would
+ * leave references that nobody ends.
  */
 void usock_fork_parent(void)
 {
@@ -385,10 +385,10 @@ void usock_exit(void)
 }
 
 /*
- * The image is replaced; the pid and its slot stay. unetd sees the connection of the old image
- * close, and the keeper that the process does not map the stack any more: then all references end
- * but those kept. The new image takes those over, under a slot of its own; if it never uses the
- * library, they end with the process.
+ * The image is replaced; the pid and its slot stay. The daemon unetd sees the connection of the old
+ * image close, and the keeper sees that the process does not map the stack any more. Then all
+ * references end but those kept. The new image takes those over, under a slot of its own; if it
+ * never uses the library, they end with the process.
  */
 void usock_exec(void)
 {

@@ -4,10 +4,10 @@
  * only. A connect() to the broadcast address fails after they were looked at and before a packet is
  * sent, and so does a bind() to an address that is nobody's.
  *
- * A program that has no such rules is not asked for each connection. A domain comes from before
- * this image, which is found out once, or from this process: by landlock_restrict_self(2) through
- * libc's syscall(), which the shim sees, or after prctl(PR_SET_NO_NEW_PRIVS), which who is not
- * privileged has to call before. Only who makes both calls past libc is not seen.
+ * A program that has no such rules is not asked for each connection. A domain may come from before
+ * this image, which is found out once. Or it comes from this process: by landlock_restrict_self(2)
+ * through libc's syscall(), which the shim sees, or after prctl(PR_SET_NO_NEW_PRIVS), which an
+ * unprivileged process has to call before. Only who makes both calls past libc is not seen.
  */
 #include "sock/usock_process.h"
 

@@ -4,9 +4,9 @@
  * process, have it as before.
  *
  * Order. Such processes take turns in their own ways: sshd's monitor goes on with a connection when
- * its child has ended. What the child wrote has then left the relay, and what it read is out of the
- * connection: before another process sends or reads, it asks the relay, and waits until the relay
- * has looked once more. The relay sleeps meanwhile, so a signal wakes it, one that is ignored by
+ * its child has ended. Before another process sends or reads, it asks the relay, and waits until
+ * the relay has looked once more. Then what the child wrote has left the relay, and what it read is
+ * out of the connection. The relay sleeps meanwhile, so a signal wakes it, one that is ignored by
  * whoever else may have its process number.
  */
 #include "sock/attach/handle.h"

@@ -1,8 +1,8 @@
 /*
- * SO_TIMESTAMPING of a stream's sending, as Linux has it: after each call the error queue tells of
- * its last byte when it was queued, sent and acknowledged (tcp/tcp_stamp.c), by its number from
- * where the socket began to count (SOF_TIMESTAMPING_OPT_ID). The bytes themselves are not told
- * (SOF_TIMESTAMPING_OPT_TSONLY).
+ * SO_TIMESTAMPING of a stream's sending, as Linux has it. After each call the error queue tells
+ * when its last byte was queued, sent and acknowledged (tcp/tcp_stamp.c). The byte is named by its
+ * number from where the socket began to count (SOF_TIMESTAMPING_OPT_ID). The bytes themselves are
+ * not told (SOF_TIMESTAMPING_OPT_TSONLY).
  */
 #include "sock/attach/handle.h"
 #include "sock/udp/usock_cmsg.h"

@@ -2,9 +2,9 @@
  * TCP sockets: send and receive (usock_connect.c: connect and listen).
  *
  * The application's memory is never touched under the stack's lock: a page fault, a stopped process
- * or a bad pointer there would hold everybody up. Small data goes through a buffer on our own
- * stack, and the lock is taken once; large data is copied between reserve and commit, or peek and
- * consume, with the lock left meanwhile.
+ * or a bad pointer there would hold everybody up. Small data goes through a buffer on the thread's
+ * stack, and the lock is taken once. Large data is copied between reserve and commit, or peek and
+ * consume, without the lock.
  */
 #include "sock/attach/ustack.h"
 
@@ -37,9 +37,9 @@ static size_t copy_piece(const struct ustack *u, const struct tcp_conn *tc)
 
 /* ---- sending ---- */
 
-/* What came from another host is looked at before anything is said: as with the kernel, which has
- * it before a call begins, an answer acknowledges it, and a reset is told of. Between processes,
- * where nothing is lost by it, it may wait. */
+/* What came from another host is looked at before anything is sent. So, as with the kernel, which
+ * has it before a call begins, an answer acknowledges it, and a reset is told of. Between
+ * processes, where nothing is lost by it, it may wait. */
 void usock_tcp_hear(struct usock *s)
 {
         struct ustack *u = s->u;
@@ -342,13 +342,13 @@ static void consume(struct ustack *u, struct tcp_conn *tc, size_t n, nstime now)
 }
 
 /*
- * A program that reads a few bytes at a time takes the lock for the first of them, and with it,
- * *ahead*, what is left of the first queued segment: what it reads next is copied from there
+ * A program that reads a few bytes at a time takes the lock for the first of them. With them it
+ * takes, *ahead*, what is left of the first queued segment. What it reads next is copied from there
  * without the lock. The bytes stay in the queue until all but the last have been read, or until
- * somebody looks (usock_tcp_settle()); so what is unread is never nothing while the queue says that
- * there is something: readiness, and what becomes of a connection that is closed or whose process
- * is killed, are as without it. The window opens later by as much as was taken, at most a quarter
- * of the buffer.
+ * somebody looks (usock_tcp_settle()). So what is unread is never nothing while the queue says that
+ * there is something. Readiness is as without it, and so is what becomes of a connection that is
+ * closed or whose process is killed. The window opens later by as much as was taken, at most a
+ * quarter of the buffer.
  *
  * Only where nobody else can read: one thread, one process, and the number never left it.
  * rec->reader stands in the way of any other, should that go wrong. After another process died

@@ -7,7 +7,7 @@
  *   usock_outside_ring()  it is to come back, whatever happens
  *
  * It never leads. While it sleeps there, and no thread of the stack leads, the keeper does
- * (ustack_leave()), and wakes it as it wakes any other: no wake-up is lost, for the reason given in
+ * (ustack_leave()), and wakes it as it wakes any other. No wake-up is lost, for the reason given in
  * usock_wait.c.
  */
 #include "sock/attach/ustack_wake.h"

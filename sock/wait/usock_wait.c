@@ -3,8 +3,8 @@
  *
  * A wait is: progress, look, spin for a while, and then sleep. For sleeping a thread takes a
  * *place* (struct waiter_slot) and says which sockets it wants to hear of. At any moment one waiter
- * of a stack is its leader: it sleeps on the stack's bell socket, which peers ring, runs input and
- * timers when it wakes, and wakes exactly the waiters whose sockets got something. The others,
+ * of a stack is its leader. It sleeps on the stack's bell socket, which peers ring. It runs input
+ * and timers when it wakes, and wakes exactly the waiters whose sockets got something. The others,
  * followers, sleep on a datagram socket of their own, whose abstract name stands in their place, so
  * that any process of the stack can wake them. A leader that was woken for what is another's does
  * not lead again until it is woken itself: whom it woke does, when he sleeps next. While nobody

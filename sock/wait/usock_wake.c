@@ -42,7 +42,7 @@ static int socket_high(void)
 }
 
 /* The kernel begins a call again after a handler with SA_RESTART that is not ours, as libc's that
- * ends a cancelled thread; but not one that has a time limit (man 7 signal). */
+ * ends a cancelled thread. It does not begin one again that has a time limit (man 7 signal). */
 static const struct timeval ENDS_ONCE = {.tv_sec = 86400};
 
 bool usock_places_wait(void)
