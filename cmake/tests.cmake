@@ -31,7 +31,7 @@ function(unet_test_properties name)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" SKIP_RETURN_CODE 77
                        PROCESSORS ${processors} COST ${T_SECONDS})
-  if(UNET_CHECK_LEVELS AND "${T_LABELS}" MATCHES "sock|shim")       # sock/attach/ustack_levels.h
+  if(UNET_CHECK_LEVELS AND "${T_LABELS}" MATCHES "sock|shim")       # tests/sock/ustack_levels.c
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "UNET_CHECK_LEVELS=1")
   endif()
 endfunction()

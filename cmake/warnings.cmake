@@ -16,7 +16,7 @@ if(UNET_SANITIZE)
   endif()
 endif()
 if(UNET_CHECK_LEVELS)
-  add_compile_definitions(UNET_CHECK_LEVELS)            # sock/attach/ustack_levels.h
+  add_compile_definitions(UNET_CHECK_LEVELS)            # tests/sock/ustack_levels.c
 endif()
 if(UNET_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
