@@ -179,7 +179,6 @@ static unsigned fill(struct unetd_msg *m, int fds[UNETD_FDS_MAX])
         case UNETD_K_ALOFT:
                 return fill_port(m, fds);
         case UNETD_PORT_LEASE:
-        case UNETD_PORT_UNLEASE:
                 m->lease =
                         (struct unetd_lease){.stack = some_stack(),
                                              .first = (uint16_t)(rnd(2) ? 0 : 32768 + rnd(64) * 64),
@@ -322,8 +321,8 @@ static uint16_t any_type(bool keeper)
 {
         static const uint8_t often[] = {UNETD_CHAN_OPEN,    UNETD_CHAN_OPEN,  UNETD_PROC_ADD,
                                         UNETD_LISTEN_ADD,   UNETD_LISTEN_DEL, UNETD_PORT_HOLD,
-                                        UNETD_PORT_RELEASE, UNETD_PORT_LEASE, UNETD_PORT_UNLEASE,
-                                        UNETD_PORT_SETTLE,  UNETD_STATUS},
+                                        UNETD_PORT_RELEASE, UNETD_PORT_LEASE, UNETD_PORT_SETTLE,
+                                        UNETD_STATUS},
                              said[] = {UNETD_K_STACK,      UNETD_K_PROC,      UNETD_K_CHAN,
                                        UNETD_K_PROC_GONE,  UNETD_K_UNLISTEN,  UNETD_K_ALOFT,
                                        UNETD_K_CHAN_TAKEN, UNETD_K_CHAN_FREE, UNETD_LISTEN_ADD,

@@ -545,21 +545,29 @@ static int four_ports(void **state)
         return users_setup_with(config);
 }
 
+static int asks_for_ports(int c, uint32_t stack)
+{
+        struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = stack}};
+
+        return hostile_ask(c, &msg, NULL, 0);
+}
+
 /* He has none, gets some, gets no more: each time that may be said. */
 static int leases_and_gives_back(void)
 {
         int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
-        struct hostile_stack st;
 
-        must(k >= 0 && hostile_stack(c, &st) == 0);
+        must(k >= 0);
         for (int i = 0; i < TIMES; i++) {
-                struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = st.id}};
-                struct unetd_msg more = msg;
+                struct unetd_msg gone = {.type = UNETD_K_GONE};
+                struct hostile_stack st;
 
-                must(hostile_ask(c, &msg, NULL, 0) == 0);
-                must(hostile_ask(c, &more, NULL, 0) == -EDQUOT);
-                msg.type = UNETD_PORT_UNLEASE;
-                must(hostile_ask(c, &msg, NULL, 0) == 0);
+                must(hostile_stack(c, &st) == 0);
+                must_eventually(asks_for_ports(c, st.id) == 0);
+                must(asks_for_ports(c, st.id) == -EDQUOT);
+                gone.stack.stack = st.id;
+                must(hostile_send(k, &gone, NULL, 0) == 0);
+                hostile_stack_close(&st);
         }
         return 0;
 }

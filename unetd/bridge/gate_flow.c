@@ -138,13 +138,6 @@ static bool has_port(const struct gate_flow *f, uint16_t first, uint32_t count)
                (uint16_t)(f->key.local - first) < count;
 }
 
-void gate_flows_forget_ports(struct gate_flows *t, uint32_t stack, uint16_t first, uint32_t count)
-{
-        for (uint32_t i = 0; i < GATE_FLOWS; i++)
-                if (t->slot[i].stack == stack && has_port(&t->slot[i], first, count))
-                        t->slot[i].stack = 0;
-}
-
 bool gate_flows_of_others(const struct gate_flows *t, uint32_t stack, uint16_t first,
                           uint32_t count)
 {

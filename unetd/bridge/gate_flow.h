@@ -56,8 +56,6 @@ void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t sta
                     enum gate_stage stage, uint32_t sec);
 /* The stack is gone. */
 void gate_flows_forget(struct gate_flows *t, uint32_t stack);
-/* ... or some of its TCP ports. */
-void gate_flows_forget_ports(struct gate_flows *t, uint32_t stack, uint16_t first, uint32_t count);
 /* Returns true if a TCP connection of another stack has one of the ports. */
 bool gate_flows_of_others(const struct gate_flows *t, uint32_t stack, uint16_t first,
                           uint32_t count);

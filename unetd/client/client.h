@@ -278,10 +278,9 @@ int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto,
 /* Client TCP ports, *first .. *first + *count - 1, that no other stack has: out of the kernel's
  * ip_local_port_range, not bound in the kernel. *first is 0, and *count how many are wanted (0: as
  * many as are given at once), or both say what the stack had with an earlier unetd (see `renewed`).
- * There may be fewer. Returned by unetd_port_unlease(), or when the stack is gone.
+ * There may be fewer. They are free again when the stack is gone.
  * -EADDRNOTAVAIL: none left, or not those; -EDQUOT: the user has his share. */
 int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count);
-int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first);
 
 /*
  * Emulated endpoints. unetd_emul_attach() gives unetd what the endpoint offers

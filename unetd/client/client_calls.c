@@ -475,14 +475,6 @@ int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first,
         return 0;
 }
 
-int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first)
-{
-        struct unetd_msg msg = {.type = UNETD_PORT_UNLEASE,
-                                .lease = {.stack = stack_id, .first = first}};
-
-        return client_ask_plain(c, &msg, NULL, 0);
-}
-
 int unetd_status(struct unetd_client *c,
                  bool (*row)(void *arg, const struct unetd_status_item *item), void *arg)
 {

@@ -50,7 +50,6 @@ enum unetd_type {
         UNETD_PORT_HOLD,
         UNETD_PORT_RELEASE,
         UNETD_PORT_LEASE,
-        UNETD_PORT_UNLEASE,
         UNETD_PORT_SETTLE, /* answered when nothing of dead processes stands at the port */
         UNETD_STATUS,
         UNETD_EMUL_ATTACH,  /* fds: see enum unetd_emul_fd; answered, the connection is the link to

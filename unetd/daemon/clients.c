@@ -75,8 +75,6 @@ static int serve(struct client *cl, struct wire_in *in)
                 return port_release(cl, msg);
         case UNETD_PORT_LEASE:
                 return port_lease(cl, msg);
-        case UNETD_PORT_UNLEASE:
-                return port_unlease(cl, msg);
         case UNETD_PORT_SETTLE:
                 return port_settle(cl, msg);
         case UNETD_LINK_OPEN:

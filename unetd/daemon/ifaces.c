@@ -368,13 +368,6 @@ bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count)
         return false;
 }
 
-void ifaces_forget_flows(uint32_t stack, uint16_t first, uint32_t count)
-{
-        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
-                if (ifaces[i].gate)
-                        gate_flows_forget_ports(ifaces[i].gate->flows, stack, first, count);
-}
-
 /* ---- users ---- */
 
 static void publish_use(const struct iface *f)

@@ -46,8 +46,6 @@ void iface_has_mac(uint32_t i);
 /* Returns true if another stack than this one has a TCP connection from these ports, by a gateway.
  */
 bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count);
-/* The stack has no TCP connection from these ports any more. */
-void ifaces_forget_flows(uint32_t stack, uint16_t first, uint32_t count);
 /* Returns true if an interface of unetd's has the address, which the kernel then has not. */
 bool iface_has_addr(ip_addr addr);
 /* Fills in the kernel's numbers of the devices, and returns how many. It makes a system call or two

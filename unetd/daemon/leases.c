@@ -392,22 +392,6 @@ int port_lease(struct client *cl, struct unetd_msg *msg)
         return lease_put(cl->user, cl, msg);
 }
 
-int port_unlease(struct client *cl, const struct unetd_msg *msg)
-{
-        struct stack *st;
-        struct lease *l;
-        int r = stack_of(cl->user, msg->lease.stack, &st);
-
-        if (r < 0)
-                return r;
-        l = lease_find(st, msg->lease.first);
-        if (!l)
-                return -ENOENT;
-        ifaces_forget_flows(st->id, l->first, l->count);
-        lease_free(st, l);
-        return 0;
-}
-
 void leases_free(struct stack *st)
 {
         struct lease *l;

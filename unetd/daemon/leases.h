@@ -14,7 +14,6 @@ void leases_remember(const char *path);
 bool leases_are_none(void);
 void leases_init(void);
 int port_lease(struct client *cl, struct unetd_msg *msg);
-int port_unlease(struct client *cl, const struct unetd_msg *msg);
 /* Leases for a client; or for a keeper, which says what its stack had with the last unetd (`cl`
  * NULL). */
 int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg);
