@@ -19,7 +19,6 @@
         X(NI_QUOTA, "sender has more waiting in the switch than its quota")                        \
         X(NI_LATE, "overtaken on the way by a later message")                                      \
         X(LINK_LOST, "lost by the simulated link or the fault wrapper")                            \
-        X(LINK_QUEUE, "queue of the simulated link full")                                          \
         X(ETHER_SHORT, "shorter than an Ethernet header")                                          \
         X(ETHER_LENGTH, "IEEE 802.3 frame: a length and no type")                                  \
         X(ETHER_VLAN, "frame of another VLAN")                                                     \
@@ -43,7 +42,6 @@
         X(IP_VERSION, "IP version not spoken here")                                                \
         X(IP_HEADER, "IP header length or options malformed")                                      \
         X(IP_CHECKSUM, "IP header checksum wrong")                                                 \
-        X(IP_TTL, "time to live ran out")                                                          \
         X(IP_NOT_OURS, "destination is not one of our addresses")                                  \
         X(IP_NO_ROUTE, "no interface and no gateway leads there")                                  \
         X(IP_MARTIAN, "source address cannot be a source")                                         \
@@ -72,7 +70,6 @@
         X(UDP_NO_PORT, "no UDP socket on this port")                                               \
         X(UDP_FULL, "UDP receive buffer full")                                                     \
         X(UDP_NO_MEMORY, "no memory for the datagram")                                             \
-        X(UDP_FILTERED, "not from the address the UDP socket is connected to")                     \
         X(UDP_ERROR_LOST, "error that a UDP socket wanted to keep, and that found no room")        \
         X(UDP_UNREAD, "still unread when the UDP socket was closed")                               \
         X(UDP_CORKED, "no room for a corked datagram when it was let go")                          \
@@ -96,7 +93,6 @@
         X(TCP_BAD_SYN, "SYN on a synchronised connection (RFC 5961), or with a FIN to a listener") \
         X(TCP_NO_ACK, "synchronised state and no ACK bit")                                         \
         X(TCP_AFTER_CLOSE, "data after the application closed")                                    \
-        X(TCP_TIME_WAIT, "segment for a connection in TIME-WAIT")                                  \
         X(TCP_CHALLENGE_RATE, "challenge ACK suppressed by rate limit (RFC 5961)")
 
 enum drop {

@@ -311,7 +311,7 @@ static void send_packet(struct end *e, struct packet *p)
                 mark(p);
         left = through_queue(e, p->len);
         if (left == NSTIME_NEVER)
-                drop_on_way(e, p, SIM_QUEUE_FULL, DROP_LINK_QUEUE);
+                drop_on_way(e, p, SIM_QUEUE_FULL, DROP_NI_TX_FULL);
         else
                 put_on_wire(e, p, left, f);
 }

@@ -31,7 +31,7 @@ struct sim_params {
         uint64_t rate;        /* bits a second, 0: infinite */
         nstime delay;         /* propagation */
         nstime jitter;        /* 0 .. jitter more, evenly; does not change the order */
-        uint64_t queue_bytes; /* waiting for the wire; more is dropped (LINK_QUEUE). 0: no limit */
+        uint64_t queue_bytes; /* waiting for the wire; more is dropped (NI_TX_FULL). 0: no limit */
         /* Waiting for the wire; an IPv4 packet with ECT that finds more is marked CE. 0:
          * none is. */
         uint64_t mark_bytes;

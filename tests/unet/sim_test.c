@@ -118,7 +118,7 @@ static void a_full_queue_drops_the_tail_and_counts(void **state)
 
         for (uint32_t i = 0; i < 5; i++)
                 assert_int_equal(send_number(l, i, 1000), 1);
-        assert_int_equal(sim_counters(l->sim, 0)->drop[DROP_LINK_QUEUE], 3);
+        assert_int_equal(sim_counters(l->sim, 0)->drop[DROP_NI_TX_FULL], 3);
         sim_advance(l->sim, 100 * MS);
         assert_int_equal(recv_number(l), 0);
         assert_int_equal(recv_number(l), 1);
