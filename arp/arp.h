@@ -2,9 +2,9 @@
  * ARP: the neighbours of one interface, and the interface's own addresses.
  *
  * Pure functions of (cache, packet, now), in the shape of tcp/tcp.h: nothing here reads a clock,
- * sends, locks or allocates. struct arp_cache lies in the stack's state and has no pointer in it;
- * struct arp is one process's view. What has to be sent is recorded, and arp_output() is the one
- * place it comes out of:
+ * sends, locks or allocates. The cache (struct arp_cache) lies in the stack's state and has no
+ * pointer in it. A process's view is struct arp. What has to be sent is recorded, and arp_output()
+ * is the one place it comes out of:
  *
  *   out:  arp_ref_good() for who remembers its neighbour, else arp_resolve(); -EINPROGRESS:
  *         arp_hold() keeps a copy
@@ -27,10 +27,10 @@
  *                                                 (none)
  *
  * Others' packets change the address of an entry that exists and make it STALE, hence used at once
- * and polled soon; they make an entry only when they ask for an address of ours and come from our
+ * and polled soon. They make an entry only when they ask for an address of ours and come from our
  * own network (RFC 826). Where the table is full, entries that we never sent to go first, in order
- * of age; for a neighbour that we want ourselves then those that have not answered yet, then the
- * one that was resolved longest ago; static ones never.
+ * of age. For a neighbour that we want ourselves those that have not answered yet go next, then the
+ * one that was resolved longest ago. Static ones never go.
  *
  * An address of ours, after RFC 5227:
  *

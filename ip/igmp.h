@@ -18,7 +18,7 @@
  *
  * Limits: IGMP_IFS interfaces, IGMP_GROUPS groups, IGMP_JOINS joins, IGMP_SOURCES sources a filter.
  * Where a union of filters, or a list of changes, does not fit, the interface takes the group from
- * any source: a filter may let too much through (the sockets' own filters still hold), never too
+ * any source. A filter may let too much through (the sockets' own filters still hold), never too
  * little.
  *
  * After a death inside: igmp_recover(). Read first: RFC 3376 §3 to §7; RFC 2236 §3, §6; RFC 1112

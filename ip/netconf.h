@@ -1,7 +1,7 @@
 /*
- * What the host's interfaces, routes and static neighbours are to be: said by its owner
- * (unet.conf(5), `unet route`), kept and checked by unetd, published in its directory
- * (unetd/client/directory.h), and taken over by every stack into a table of its own
+ * What the host's interfaces, routes and static neighbours are to be. The host's owner says it
+ * (unet.conf(5), `unet route`). The daemon unetd keeps and checks it, and publishes it in its
+ * directory (unetd/client/directory.h). Every stack takes it over into a table of its own
  * (netstack/stack_route.h).
  *
  * A plain value without pointers. Interfaces have the numbers of ip/route.h: number n is ifs[n -

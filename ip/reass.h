@@ -22,9 +22,9 @@
  *
  * Limits: REASS_DGRAMS datagrams and REASS_BYTES bytes of memory in all, REASS_PER_SOURCE datagrams
  * and a quarter of the bytes a source, a quarter of the large frames there are. At a limit the
- * oldest unfinished datagram goes, of the source if it is the source's limit: a flood of beginnings
- * pushes out beginnings, and a datagram whose fragments follow each other is done before its turn
- * comes. Times out after 60 s, the least that RFC 1122 §3.3.2 recommends: Linux's 30 s are for
+ * oldest unfinished datagram goes, of the source if it is the source's limit. So a flood of
+ * beginnings pushes out beginnings. A datagram whose fragments follow each other is done before its
+ * turn comes. Times out after 60 s, the least that RFC 1122 §3.3.2 recommends: Linux's 30 s are for
  * memory, which eviction bounds here, and for mixing up datagrams whose ID came round (RFC 4963),
  * which REASS_PER_SOURCE bounds.
  *

@@ -1,6 +1,6 @@
 /*
  * Which sides a socket has. The kernel's socket gets every call that makes its state what the
- * program believes (bind, listen, options); ours joins when the decision is taken: at listen, at
+ * program believes (bind, listen, options). Ours joins when the decision is taken: at listen, at
  * connect, at the bind or the first datagram of a UDP socket. When the fabric has nobody at the
  * address the kernel's socket goes on alone.
  */

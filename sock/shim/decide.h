@@ -13,8 +13,8 @@ void bind_in_range(struct file *f);
 void sock_decide(struct file *f, enum file_mode mode, const char *why);
 /* A datagram is about to leave a socket that is still undecided. */
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len);
-/* Somebody is about to wait for what comes to a datagram socket that another thread or process may
- * send from, bind or connect meanwhile: he waits on both sides from the beginning, and our side
+/* A call is about to wait for what comes to a datagram socket that another thread or process may
+ * send from, bind or connect meanwhile. It waits on both sides from the beginning, and our side
  * gets its name when the kernel's does. Returns true if it is ours now. The second one with
  * shim.lock held. */
 bool udp_await(int fd);

@@ -4,19 +4,19 @@
  * it.
  *
  * The kernel must not be told the program's data for a file we know, since its answer has to be
- * joined with ours: it is told the address of the member, which nothing of the program's can equal.
+ * joined with ours. It is told a word of ours instead, which nothing of the program's can equal.
  * What we do not know goes in untouched.
  *
  *   epfd --tab[]--> file --set--> members --> file of ours --us
  *     \                              |
  *      +-- kernel's half: {kernel fds, the program's data}, {a member's kernel side, the member}
  *
- * What may be ready is on the set's queue: a member comes to it when it is added or changed, and
- * when usock_news() names its socket; so a call costs by what happened and not by the members there
- * are. On it a member is looked at. One without events leaves, a level-triggered one with events is
- * reported and goes to the end, an edge-triggered one is reported, if usock_edges() has moved since
- * it was or it is new or re-armed, and leaves: epoll(7), to the letter. A one-shot member is off,
- * on both sides, from its report to EPOLL_CTL_MOD.
+ * What may be ready is on the set's queue. A member comes to it when it is added or changed, and
+ * when usock_news() names its socket. So a call costs by what happened and not by the members there
+ * are. On it a member is looked at. A member without events leaves. A level-triggered one with
+ * events is reported and goes to the end. An edge-triggered one is reported if usock_edges() has
+ * moved since, or it is new or re-armed, and leaves. That is epoll(7), to the letter. A one-shot
+ * member is off, on both sides, from its report to EPOLL_CTL_MOD.
  *
  * A member is (number, file), as in the kernel: a duplicate is another member, and a member goes
  * when the last number of its file is closed. Files that change sides (an undecided socket is told

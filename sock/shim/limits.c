@@ -1,6 +1,6 @@
 /*
  * RLIMIT_AS is about the program's memory. What the library has mapped in its address space comes
- * on top: when a program that has a stack limits itself, as much is added to what the kernel is
+ * on top. When a program that has a stack limits itself, as much is added to what the kernel is
  * told, and taken off again from what the program is told. A limit that is there before the first
  * socket decides whether there is a stack at all (sock/attach/ustack_room.c). One of descriptors is
  * the program's as it is. mlockall() spares what is ours (sock/attach/ustack_map.c).

@@ -1,8 +1,8 @@
 /*
- * Namespaces. A stack is of the network namespace in which it was made: what a process or its child
- * makes in another one is the kernel's. unetd is found by names that are of a network namespace,
- * too, so a child that is to have one of its own is made without it, comes to its stacks, and then
- * goes there. What it forks there, it registers itself (usock_fork.c).
+ * Namespaces. A stack is of the network namespace in which it was made. What a process or its child
+ * makes in another one is the kernel's. The names by which unetd is found are of a network
+ * namespace, too. So a child that is to have one of its own is made without it, comes to its
+ * stacks, and then goes there. What it forks there, it registers itself (usock_fork.c).
  */
 #include "sock/shim/netns.h"
 #include "sock/shim/process.h"

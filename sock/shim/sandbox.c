@@ -14,7 +14,7 @@
 #include "base/sandbox.h"
 
 /* A program asks for no filter at all to learn whether there are any, mostly before it has a
- * socket: while there is no handler for bad pointers yet, a call that does nothing tells whether
+ * socket. While there is no handler for bad pointers yet, a call that does nothing tells whether
  * eight bytes can be read. */
 static bool can_be_read(const void *p, size_t n)
 {

@@ -1,9 +1,9 @@
 /*
  * What a socket has become belongs to the socket, not to the process. One that other processes
- * have, or may have (after a fork, in a message, over an exec), has a record in the stack, be it
- * undecided still; who decides says so there (usock_say()), and each call on it begins by hearing
- * what was said since. So a socket that is made before a fork may be bound, connected or sent on by
- * either.
+ * have, or may have (after a fork, in a message, over an exec), has a record in the stack, even
+ * while it is undecided. The process that decides says so there (usock_say()). Each call on the
+ * socket begins by hearing what was said since. So a socket that is made before a fork may be
+ * bound, connected or sent on by either.
  *
  * What is said is this file's byte: the mode, and what the kernel's socket does not tell.
  *

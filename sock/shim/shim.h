@@ -23,8 +23,8 @@
  *
  * Life. refs counts the numbers that name a file, plus the calls under way in threaded programs;
  * the last one gone, the file ends. Memory of files is never unmapped and never changes its type,
- * so a stale pointer may be looked at: a threaded call takes its reference by compare-and-swap from
- * a count that is not zero and then checks that the number still means this file. A program with
+ * so a stale pointer may be looked at. A threaded call takes its reference by compare-and-swap from
+ * a count that is not zero. Then it checks that the number still means this file. A program with
  * one thread needs none of that: nobody can close a number under it, handlers of signals included,
  * as these are put off while we are inside (signal.c).
  *
@@ -139,9 +139,9 @@ static inline bool shim_locked(void)
 }
 
 /*
- * What select() has found out about the first 64 numbers, for the next one: a program that selects
- * before every read asks for its listener and its quiet connections each time, and what they are is
- * told when it changes (usock_news).
+ * What select() has found out about the first 64 numbers, for the next one. A program that selects
+ * before every read asks for its listener and its quiet connections each time. usock_news() tells
+ * when they change.
  */
 struct select_memo {
         unsigned long idle; /* TCP sockets of one stack that had nothing to read, a bit a number */

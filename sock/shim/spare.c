@@ -1,9 +1,9 @@
 /*
  * Kernel sockets that are used again. Under each TCP socket of the program's lies one of the
- * kernel's, since where it will lead is not known before connect(); making it and taking it down is
- * a quarter of the client's time in a short connection over the fabric, of which the kernel's
- * socket sees nothing. So one with which nothing was done is kept, as a high number of ours, and
- * the next socket() is a copy of that number:
+ * kernel's, since where it will lead is not known before connect(). Making it and taking it down is
+ * a quarter of the client's time in a short connection over the fabric. The kernel's socket sees
+ * nothing of that connection. So one with which nothing was done is kept, as a high number of ours,
+ * and the next socket() is a copy of that number:
  *
  *   socket() --> real one --> connect() over the fabric --> close(): kept here
  *                                                         <--> next socket(), close(): lent, and

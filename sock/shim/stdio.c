@@ -1,7 +1,7 @@
 /*
  * Streams. libc's stdio reads, writes and closes by calls inside libc, which no hook sees; but it
  * makes them through a table of functions, _IO_file_jumps, and its like for wide ones,
- * _IO_wfile_jumps. Once there may be a socket of ours, its three entries lead here: so a stream may
+ * _IO_wfile_jumps. Once there may be a socket of ours, its three entries lead here. So a stream may
  * be made before its number is a socket (stdin of a program that inetd runs, stdout after dup2()),
  * by whatever call, and by C++.
  *

@@ -3,7 +3,7 @@
  *
  * An endpoint attaches to a *port* (unet/emul); port and endpoint share a ring pair as two
  * endpoints on a direct channel do. The switch reads a message out of the sender's memory, looks
- * its tag up, and writes it into a frame of the memory it shares with the receiver: endpoints on
+ * its tag up, and writes it into a frame of the memory it shares with the receiver. Endpoints on
  * different ports see nothing of each other.
  *
  *   endpoint A --ring--> port a --> route of the tag: (a) -> (b, tag there) --> port b

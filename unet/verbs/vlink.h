@@ -2,11 +2,11 @@
  * A stack's link to an RDMA device: what its processes share of one queue pair.
  *
  * A queue pair is one process's, its *driver's* (libibverbs keeps its state in private memory); a
- * stack is many processes'. So the packets that a stack sends are put into a ring in its shared
- * memory, by whoever sends, and the driver hands them to the device from where they lie: the ring
- * is what is registered. Packets received are taken by the driver alone, who runs the stack with
- * them, so that their buffers stay private to it. Who is the driver may change: the next one has a
- * queue pair of its own, and the hosts' agents tell the peers (unetd/daemon/links.c).
+ * stack is many processes'. So each process puts the packets that it sends into a ring in the
+ * stack's shared memory. The driver hands them to the device from where they lie: the ring is what
+ * is registered. Packets received are taken by the driver alone, who runs the stack with them, so
+ * that their buffers stay private to it. Who is the driver may change: the next one has a queue
+ * pair of its own, and the hosts' agents tell the peers (unetd/daemon/links.c).
  *
  *   ring  packets sent: 0 .. cons-1 done | cons .. posted-1 with the device | posted .. prod-1 wait
  *         for the driver

@@ -1,6 +1,6 @@
 /*
  * What wrappers share. A wrapper is a provider's channel that stands before another one, does its
- * one thing and passes the rest on; it works for the protocol stack (a struct unet_chan) and for
+ * one thing and passes the rest on. It works for the protocol stack (a struct unet_chan) and for
  * raw endpoints (a struct link) alike.
  */
 #ifndef UNET_WRAP_H

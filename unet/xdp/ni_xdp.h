@@ -2,10 +2,10 @@
  * Provider `xdp`: a channel of whole Ethernet frames over an AF_XDP socket, or a program, that
  * somebody privileged made (xdp.h).
  *
- * A message sent is one packet: its inline bytes and its range of a transmit frame are copied into
- * a transmit chunk, so the caller's frame is free at once and reap() names it next, in the order of
- * the sends. A packet received of up to UNET_INLINE_MAX bytes is wholly inline; of a longer one the
- * first UNET_INLINE_MAX bytes are inline, private to the receiver, and the rest stays in its chunk
+ * A message sent is one packet. Its inline bytes and its range of a transmit frame are copied into
+ * a transmit chunk. So the caller's frame is free at once, and reap() names it next, in the order
+ * of the sends. A packet received of up to UNET_INLINE_MAX bytes is wholly inline. Of a longer one
+ * the first UNET_INLINE_MAX bytes are inline, private to the receiver. The rest stays in its chunk
  * as a loan, named as xdp_frame_geom() says. The chunk holds the inline bytes too, just before
  * `off`: who wants a payload in one piece finds it there.
  *

@@ -13,7 +13,7 @@
  *   stack B <-ring--/        \--> gate_answer(), arp/        \-- what GRO joined (gate_split.h)
  *
  *   - All stacks have the same addresses. A stack resolves its neighbours itself, as when it has
- *     the interface alone; what is asked of the host (ARP, echo, closed ports) the gateway answers,
+ *     the interface alone. What is asked of the host (ARP, echo, closed ports) the bridge answers,
  *     once.
  *   - A slow stack costs nobody else anything: what its ring or its frames (GATE_FRAMES) cannot
  *     take is dropped and counted. Towards the wire stacks take turns; what the gateway does not

@@ -3,11 +3,12 @@
  *
  * Who has a port says the directory. But a connection outlives the listener that it came to, so
  * what a stack has sent with a port that was its own stays its own: the table remembers. It is
- * bounded and forgets: in a bucket of eight one that ended gives way; else the user who has most
- * there loses the one that has not been used for longest, and first one that was only asked for (a
- * SYN was answered, no more). Who sends on many connections, or says so, makes the table forget his
- * own. One that is only asked for takes the place of another such, his own first: a flood of SYNs
- * takes one place in eight. Forgotten, a connection is looked up in the directory again.
+ * bounded and forgets. In a bucket of eight a connection that ended gives way. Else the user who
+ * has most there loses one: first one that was only asked for (a SYN was answered, no more), then
+ * the one that has not been used for longest. Who sends on many connections, or says so, makes the
+ * table forget his own. One that is only asked for takes the place of another such, his own first:
+ * a flood of SYNs takes one place in eight. Forgotten, a connection is looked up in the directory
+ * again.
  *
  * The hash is keyed: a stranger cannot choose what falls into one bucket.
  */

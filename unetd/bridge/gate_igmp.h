@@ -6,9 +6,9 @@
  * (a leave, TO_IN, BLOCK) passes only if no other stack has reported the group. Where it does not,
  * a router's next query finds who is left. Queries and what routers say are refused.
  *
- * Remembered are the first GATE_GROUPS_EACH groups of each stack, as long as its user leaves as
- * much room to others as he has; any other one can be taken away by another stack, until a router
- * asks who is left (RFC 3376 §6.4.1).
+ * The first GATE_GROUPS_EACH groups of each stack are remembered, as long as its user leaves as
+ * much room to others as he has. Another stack can take any other one away, until a router asks who
+ * is left (RFC 3376 §6.4.1).
  */
 #ifndef UNETD_GATE_IGMP_H
 #define UNETD_GATE_IGMP_H

@@ -1,8 +1,8 @@
 /*
  * Frames that leave by a gateway (gate.h), gathered for one system call. TCP segments of one
  * connection that go on from each other and differ in nothing but their place become one frame of
- * up to 64 KB, which the kernel or the device cuts again (packet(7), PACKET_VNET_HDR): what a
- * packet costs is then paid once a run.
+ * up to 64 KB. The kernel or the device cuts it again (packet(7), PACKET_VNET_HDR). So what a
+ * packet costs is paid once a run.
  *
  *   gate_out_add() each frame, in order; gate_out_send(): all leave; then what was added may be
  *   given back

@@ -14,15 +14,15 @@
  * unetd_stack_by_cookie(). A program that closes all descriptors, ours included, loses nothing: the
  * next call notices that the number is no longer our socket, leaves it alone and reconnects.
  *
- * unetd died or left: the next call finds or starts another, with a new `instance`; in the place of
- * a system-wide one only another such will do, which is not for us to start: until it is there,
- * calls return -ECONNREFUSED. What was registered with the old one is registered again by the
- * `renewed` hook, which is called once per new instance, after the connection stands and before the
- * call that noticed goes on; it may use all calls but unetd_open/close. In it, unetd_stack_new()
- * with *stack_id set keeps the stack's number; then come its listeners (with their kernel sockets),
- * held ports, and leases (by their *first). Channels stay with the stacks and their keeper. A stack
- * whose number another was given meanwhile (-EEXIST) is not unetd's any more, and the call that
- * noticed returns -ENOENT.
+ * If unetd died or left, the next call finds or starts another, with a new `instance`. In the place
+ * of a system-wide one only another such will do, which is not for us to start. Until it is there,
+ * calls return -ECONNREFUSED. The `renewed` hook registers again what was registered with the old
+ * one. It is called once per new instance, after the connection stands and before the call that
+ * noticed goes on. It may use all calls but unetd_open() and unetd_close(). In it,
+ * unetd_stack_new() with *stack_id set keeps the stack's number; then come its listeners (with
+ * their kernel sockets), held ports, and leases (by their *first). Channels stay with the stacks
+ * and their keeper. A stack whose number another was given meanwhile (-EEXIST) is not unetd's any
+ * more, and the call that noticed returns -ENOENT.
  *
  * Errors that any call may return: -EPERM (not yours, or not for this uid), -ENOENT (no such stack
  * or channel), -ETIMEDOUT, -ECONNREFUSED (no unetd, and none could be started), -EDQUOT (a limit of

@@ -5,8 +5,8 @@
  * unetd alone writes it (its memfd is sealed against any other writer); clients look up (protocol,
  * address, port) without a system call, in some 20 ns, before each connect. The table is
  * open-addressed with linear probing and no tombstones; a sequence lock around the whole makes a
- * reader's view consistent. A reader never loops for ever: after DIR_TRIES torn reads (unetd lost
- * its CPU, or died, while it wrote) it answers -EAGAIN, and the caller yields and asks again, a
+ * reader's view consistent. A reader never loops for ever. After DIR_TRIES torn reads (unetd lost
+ * its CPU, or died, while it wrote) it answers -EAGAIN. The caller then yields and asks again, a
  * bounded number of times, or goes to the kernel, where ordinary listeners listen too. What unetd
  * wrote is not trusted beyond that: numbers are bounded, and a stack number only names whom to ask
  * for a channel.

@@ -1,6 +1,6 @@
 /*
  * Nothing is read, and no file system is asked that could belong to somebody hostile (FUSE answers
- * when it likes): the kernel says what it knows of a file already. /proc would tell, too, but a
+ * when it likes). The kernel says what it knows of a file already. /proc would tell, too, but a
  * program may have left it behind (chroot).
  */
 #include "unetd/client/fdcheck.h"

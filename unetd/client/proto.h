@@ -8,9 +8,9 @@
  *
  * A request has one reply, with its sequence number.
  *
- * Both ends treat what they read as hostile: a message of another size, with another magic, an
+ * Both ends treat what they read as hostile. A message of another size, with another magic, an
  * unknown type, an array index out of range or the wrong number of descriptors is answered with an
- * error and harms nobody but the sender. Every received descriptor is either taken or closed;
+ * error. It harms nobody but the sender. Every received descriptor is either taken or closed;
  * unused bytes of a message are zero.
  *
  * The ABI number is part of the socket's name: builds that disagree never meet.
