@@ -47,6 +47,16 @@ function(unet_test name)
   unet_test_properties(${name} LABELS ${T_LABELS} TIMEOUT ${T_TIMEOUT} SECONDS ${T_SECONDS})
 endfunction()
 
+# unet_test_library(NAME SOURCES... LIBS libs...): what several CMocka programs share, compiled once.
+function(unet_test_library name)
+  cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
+  if(NOT CMOCKA_LIBRARY)
+    return()
+  endif()
+  add_library(${name} STATIC ${T_SOURCES})
+  target_link_libraries(${name} PUBLIC ${T_LIBS} ${CMOCKA_LIBRARY})
+endfunction()
+
 # unet_script_test(NAME SCRIPT [ARGS...] [LABELS labels...] [TIMEOUT s] [SECONDS s]): a script, run with UNET_BUILD and UNET_SOURCE set.
 function(unet_script_test name script)
   cmake_parse_arguments(T "" "TIMEOUT;SECONDS" "ARGS;LABELS" ${ARGN})
