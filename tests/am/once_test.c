@@ -553,7 +553,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(each_sequence_backs_off_by_itself),
         };
 
-        seeds = long_run() ? 10000 : 2500;
+        seeds = long_run() ? 10000 : 1000;
         for (int i = 1; i + 1 < argc; i += 2) {
                 if (strcmp(argv[i], "--seeds") == 0)
                         seeds = strtoull(argv[i + 1], NULL, 0);

@@ -12,6 +12,9 @@ import time
 import unittest
 
 BUILD = os.environ["UNET_BUILD"]
+sys.path.append(os.path.join(os.environ["UNET_SOURCE"], "tests"))
+from long_run import LONG  # noqa: E402
+
 os.environ["UNET_DOMAIN"] = f"am-{os.getpid()}"         # a unetd of our own
 UNET = os.path.join(BUILD, "tools", "unet")
 
@@ -36,6 +39,7 @@ RUNS = [("mm", "--size", "64"), ("cc", "--size", "40"), ("cg", "--size", "24"),
         ("em3d", "--size", "60", "--variant", "get"), ("em3d", "--size", "60", "--variant", "store"),
         *[(sort, "--size", "5000", "--variant", v, "--keys", k) for sort in ("ssort", "rsort") for v in ("small", "bulk")
           for k in ("uniform", "gauss", "zero", "bucket", "stagger", "same")]]
+EACH = RUNS[:5] + RUNS[5::6]            # each program and variant
 
 
 class Programs(unittest.TestCase):
@@ -49,12 +53,12 @@ class Programs(unittest.TestCase):
 
     def test_shared_memory(self):
         for ranks in (1, 2, 4, 8):
-            for run in RUNS:
+            for run in RUNS if LONG or ranks == 4 else EACH:
                 self.right(ranks, run)
 
     def test_through_unetd(self):
-        for ranks in (1, 2, 4, 8):
-            for run in RUNS[:5] + RUNS[5::6]:       # each program and variant
+        for ranks in (1, 2, 4, 8) if LONG else (2, 4):
+            for run in EACH:
                 self.right(ranks, run, options=["--unetd"])
 
     def test_odd_numbers(self):

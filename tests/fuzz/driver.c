@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "base/prng.h"
+#include "tests/long_run.h"
 
 #define MAX_SEEDS 64u
 
@@ -21,7 +22,7 @@ struct input {
 
 static struct input seeds[MAX_SEEDS], current;
 static unsigned nseeds;
-static uint64_t seed = 1, runs = 100000, only = UINT64_MAX, run_now;
+static uint64_t seed = 1, runs = 100000, long_runs, only = UINT64_MAX, run_now;
 static const char *corpus_dir;
 static bool expect_crash;
 
@@ -206,6 +207,8 @@ static bool parse_option(const char *arg)
 {
         if (strncmp(arg, "-runs=", 6) == 0)
                 runs = strtoull(arg + 6, NULL, 0);
+        else if (strncmp(arg, "-long-runs=", 11) == 0)
+                long_runs = strtoull(arg + 11, NULL, 0);
         else if (strncmp(arg, "-seed=", 6) == 0)
                 seed = strtoull(arg + 6, NULL, 0);
         else if (strncmp(arg, "-only=", 6) == 0)
@@ -224,12 +227,14 @@ int main(int argc, char **argv)
         for (int i = 1; i < argc; i++) {
                 if (!parse_option(argv[i])) {
                         fprintf(stderr,
-                                "usage: %s [-runs=N] [-seed=S] [-only=RUN] [-corpus=DIR] "
-                                "[-expect-crash]\n",
+                                "usage: %s [-runs=N] [-long-runs=N] [-seed=S] [-only=RUN] "
+                                "[-corpus=DIR] [-expect-crash]\n",
                                 argv[0]);
                         return 2;
                 }
         }
+        if (long_run() && long_runs != 0)
+                runs = long_runs;
         while (nseeds < MAX_SEEDS &&
                (seeds[nseeds].len = fuzz_seed(nseeds, seeds[nseeds].byte)) != 0)
                 nseeds++;

@@ -6,8 +6,9 @@
  * main: it mutates the seeds by a generator of its own, the same inputs for the same seed on every
  * machine:
  *
- *      x_fuzz [-runs=N] [-seed=S] [-only=RUN] [-corpus=DIR] [-expect-crash]
+ *      x_fuzz [-runs=N] [-long-runs=N] [-seed=S] [-only=RUN] [-corpus=DIR] [-expect-crash]
  *
+ * With UNET_LONG=1 there are -long-runs (tests/long_run.h).
  * On a crash it prints seed, run and the input; -only replays that run alone; -corpus writes the
  * seeds as files, for libFuzzer; -expect-crash succeeds when a bug is found (base/planted.h).
  */

@@ -591,7 +591,7 @@ static void a_loss_does_not_raise_a_plans_window(void **state)
         talk(6994);
 }
 
-static uint64_t first = 1, seeds = 200;
+static uint64_t first = 1, seeds = 100;
 
 static void no_plan_goes_beyond_rfc_5681(void **state)
 {

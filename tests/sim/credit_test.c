@@ -267,7 +267,7 @@ static void talk(uint64_t seed)
         pair_free(k.p);
 }
 
-static uint64_t first = 1, seeds = 1500;
+static uint64_t first = 1, seeds = 600;
 
 static void what_is_granted_and_nothing_else_arrives(void **state)
 {

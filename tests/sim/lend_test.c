@@ -316,7 +316,7 @@ static void talk(uint64_t seed)
         pair_free(k.p);
 }
 
-static uint64_t first = 1, seeds = 600;
+static uint64_t first = 1, seeds = 300;
 
 static void what_is_lent_is_what_was_sent_and_comes_back(void **state)
 {

@@ -342,7 +342,7 @@ static void play(uint64_t seed)
         pair_free(k.p);
 }
 
-static uint64_t first = 1, seeds = 1000;
+static uint64_t first = 1, seeds = 400;
 
 static void no_group_holds_more_than_it_may(void **state)
 {

@@ -294,7 +294,7 @@ static void talk(uint64_t seed)
         pair_free(k.p);
 }
 
-static uint64_t first = 1, seeds = 600;
+static uint64_t first = 1, seeds = 300;
 
 /* And all of it happens. */
 static void each_thing_is_told_once(void **state)

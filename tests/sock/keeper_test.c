@@ -519,8 +519,8 @@ static int let_the_keeper_go_on(void **state)
 }
 
 /* Of each kind; a leak of one descriptor a round is seen after a few. */
-#define FIRST_ROUNDS (HOARDS ? 50 : 100)
-#define ALL_ROUNDS   (HOARDS ? 250 : long_run() ? 1000 : 400)
+#define FIRST_ROUNDS (HOARDS || !long_run() ? 50 : 100)
+#define ALL_ROUNDS   (!long_run() ? 200 : HOARDS ? 250 : 1000)
 
 /* What an allocator may keep, and the pages of channel numbers that were in use: the lowest free
  * one is taken, and on a busy machine hundreds are not free yet. A few kilobytes each, 1,024 at

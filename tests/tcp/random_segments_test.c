@@ -4,6 +4,7 @@
  * what is read is what was sent at that place of the stream, and at the end nothing is left in use.
  * The seed is printed on failure.
  */
+#include "tests/long_run.h"
 #include "tests/tcp/scenarios.h"
 
 #include <stdio.h>
@@ -169,6 +170,8 @@ static void blow(struct storm *w)
         forget_sent(s);
 }
 
+#define SEEDS (long_run() ? 600u : 200u)
+
 static void nothing_from_a_peer_breaks_us(void **state)
 {
         int (*const setups[])(void **) = {syn_sent,    syn_received, established, established,
@@ -177,7 +180,7 @@ static void nothing_from_a_peer_breaks_us(void **state)
         const char *first = getenv("STORM_SEED"), *many = getenv("STORM_SEEDS");
         uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many    ? strtoull(many, NULL, 0)
                                                                   : first ? 1
-                                                                          : 600;
+                                                                          : SEEDS;
 
         for (uint64_t seed = from; seed < from + n; seed++) {
                 struct storm w = {.x = seed * 0x9e3779b97f4a7c15ull + 1};

@@ -8,7 +8,10 @@
 #include <cmocka.h>
 
 #include "tcp/tcp_cc.h"
+#include "tests/long_run.h"
 #include "tests/tcp/pair.h"
+
+#define SEEDS (long_run() ? 300u : 100u)
 
 static void check_nothing_left(const struct pair *p)
 {
@@ -60,7 +63,7 @@ static void a_link_that_marks(void **state)
 {
         struct pair_link net = {.delay = 5 * NS_PER_MS, .mss = 1460, .mark = 0.01};
 
-        for (uint64_t seed = 1; seed <= 20; seed++) {
+        for (uint64_t seed = 1; seed <= (long_run() ? 20 : 8); seed++) {
                 struct pair *p = pair_new(&net, &rig_size_default, seed);
                 p->net.drop = seed % 2 == 0 ? 0.01 : 0;
                 p->opts[0].ecn = TCP_ECN_ASK;
@@ -138,7 +141,7 @@ static void bad_links_deliver_every_byte(void **state)
         const char *first = getenv("PAIR_SEED"), *many = getenv("PAIR_SEEDS");
         uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many    ? strtoull(many, NULL, 0)
                                                                   : first ? 1
-                                                                          : 300;
+                                                                          : SEEDS;
         uint64_t fastopen = 0;
 
         for (uint64_t seed = from; seed < from + n; seed++) {
@@ -148,7 +151,7 @@ static void bad_links_deliver_every_byte(void **state)
                 fastopen += p->rig[1]->cnt.n[COUNT_TCP_FASTOPEN_IN];
                 pair_free(p);
         }
-        assert_true(n < 300 || fastopen >= n / 8);
+        assert_true(n < 100 || fastopen >= n / 8);
 }
 
 /* What tcp_output_next() gives is what tcp_output() would have given then, bit for bit, and so is
@@ -157,7 +160,7 @@ static void runs_are_what_goes_one_by_one(void **state)
 {
         uint64_t next = 0;
 
-        for (uint64_t seed = 1; seed <= 200; seed++) {
+        for (uint64_t seed = 1; seed <= SEEDS * 2 / 3; seed++) {
                 uint64_t digest[2];
                 for (int runs = 0; runs < 2; runs++) {
                         struct pair *p = bad_link(seed);
@@ -187,7 +190,7 @@ static void scarce_memory_delivers_every_byte(void **state)
         const char *first = getenv("PAIR_SEED"), *many = getenv("PAIR_SEEDS");
         uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many    ? strtoull(many, NULL, 0)
                                                                   : first ? 1
-                                                                          : 200;
+                                                                          : SEEDS * 2 / 3;
 
         for (uint64_t seed = from; seed < from + n; seed++) {
                 struct pair_link net = {
