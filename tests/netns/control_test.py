@@ -45,8 +45,8 @@ class Control(lan.Scene):
                    "acknowledged 32 edge 100128")
 
     def test_a_clamp_that_is_raised_is_told_at_once(self):
-        first, second = (line.split() for line in self.played("a_clamp_is_raised"))
-        self.assertEqual(int(first[3]) - int(first[1]), 3000)
+        full, first, second = (line.split() for line in self.played("a_clamp_is_raised"))
+        self.assertEqual((full[3], int(first[3]) - int(first[1])), (full[1], 3000))
         self.assertEqual((second[1], int(second[3]) - int(second[1])), (first[1], 13000))
 
     def test_no_more_is_in_flight_than_the_application_wants(self):
