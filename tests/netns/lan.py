@@ -23,6 +23,7 @@ import behind
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from long_run import LONG, long_run  # noqa: E402,F401
+from waiting import after_look  # noqa: E402
 
 BUILD = os.environ["UNET_BUILD"]
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
@@ -277,10 +278,10 @@ class Host:
 
     def until(self, condition, what, seconds=120):
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while (now := time.monotonic()) < deadline:
             if condition():
                 return
-            time.sleep(0.02)
+            time.sleep(after_look(now))
         raise AssertionError(f"did not come in {seconds} s: {what}")
 
     def report(self):
