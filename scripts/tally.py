@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Counts what ctest and the checks of ./check found, shows what failed, and judges what was skipped.
 
-    tally.py --skips tests/expected_skips.txt RESULT...
+    tally.py --skips tests/expected_skips.txt [--record FILE] RESULT...
 
 A file *.again.xml beside a file *.xml holds the tests that failed there and were run again with the machine to themselves:
 the second verdict counts, and a test that failed first is named as unsteady, with its first output. What a sanitizer
 reported stays a failure.
 
 A RESULT is a JUnit file of ctest (*.xml), named after its build, or a list of checks (*.tsv: passed or failed, name, log
-file; or skipped, name, reason). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test
+file; or skipped, name, reason; or took, name, seconds). --record writes what each build came to into FILE, as JSON, beside
+what it has of others. Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test
 is skipped by exit status 77 or by skip() of either, and must have printed a line "skipped: REASON" for each; a skip whose name
 and reason are not on the list is a failure.
 
@@ -16,9 +17,12 @@ The last line is "N passed, N failed, N skipped". Exit status: 0 nothing failed;
 """
 
 import argparse
+import datetime
 import fnmatch
+import json
 import os
 import re
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 
@@ -60,6 +64,7 @@ class Tally:
         self.failures = []              # (name, output)
         self.unsteady = []              # the same of those that passed at the second time
         self.skips = {}                 # (test, reason) -> builds
+        self.seconds = {}               # of a build
 
     def skip(self, build, test, reasons, count):
         """`count` skips with these reasons; each without one, or not on the list, is a failure."""
@@ -126,9 +131,26 @@ class Tally:
                     self.skipped += 1
                     self.skips.setdefault((name, log), []).append("./check")
                     continue
+                if verdict == "took":
+                    self.seconds[name] = int(log)
+                    continue
                 self.failed += 1
                 with open(log, encoding="utf-8", errors="replace") as text:
                     self.failures.append((name, text.read()))
+
+    def so_far(self):
+        return {"passed": self.passed, "failed": self.failed, "skipped": self.skipped,
+                "failures": [name for name, _ in self.failures], "unsteady": [name for name, _ in self.unsteady]}
+
+    def read(self, path):
+        """What this file adds: to each count a number, to each list its end."""
+        before = self.so_far()
+        try:
+            (self.junit if path.endswith(".xml") else self.checks)(path)
+        except (OSError, ET.ParseError, ValueError) as e:
+            self.failed += 1
+            self.failures.append((path, f"cannot be read: {e}"))
+        return {key: now[len(before[key]):] if isinstance(now, list) else now - before[key] for key, now in self.so_far().items()}
 
     def show(self, lines):
         if self.skips:
@@ -163,19 +185,38 @@ def read_expected(path):
     return expected
 
 
+def record(path, added, seconds):
+    """Replaces in the file what it has of these builds."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            parts = json.load(f)
+    except FileNotFoundError:
+        parts = {}
+    commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    for build, sums in added.items():
+        parts[build] = {"date": datetime.date.today().isoformat(), "commit": commit,
+                        "minutes": round(seconds.get(build, 0) / 60, 1), **sums}
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(parts, f, indent=1)
+        f.write("\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--skips", required=True)
+    p.add_argument("--record", metavar="FILE")
     p.add_argument("--lines", type=int, default=60, help="how much of a failed test's output is shown (60)")
     p.add_argument("results", nargs="*")
     args = p.parse_args()
     tally = Tally(read_expected(args.skips))
+    added = {}
     for path in args.results:
-        try:
-            (tally.junit if path.endswith(".xml") else tally.checks)(path)
-        except (OSError, ET.ParseError, ValueError) as e:
-            tally.failed += 1
-            tally.failures.append((path, f"cannot be read: {e}"))
+        sums = added.setdefault(os.path.splitext(os.path.basename(path))[0], {})
+        for key, more in tally.read(path).items():
+            sums[key] = sums[key] + more if key in sums else more
+    if args.record:
+        record(args.record, added, tally.seconds)
     if tally.passed + tally.failed == 0:
         tally.failed = 1
         tally.failures.append(("everything", "no test was run at all"))

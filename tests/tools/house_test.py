@@ -21,7 +21,7 @@ def junit(*cases):
 
 
 class Tally(unittest.TestCase):
-    def tally(self, xml, skips="", checks="", again=junit()):
+    def tally(self, xml, skips="", checks="", again=junit(), recorded=None):
         with tempfile.TemporaryDirectory() as d:
             paths = {name: os.path.join(d, name) for name in ("dev.xml", "dev.again.xml", "skips.txt", "checks.tsv", "log")}
             for name, text in (("dev.xml", xml), ("dev.again.xml", again), ("skips.txt", skips), ("log", "why it failed\n"),
@@ -30,7 +30,8 @@ class Tally(unittest.TestCase):
                     f.write(text)
             done = subprocess.run(
                 [sys.executable, os.path.join(SOURCE, "scripts", "tally.py"), "--skips", paths["skips.txt"],
-                 paths["dev.xml"], paths["checks.tsv"]], capture_output=True, text=True, timeout=300, check=False)
+                 *(("--record", recorded) if recorded else ()), paths["dev.xml"], paths["checks.tsv"]],
+                capture_output=True, text=True, timeout=300, check=False)
         return done.returncode, done.stdout.strip().splitlines()[-1], done.stdout
 
     def test_counts_what_cmocka_programs_hold(self):
@@ -100,6 +101,21 @@ class Tally(unittest.TestCase):
         code, last, text = self.tally(junit(), checks="passed\tlayout\tLOG\nfailed\tpages\tLOG\n")
         self.assertEqual((code, last), (1, "1 passed, 1 failed, 0 skipped"))
         self.assertIn("why it failed", text)
+
+    def test_what_each_part_came_to_is_kept(self):
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "check", "here.json")
+            self.tally(junit(("a", "fail", "crash")), checks="passed\tlayout\tLOG\n", recorded=path)
+            with open(path, encoding="utf-8") as f:
+                first = json.load(f)
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({**first, "asan": first["dev"]}, f)
+            self.tally(junit(("a", "run", "[  PASSED  ] 7 test(s).")), checks="failed\tlayout\tLOG\ntook\tchecks\t600\n", recorded=path)
+            with open(path, encoding="utf-8") as f:
+                second = json.load(f)
+        self.assertEqual((first["dev"]["passed"], first["dev"]["failed"], first["dev"]["failures"]), (0, 1, ["dev: a"]))
+        self.assertEqual((second["dev"]["passed"], second["dev"]["failed"], second["dev"]["failures"]), (7, 0, []))
+        self.assertEqual((second["checks"]["minutes"], second["checks"]["failures"], second["asan"]), (10, ["layout"], first["dev"]))
 
     def test_nothing_run_is_a_failure(self):
         self.assertEqual(self.tally(junit())[0], 1)
@@ -195,7 +211,7 @@ class House(unittest.TestCase):
 
 
 class Results(unittest.TestCase):
-    """scripts/results: the page that it makes of runs of bench/compare, of bench/programs and of bench/counted."""
+    """scripts/results: the page that it makes of runs of bench/compare, of bench/programs, of bench/counted and of ./check."""
 
     RUN = {"machine": {"cpu": "A CPU", "cpus": 2, "virtual": True, "kernel": "6.1"}, "runs_asked": 5, "seconds": 1, "seed": 7,
            "failures": [], "rows": [
@@ -246,6 +262,18 @@ class Results(unittest.TestCase):
             self.assertEqual(self.results(d).returncode, 0)
             with open(os.path.join(d, "docs", "results.md"), encoding="utf-8") as f:
                 self.assertIn("| a message | 1,010 | 1,111 | 1.100 |", f.read())
+            os.mkdir(os.path.join(d, "results", "check"))
+            part = {"passed": 1200, "failed": 0, "skipped": 3, "minutes": 31.6, "commit": "abc", "failures": [], "unsteady": []}
+            for date, parts in (("2026-11-28", ("dev", "tsan")), ("2026-11-29", ("dev",))):
+                with open(os.path.join(d, "results", "check", f"{date}-here.json"), "w", encoding="utf-8") as f:
+                    json.dump({name: {**part, "date": date} for name in parts}, f)
+            self.assertEqual(self.results("--check", d).returncode, 1)
+            self.assertEqual(self.results(d).returncode, 0)
+            with open(os.path.join(d, "docs", "results.md"), encoding="utf-8") as f:
+                text = f.read()
+            self.assertIn("| dev | gcc: every test | 1,200 | 0 | 3 | 32 | abc | 2026-11-29 |", text)
+            self.assertIn("| tsan | TSan: where threads meet | 1,200 | 0 | 3 | 32 | abc | 2026-11-28 |", text)
+            self.assertIn("Not run: house, long,", text)
             with open(os.path.join(d, "results", "2026-11-30-here.json"), "w", encoding="utf-8") as f:
                 f.write("[]")
             self.assertEqual(self.results("--check", d).returncode, 1)
