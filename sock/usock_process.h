@@ -99,6 +99,9 @@ uid_t usock_user(const struct usock *s);
 /* Leaves all stacks: they are not mapped any more and their descriptors closed, nor is there a
  * connection to unetd. No socket may be open in them, and no other thread inside. */
 void usock_leave_user(void);
+/* The same in a child that has not come to its parent's stacks, which go on there
+ * (ustack_has_parents()). */
+void usock_forsake_all(void);
 
 /* Bytes of address space that the library has in this process, with room for a few more channels;
  * `keep_to`: more do not come about from now on. 0: it has no stack. */

@@ -44,7 +44,8 @@
  * calls libc's. A process may give up its user for good, or capabilities that others of its stack
  * may have kept. Then all its sockets are closed, and poll sets are empty. The next socket is of
  * its new user. A process with other threads is refused such a call: EAGAIN. In a child of vfork(),
- * _Fork() or clone() the calls are libc's alone.
+ * _Fork() or clone() the calls are libc's alone; but if it has memory of its own and gives up its
+ * user, it has none of its parent's sockets any more.
  */
 #ifndef UNET_SOCK_H
 #define UNET_SOCK_H

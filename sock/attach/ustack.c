@@ -57,7 +57,9 @@ static struct {
         const struct directory *_Atomic dir;
         struct ustack *stack[USTACKS_MAX];
         _Atomic uint32_t nstacks;
-        _Atomic pid_t pid;      /* who has come to them */
+        _Atomic pid_t pid; /* who has come to them */
+        /* 1; 0 in a child with memory of its own that has not come to them. NULL: not known. */
+        _Atomic uint32_t *_Atomic here;
         _Atomic uint64_t unetd; /* client.instance, to be read without the lock */
         _Atomic(struct ustack *) mine;
         int64_t ask_from; /* ms; unetd gave none: it is not asked before */
@@ -163,6 +165,8 @@ void ustack_client_done(void)
 void ustack_client_forked(void)
 {
         atomic_store(&proc.pid, getpid());
+        if (proc.here != NULL)
+                *proc.here = 1;
         pthread_mutex_unlock(&proc.lock); /* locked before the fork, by the thread that is left */
 }
 
@@ -478,10 +482,15 @@ int ustack_take_slot(struct stack_state *st, uint32_t pid)
         return -ENOSPC;
 }
 
-static void ustack_free(struct ustack *u)
+static void let_go(struct ustack *u)
 {
         ustack_detach(u);
         unetd_stack_fds_close(&u->fds);
+}
+
+static void ustack_free(struct ustack *u)
+{
+        let_go(u);
         free(u);
 }
 
@@ -592,10 +601,28 @@ static void call_by_name(void)
                 atomic_store(&bell_caller, fd_high(fd));
 }
 
+/* Makes the word that the kernel empties in the child of any fork. */
+static void note_here(void)
+{
+        void *p = proc.here != NULL ? MAP_FAILED
+                                    : mmap(NULL, sizeof *proc.here, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        if (p == MAP_FAILED)
+                return;
+        if (madvise(p, sizeof *proc.here, MADV_WIPEONFORK) < 0) {
+                munmap(p, sizeof *proc.here);
+                return;
+        }
+        atomic_store(&proc.here, p);
+        *proc.here = 1;
+}
+
 static void remember(struct ustack *u)
 {
         uint32_t n = proc.nstacks;
 
+        note_here();
         proc.stack[n] = u;
         atomic_store(&proc.pid, getpid());
         atomic_store_explicit(&proc.nstacks, n + 1, memory_order_release);
@@ -667,17 +694,30 @@ void ustack_is_unknown(struct ustack *u)
         bell_ring(u->fds.ring_keeper);
 }
 
-void ustack_forget_all(void)
+static void forget_all(void (*end)(struct ustack *u))
 {
         uint32_t n = atomic_exchange(&proc.nstacks, 0);
 
         atomic_store(&proc.mine, NULL);
         for (uint32_t i = 0; i < n; i++)
-                ustack_free(proc.stack[i]);
+                end(proc.stack[i]);
         client_drop(&proc.client.daemon);
         client_drop(&proc.client.keeper);
         if (atomic_load(&bell_caller) >= 0)
                 sys1(SYS_close, atomic_exchange(&bell_caller, -1));
+}
+
+void ustack_forget_all(void)
+{
+        forget_all(ustack_free);
+}
+
+/* Another thread of the parent's may have had the locks, malloc()'s among them. */
+void ustack_forsake_all(void)
+{
+        pthread_mutex_init(&proc.lock, NULL);
+        forget_all(let_go);
+        *proc.here = 1;
 }
 
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX])
@@ -691,7 +731,13 @@ uint32_t ustack_all(struct ustack *out[USTACKS_MAX])
 bool ustack_has_any(void)
 {
         return atomic_load_explicit(&proc.nstacks, memory_order_acquire) != 0 &&
-               atomic_load(&proc.pid) == getpid();
+               atomic_load(&proc.pid) == getpid() && !ustack_has_parents();
+}
+
+bool ustack_has_parents(void)
+{
+        return atomic_load_explicit(&proc.nstacks, memory_order_acquire) != 0 &&
+               proc.here != NULL && *proc.here == 0;
 }
 
 int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *fds)

@@ -105,6 +105,11 @@ uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
 /* Returns true if this process has come to a stack. A child that runs no handlers of fork, as by
  * vfork(), _Fork() or clone(), has not: what it sees is its parent's. */
 bool ustack_has_any(void);
+/* Returns true in such a child, if its memory is its own. That a child of vfork() has is its
+ * parent's. */
+bool ustack_has_parents(void);
+/* There: unmaps the parent's stacks, and closes their descriptors. They go on in the parent. */
+void ustack_forsake_all(void);
 /* Maps another process's stack by its socket's cookie. */
 struct ustack *ustack_adopt(uint64_t cookie, int *err);
 /* The keeper's way: maps a stack by descriptors that are borrowed for the call; no process slot. 0

@@ -26,8 +26,9 @@ void ustack_wake_all(struct ustack *u);
 /* Those whom a process that has locked itself in could not wake (base/sandbox.h); the keeper, under
  * the lock. */
 void ustack_wake_asked(struct ustack *u);
-/* usock_wake.c: fork leaves the parent's sleeping places to the parent. */
-void usock_wait_forked(void);
+/* usock_wake.c: fork leaves the parent's sleeping places to the parent. frees: malloc() can be had.
+ */
+void usock_wait_forked(bool frees);
 /* Wakes threads of a process slot (+ 1) that sleep; under the lock. False: none does. */
 bool usock_wake_process(struct ustack *u, uint32_t proc);
 bool usock_wait_owns_fd(int fd);

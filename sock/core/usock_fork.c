@@ -334,7 +334,7 @@ void usock_fork_child(void)
 
         rlock_forked();
         ustack_client_forked();
-        usock_wait_forked();
+        usock_wait_forked(true);
         if (forking.begun[0] >= 0 && forking.by_parent) {
                 sys1(SYS_close, forking.begun[0]); /* a parent that dies is noticed */
                 registered = is_registered();
@@ -489,4 +489,11 @@ void usock_leave_user(void)
                 forget_slot(all[i], all[i]->slot, own_pid(all[i]), 0);
         ustack_forget_all();
         ustack_client_done();
+}
+
+void usock_forsake_all(void)
+{
+        rlock_forked();
+        usock_wait_forked(false);
+        ustack_forsake_all();
 }

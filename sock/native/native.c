@@ -278,6 +278,20 @@ void native_close_all(void)
                 }
 }
 
+void native_forsake_all(void)
+{
+        pthread_mutex_init(&table_lock, NULL);
+        next_free = 0;
+        for (uint32_t k = 0; k < CHUNKS && chunks[k] != NULL; k++)
+                for (uint32_t i = 0; i < CHUNK; i++) {
+                        struct native_slot *n = &chunks[k][i];
+
+                        *n = (struct native_slot){.number = n->number};
+                        pthread_mutex_init(&n->setup, NULL);
+                }
+        usock_forsake_all();
+}
+
 /* ---- names ---- */
 
 static int set_name(struct native_slot *n, ip_addr addr, uint16_t port)

@@ -67,6 +67,9 @@ int native_nobody(int kind, const struct sockaddr *to, socklen_t len);
 /* All sockets of this process end, as by unet_close() without a word of SO_LINGER. No other thread
  * may be inside. */
 void native_close_all(void);
+/* In a child that has not come to its parent's stacks (ustack_has_parents()): nothing of them stays
+ * here. What is of the heap is not freed. */
+void native_forsake_all(void);
 
 static inline ssize_t native_result(ssize_t r)
 {

@@ -4,6 +4,10 @@
  * would read. Its sockets end, as by close(); what other processes have of them goes on there.
  * Nothing of the stack stays mapped. What it opens later is of a stack of its new user.
  *
+ * A child that has not come to the stack, as of _Fork(), has no sockets to end: it takes its copy
+ * of the mappings and descriptors away, and its parent's sockets go on. A child of vfork() has its
+ * parent's memory, and leaves it alone.
+ *
  * So these calls of libc's are the library's. One thread cannot look after the others, which may be
  * inside: a process that has some is refused.
  *
@@ -92,13 +96,20 @@ static int end(int leaves, int r)
 {
         int err = errno;
 
-        if (r == 0 && leaves) {
+        if (r == 0 && leaves && ustack_has_parents()) {
+                native_forsake_all();
+        } else if (r == 0 && leaves) {
                 native_close_all();
                 native_set_leave(usock_leave_user);
                 home = 0;
         }
         errno = err;
         return r;
+}
+
+static bool sees_stacks(void)
+{
+        return ustack_has_any() || ustack_has_parents();
 }
 
 static int change(struct usock_uids to)
@@ -108,29 +119,28 @@ static int change(struct usock_uids to)
 
 EXPORT int setuid(uid_t uid)
 {
-        int leaves = ustack_has_any() ? change(usock_uids_setuid(uid)) : false;
+        int leaves = sees_stacks() ? change(usock_uids_setuid(uid)) : false;
 
         return leaves < 0 ? leaves : end(leaves, ((one_id *)libcs(SETUID))(uid));
 }
 
 EXPORT int seteuid(uid_t uid)
 {
-        int leaves = ustack_has_any() ? change(usock_uids_setresuid(-1, uid, -1)) : false;
+        int leaves = sees_stacks() ? change(usock_uids_setresuid(-1, uid, -1)) : false;
 
         return leaves < 0 ? leaves : end(leaves, ((one_id *)libcs(SETEUID))(uid));
 }
 
 EXPORT int setreuid(uid_t real, uid_t effective)
 {
-        int leaves = ustack_has_any() ? change(usock_uids_setreuid(real, effective)) : false;
+        int leaves = sees_stacks() ? change(usock_uids_setreuid(real, effective)) : false;
 
         return leaves < 0 ? leaves : end(leaves, ((two_ids *)libcs(SETREUID))(real, effective));
 }
 
 EXPORT int setresuid(uid_t real, uid_t effective, uid_t saved)
 {
-        int leaves =
-                ustack_has_any() ? change(usock_uids_setresuid(real, effective, saved)) : false;
+        int leaves = sees_stacks() ? change(usock_uids_setresuid(real, effective, saved)) : false;
 
         return leaves < 0 ? leaves
                           : end(leaves, ((three_ids *)libcs(SETRESUID))(real, effective, saved));
@@ -156,7 +166,8 @@ static bool gives_up_caps(const struct __user_cap_header_struct *header,
 
 int capset(struct __user_cap_header_struct *header, const struct __user_cap_data_struct *data)
 {
-        int leaves = begin(ustack_has_any() && usock_has_company() && gives_up_caps(header, data));
+        bool shared = ustack_has_parents() || (ustack_has_any() && usock_has_company());
+        int leaves = begin(shared && gives_up_caps(header, data));
 
         return leaves < 0 ? leaves : end(leaves, ((caps *)libcs(CAPSET))(header, data));
 }

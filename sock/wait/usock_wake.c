@@ -166,14 +166,15 @@ void usock_before_sandbox(uint32_t forbidden)
 }
 
 /* The parent's sockets are the parent's. */
-void usock_wait_forked(void)
+void usock_wait_forked(bool frees)
 {
         pthread_mutex_init(&places_lock, NULL);
         while (all_places != NULL) {
                 struct usock_place *p = all_places;
                 all_places = p->all;
                 sys1(SYS_close, p->fd);
-                free(p);
+                if (frees)
+                        free(p);
         }
         free_places = NULL;
         if (!sandbox_forbids(SANDBOX_PLACE)) { /* the child may be in another network namespace */

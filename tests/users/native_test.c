@@ -343,28 +343,73 @@ static int has_a_child_of_vfork(void)
         return 0;
 }
 
-static int has_a_child_without_handlers(void)
+static pid_t by_clone(void)
+{
+        return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+/* What it opens then is its own, as after fork(). */
+static void a_child_without_handlers(pid_t (*forks)(void), void (*gives_up)(void))
+{
+        int status = 0;
+        pid_t pid = forks();
+
+        if (pid == 0) {
+                must(mapped() != 0);
+                gives_up();
+                has_nothing();
+                begins();
+                goes_on();
+                _exit(0);
+        }
+        must(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+        goes_on();
+}
+
+/* A child has its parent's number, in a namespace of its own. */
+static int is_number_one_of_number_one(void)
 {
         int status = 0;
         pid_t pid;
 
-        begins();
-        pid = _Fork();
-        if (pid == 0)
-                _exit(setresuid(HOSTILE, HOSTILE, HOSTILE) == 0 ? 0 : 1);
+        must(unshare(CLONE_NEWPID) == 0);
+        pid = fork();
+        if (pid == 0) {
+                begins();
+                must(getpid() == 1 && unshare(CLONE_NEWPID) == 0);
+                pid = _Fork();
+                if (pid == 0) {
+                        must(getpid() == 1);
+                        by_setuid();
+                        has_nothing();
+                        _exit(0);
+                }
+                must(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+                goes_on();
+                _exit(0);
+        }
         must(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
-        goes_on();
+        return 0;
+}
+
+static int has_children_without_handlers(void)
+{
+        begins();
+        a_child_without_handlers(_Fork, by_setuid);
+        a_child_without_handlers(_Fork, by_setresuid);
+        a_child_without_handlers(by_clone, by_setreuid);
         a_child(by_setuid, has_nothing);
         goes_on();
         return 0;
 }
 
-static void a_child_that_has_not_come_to_its_parents_stack_leaves_it_alone(void **state)
+static void a_child_that_has_not_come_to_its_parents_stack_takes_nothing_along(void **state)
 {
         if (users_cannot_run())
                 skip();
         users_run(0, has_a_child_of_vfork);
-        users_run(0, has_a_child_without_handlers);
+        users_run(0, has_children_without_handlers);
+        users_run(0, is_number_one_of_number_one);
 }
 
 static void may_make_these_calls_only(void)
@@ -663,7 +708,7 @@ int main(int argc, char **argv)
                 t(who_is_no_root_gives_his_user_up_too),
                 t(a_worker_with_fewer_capabilities_has_nothing_either),
                 t(what_the_kernel_refuses_of_capset_is_its_to_refuse),
-                t(a_child_that_has_not_come_to_its_parents_stack_leaves_it_alone),
+                t(a_child_that_has_not_come_to_its_parents_stack_takes_nothing_along),
                 t(who_has_no_stack_makes_libcs_call_only),
                 t(who_has_threads_is_refused),
                 t(a_poll_set_goes_on_without_its_members),
