@@ -260,6 +260,64 @@ static void unread_answers_keep_nobody_out(void **state)
         users_wait(hostile);
 }
 
+/* ---- programs that start while others have not read their answers ---- */
+
+enum { UNREAD = 512, STARTING = 20 };
+
+/* Nobody of this user gets a descriptor until it has read them. */
+static int has_not_read(void)
+{
+        struct unetd_msg hello = {.type = UNETD_HELLO, .seq = 1, .hello = {.abi = UNETD_ABI}};
+        static struct pollfd conn[UNREAD];
+        struct wire_in in;
+        int one_more;
+
+        many_descriptors();
+        for (int i = 0; i < UNREAD; i++) {
+                conn[i] = (struct pollfd){.fd = hostile_dial(), .events = POLLIN};
+                must(conn[i].fd >= 0 && hostile_send(conn[i].fd, &hello, NULL, 0) == 0);
+                must(poll(&conn[i], 1, USERS_PATIENCE_MS) == 1);
+        }
+        one_more = hostile_dial();
+        must(one_more >= 0 && hostile_hello(one_more) == -EAGAIN);
+        table->ready = 1;
+        must_eventually(table->value[0] == STARTING);
+        for (int i = 0; i < ASKS; i++) /* theirs are refused as well meanwhile */
+                must(hostile_hello(one_more) == -EAGAIN);
+        for (int i = 0; i < UNREAD; i++) {
+                must(hostile_recv(conn[i].fd, &in, USERS_PATIENCE_MS) == 0);
+                wire_in_close(&in);
+        }
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int starts(void)
+{
+        struct unetd_client c = {.pid = 0};
+
+        atomic_fetch_add(&table->value[0], 1);
+        must(unetd_open(&c, UNETD_NO_START | UNETD_SYSTEM) == 0);
+        unetd_close(&c);
+        return 0;
+}
+
+static void programs_that_start_at_once_wait_for_each_other(void **state)
+{
+        pid_t first, next[STARTING];
+
+        if (users_cannot_run())
+                skip();
+        first = users_begin(HOSTILE, has_not_read);
+        eventually(table->ready == 1);
+        for (int i = 0; i < STARTING; i++)
+                next[i] = users_begin(HOSTILE, starts);
+        for (int i = 0; i < STARTING; i++)
+                users_wait(next[i]);
+        table->done = 1;
+        users_wait(first);
+}
+
 /* ---- questions that a keeper never answers ---- */
 
 enum { ASKING = 400 };
@@ -479,6 +537,8 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(unread_answers_keep_nobody_out, users_setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(programs_that_start_at_once_wait_for_each_other,
+                                                users_setup, users_teardown),
                 cmocka_unit_test_setup_teardown(questions_to_a_keeper_have_an_end, users_setup,
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(no_way_takes_all_descriptors, with_few_descriptors,

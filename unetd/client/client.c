@@ -20,6 +20,11 @@
 #define BACKLOG_MS  200 /* how long names with a full backlog are waited for, together */
 #define FIND_ROUNDS 3
 #define ASK_ROUNDS  3
+/* What unetd is not to be asked yet (-EAGAIN) it is asked so often, with longer and longer pauses:
+ * five seconds. */
+#define AGAIN_TRIES   60
+#define AGAIN_MS      5
+#define AGAIN_MOST_MS 100
 
 /* ---- one connection ---- */
 
@@ -132,6 +137,11 @@ int client_exchange_until(struct unetd_client *c, struct unetd_conn *conn, struc
         return r;
 }
 
+static void wait_to_ask_again(int tries)
+{
+        sys_sleep_ms(MIN(tries * AGAIN_MS, AGAIN_MOST_MS));
+}
+
 static struct client_patience usual_patience(void)
 {
         int64_t now = sys_now_ms();
@@ -215,16 +225,29 @@ static bool system_only(const struct unetd_client *c)
         return c->shared || c->flags & UNETD_SYSTEM;
 }
 
+/* -EAGAIN: many other processes of the user have not read their answers yet. */
+static int say_hello(struct unetd_client *c, struct unetd_conn *conn, struct wire_in *in)
+{
+        struct client_patience p = usual_patience();
+        int r = -EAGAIN;
+
+        p.by_itself = c->instance == 0; /* or it may wait for that keeper */
+        for (int tries = 0; r == -EAGAIN && tries < AGAIN_TRIES; tries++) {
+                struct unetd_msg msg = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
+
+                if (tries > 0)
+                        wait_to_ask_again(tries);
+                msg.hello.flags = c->instance != 0 ? UNETD_HAS_KEEPER : 0;
+                r = client_exchange_until(c, conn, &msg, NULL, 0, in, p);
+        }
+        return r == -EAGAIN ? -ETIMEDOUT : r;
+}
+
 static int hello(struct unetd_client *c, struct unetd_conn *conn)
 {
-        struct unetd_msg msg = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
-        struct client_patience p = usual_patience();
         struct wire_in in;
-        int r;
+        int r = say_hello(c, conn, &in);
 
-        msg.hello.flags = c->instance != 0 ? UNETD_HAS_KEEPER : 0;
-        p.by_itself = c->instance == 0; /* or it may wait for that keeper */
-        r = client_exchange_until(c, conn, &msg, NULL, 0, &in, p);
         if (r < 0)
                 return r;
         if (in.n != 1 || in.msg.hello.abi != UNETD_ABI)
@@ -345,9 +368,9 @@ int client_ready(struct unetd_client *c)
 int client_ask(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n,
                struct wire_in *in)
 {
-        int r = -ECONNRESET;
+        int r = -ECONNRESET, tries = 0;
 
-        for (int round = 0; round < ASK_ROUNDS; round++) {
+        for (int round = 0; round < ASK_ROUNDS; round += r != -EAGAIN) {
                 r = client_ready(c);
                 if (r < 0)
                         return r;
@@ -356,8 +379,12 @@ int client_ask(struct unetd_client *c, struct unetd_msg *msg, const int *fds, un
                         client_drop(&c->daemon);
                 if (r != -ECONNRESET && r != -EAGAIN)
                         return r;
+                if (r == -EAGAIN && ++tries == AGAIN_TRIES)
+                        return -ETIMEDOUT;
+                if (r == -EAGAIN)
+                        wait_to_ask_again(tries);
         }
-        return r == -EAGAIN ? -ETIMEDOUT : r;
+        return r;
 }
 
 /* A request whose reply has no descriptors. */
