@@ -198,6 +198,84 @@ static void who_holds_his_own_is_rung_by_the_bridge(void **state)
         close(sock);
 }
 
+/* ---- a port that another has at another device ---- */
+
+static const uint8_t protos[] = {IPPROTO_TCP, IPPROTO_UDP};
+
+static int at_device(const char *device, uint8_t proto, uint16_t *port)
+{
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(*port)};
+        int s = socket(AF_INET, proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM, 0);
+        socklen_t len = sizeof at;
+
+        must(s >= 0 &&
+             setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, device, (socklen_t)strlen(device)) == 0);
+        must(bind(s, (struct sockaddr *)&at, len) == 0 &&
+             getsockname(s, (struct sockaddr *)&at, &len) == 0);
+        must(proto == IPPROTO_UDP || listen(s, 4) == 0);
+        *port = ntohs(at.sin_port);
+        return s;
+}
+
+/* The victim is at `lo`, where connections from this host come; then he is not, and is again. */
+static int is_at_lo(void)
+{
+        int s[2];
+        uint16_t port[2] = {0, 0};
+
+        for (int again = 0; again < 2; again++) {
+                for (int k = 0; k < 2; k++) {
+                        s[k] = at_device("lo", protos[k], &port[k]);
+                        table->value[k] = port[k];
+                }
+                table->ready = 1 + 2 * (uint32_t)again;
+                must_eventually(table->done == 1 + 2 * (uint32_t)again);
+                for (int k = 0; k < 2; k++)
+                        close(s[k]);
+                table->ready = 2 + 2 * (uint32_t)again;
+                must_eventually(table->done == 2 + 2 * (uint32_t)again);
+        }
+        return 0;
+}
+
+static int is_at_the_interface(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), s[2];
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        must_eventually(table->ready == 1);
+        for (int i = 0; i < 2; i++) {
+                uint16_t port = (uint16_t)table->value[i];
+
+                s[i] = at_device("unet0", protos[i], &port);
+                must(hostile_listen(c, st.id, protos[i], 0, port, s[i]) < 0);
+        }
+        table->done = 1;
+        must_eventually(table->ready == 2);
+        for (int i = 0; i < 2; i++) {
+                must(hostile_listen(c, st.id, protos[i], 0, (uint16_t)table->value[i], s[i]) == 0);
+                must(hostile_sees(protos[i], 0x7f000001, (uint16_t)table->value[i], 0) == HOSTILE);
+        }
+        table->done = 2;
+        must_eventually(table->ready == 3);
+        for (int i = 0; i < 2; i++)
+                must_eventually(hostile_sees(protos[i], 0x7f000001, (uint16_t)table->value[i], 0) ==
+                                UINT32_MAX);
+        table->done = 3;
+        must_eventually(table->ready == 4);
+        table->done = 4;
+        return 0;
+}
+
+static void who_is_at_an_interface_takes_nothing_of_who_is_at_another(void **state)
+{
+        pid_t victim = users_begin(VICTIM, is_at_lo);
+
+        users_run(HOSTILE, is_at_the_interface);
+        users_wait(victim);
+}
+
 static int setup(void **state)
 {
         return users_setup_with(
@@ -218,6 +296,9 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(who_holds_his_own_is_rung_by_the_bridge, setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(
+                        who_is_at_an_interface_takes_nothing_of_who_is_at_another, setup,
+                        users_teardown),
         };
 
         if (users_cannot_run())

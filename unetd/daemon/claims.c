@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "unetd/daemon/sockdiag.h"
@@ -32,23 +33,29 @@ struct wanted {
         uint32_t uid;
         uint64_t cookie; /* 0: any; afterwards, that of the socket that was found */
         bool found;
+        struct sockdiag_socket socket;
+        struct sockdiag_others others;
 };
 
 static bool is_wanted(void *arg, const struct sockdiag_socket *s)
 {
         struct wanted *w = arg;
 
-        if (s->port != w->at->port || !ports_same_addr(s->addr, w->at->addr) ||
-            (!w->of_anybody && s->uid != w->uid) || (w->cookie != 0 && s->cookie != w->cookie))
+        sockdiag_note(&w->others, s);
+        if (w->found || s->elsewhere || s->port != w->at->port ||
+            !ports_same_addr(s->addr, w->at->addr) || (!w->of_anybody && s->uid != w->uid) ||
+            (w->cookie != 0 && s->cookie != w->cookie))
                 return true;
         w->cookie = s->cookie;
+        w->socket = *s;
         w->found = true;
-        return false;
+        return true;
 }
 
 static bool kernel_has(struct wanted *w)
 {
-        return sockdiag_each(w->at->proto, w->at->port, is_wanted, w) == 0 && w->found;
+        return sockdiag_each(w->at->proto, w->at->port, is_wanted, w) == 0 && w->found &&
+               !sockdiag_contested(&w->others, &w->socket);
 }
 
 int claim_judge(const struct stack *st, const struct wire_in *in, bool offered, uint64_t *cookie)
@@ -90,10 +97,13 @@ struct sockets {
         size_t n, cap;
 };
 
-static bool gather(void *arg, const struct sockdiag_socket *s)
-{
-        struct sockets *all = arg;
+/* By cookie; and those that are `elsewhere`, by port and user, one of each. */
+struct lists {
+        struct sockets here, away;
+};
 
+static bool put(struct sockets *all, const struct sockdiag_socket *s)
+{
         if (all->n == all->cap) {
                 size_t cap = all->cap ? all->cap * 2 : 256;
                 struct sockdiag_socket *more = realloc(all->at, cap * sizeof *more);
@@ -107,6 +117,13 @@ static bool gather(void *arg, const struct sockdiag_socket *s)
         return true;
 }
 
+static bool gather(void *arg, const struct sockdiag_socket *s)
+{
+        struct lists *l = arg;
+
+        return put(s->elsewhere ? &l->away : &l->here, s);
+}
+
 static int by_cookie(const void *a, const void *b)
 {
         uint64_t x = ((const struct sockdiag_socket *)a)->cookie,
@@ -115,34 +132,87 @@ static int by_cookie(const void *a, const void *b)
         return x < y ? -1 : x > y;
 }
 
+static uint64_t place(const struct sockdiag_socket *s)
+{
+        return (uint64_t)s->proto << 48 | (uint64_t)s->port << 32 | s->uid;
+}
+
+static int by_place(const void *a, const void *b)
+{
+        uint64_t x = place(a), y = place(b);
+
+        return x < y ? -1 : x > y;
+}
+
+static void one_of_each(struct sockets *all)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < all->n; i++)
+                if (n == 0 || by_place(&all->at[n - 1], &all->at[i]) != 0)
+                        all->at[n++] = all->at[i];
+        all->n = n;
+}
+
+/* sockdiag_contested(), by what the kernel has listed. */
+static bool is_contested(const struct sockets *away, const struct sockdiag_socket *s)
+{
+        struct sockdiag_others others = {.any = false};
+        size_t low = 0, high = s->on_device ? away->n : 0;
+
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+
+                if (place(&away->at[middle]) >> 32 < place(s) >> 32)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        for (; s->on_device && low < away->n && place(&away->at[low]) >> 32 == place(s) >> 32;
+             low++)
+                sockdiag_note(&others, &away->at[low]);
+        return sockdiag_contested(&others, s);
+}
+
 /* As claim_stands(), by what the kernel has listed. The list lacks TCP sockets that are bound and
  * do nothing else: unetd asks for those when somebody else wants the port. */
-static bool is_listed(const struct sockets *all, const struct stack *st, const struct listener *l)
+static bool is_listed(const struct lists *all, const struct stack *st, const struct listener *l)
 {
+        const struct sockets *here = &all->here;
         const struct sockdiag_socket key = {.cookie = l->cookie}, *s;
 
         if (l->proto & DIR_HELD)
                 return true;
         if (l->cookie == 0)
                 return claim_stands(st, l);
-        s = all->n > 0 ? bsearch(&key, all->at, all->n, sizeof key, by_cookie) : NULL;
-        return s && s->proto == l->proto && s->port == l->port && ports_same_addr(s->addr, l->addr);
+        s = here->n > 0 ? bsearch(&key, here->at, here->n, sizeof key, by_cookie) : NULL;
+        return s && s->proto == l->proto && s->port == l->port &&
+               ports_same_addr(s->addr, l->addr) && !is_contested(&all->away, s);
 }
 
 /* Lists all sockets. Returns false if the kernel does not say. */
-static bool list_all(struct sockets *all)
+static bool list_all(struct lists *all)
 {
-        *all = (struct sockets){NULL, 0, 0};
+        memset(all, 0, sizeof *all);
         if (sockdiag_each(IPPROTO_TCP, 0, gather, all) < 0 ||
             sockdiag_each(IPPROTO_UDP, 0, gather, all) < 0)
                 return false;
-        if (all->n > 0)
-                qsort(all->at, all->n, sizeof *all->at, by_cookie);
+        if (all->here.n > 0)
+                qsort(all->here.at, all->here.n, sizeof *all->here.at, by_cookie);
+        if (all->away.n > 0)
+                qsort(all->away.at, all->away.n, sizeof *all->away.at, by_place);
+        one_of_each(&all->away);
         return true;
 }
 
+static void lists_free(struct lists *all)
+{
+        free(all->here.at);
+        free(all->away.at);
+}
+
 struct looking {
-        struct sockets all, again;
+        struct lists all, again;
         bool listed_again;
         unsigned doubts; /* claims that may still be checked one by one */
 };
@@ -179,8 +249,8 @@ static void look(void)
                                 if (is_gone(&k, st, l))
                                         listen_end(st, l);
                         }
-        free(k.all.at);
-        free(k.again.at);
+        lists_free(&k.all);
+        lists_free(&k.again);
 }
 
 nstime claims_tick(void)

@@ -52,8 +52,6 @@ struct devices {
         unsigned index[UNETD_IFACES];
 };
 
-/* Returns true if the socket is bound to a device that is no interface of unetd's. It receives from
- * no other device, so another user may have the same port elsewhere. */
 static bool is_elsewhere(const struct inet_diag_msg *m, struct devices *d)
 {
         if (m->id.idiag_if == 0)
@@ -75,15 +73,31 @@ static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct devices *d,
 
         if (nlh->nlmsg_type != SOCK_DIAG_BY_FAMILY || nlh->nlmsg_len < NLMSG_LENGTH(sizeof *m))
                 return false;
-        *s = (struct sockdiag_socket){
-                .proto = proto, .port = ntohs(m->id.idiag_sport), .uid = m->idiag_uid};
+        *s = (struct sockdiag_socket){.proto = proto,
+                                      .port = ntohs(m->id.idiag_sport),
+                                      .uid = m->idiag_uid,
+                                      .on_device = m->id.idiag_if != 0,
+                                      .elsewhere = is_elsewhere(m, d)};
         s->cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
         if (m->idiag_family == AF_INET)
                 s->addr = ip_addr_v4(ntohl(m->id.idiag_src[0]));
         else
                 memcpy(&s->addr, m->id.idiag_src, sizeof s->addr);
-        return !(m->idiag_family == AF_INET6 && ip_addr_is_any(s->addr) && is_v6only(nlh)) &&
-               !is_elsewhere(m, d);
+        return !(m->idiag_family == AF_INET6 && ip_addr_is_any(s->addr) && is_v6only(nlh));
+}
+
+void sockdiag_note(struct sockdiag_others *o, const struct sockdiag_socket *s)
+{
+        if (!s->elsewhere)
+                return;
+        o->several |= o->any && o->uid != s->uid;
+        o->any = true;
+        o->uid = s->uid;
+}
+
+bool sockdiag_contested(const struct sockdiag_others *o, const struct sockdiag_socket *s)
+{
+        return s->on_device && o->any && (o->several || o->uid != s->uid);
 }
 
 static int ask(int family, uint8_t proto, uint16_t port, uint32_t states)

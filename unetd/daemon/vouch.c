@@ -133,15 +133,21 @@ struct listed {
         const struct unetd_port *want;
         uint64_t cookie;
         bool found;
+        struct sockdiag_socket at;
+        struct sockdiag_others others;
 };
 
-static bool is_listed(void *arg, const struct sockdiag_socket *s)
+static bool look(void *arg, const struct sockdiag_socket *s)
 {
         struct listed *l = arg;
 
-        l->found = s->cookie == l->cookie && s->port == l->want->port &&
-                   ports_same_addr(s->addr, l->want->addr);
-        return !l->found;
+        sockdiag_note(&l->others, s);
+        if (s->elsewhere || s->cookie != l->cookie || s->port != l->want->port ||
+            !ports_same_addr(s->addr, l->want->addr))
+                return true;
+        l->found = true;
+        l->at = *s;
+        return true;
 }
 
 static int kernel_lists(int fd, const struct unetd_port *want)
@@ -152,10 +158,10 @@ static int kernel_lists(int fd, const struct unetd_port *want)
         if (l.cookie == 0)
                 return -EINVAL;
         if (want->proto & DIR_HELD)
-                r = sockdiag_each_bound(want->port, is_listed, &l);
+                r = sockdiag_each_bound(want->port, look, &l);
         else
-                r = sockdiag_each(want->proto, want->port, is_listed, &l);
-        return r == 0 && l.found ? 0 : -EINVAL;
+                r = sockdiag_each(want->proto, want->port, look, &l);
+        return r == 0 && l.found && !sockdiag_contested(&l.others, &l.at) ? 0 : -EINVAL;
 }
 
 int vouch_socket(int fd, const struct unetd_port *want)
