@@ -20,8 +20,8 @@
 #include "tests/users/users.h"
 
 #define CHUNK    8192
-#define PAUSE_US 2000
-#define MEETINGS 5 /* fewer than wait at a listener that accepts nobody */
+#define PAUSE_US 10000 /* he is to be there, and not to keep a processor busy */
+#define MEETINGS 5     /* fewer than wait at a listener that accepts nobody */
 
 struct users_table *table;
 
