@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from children import PROGRAM  # noqa: E402
 from shim_test import CALLS, UNET, Case, wait_until  # noqa: E402
 
-MANY = int(sys.argv.pop()) if sys.argv[-1].isdigit() else 200   # children, beyond any word of bits
+MANY = int(sys.argv.pop()) if sys.argv[-1].isdigit() else 100   # children, beyond any word of bits
 KILLED = MANY // 5
 SEED = int(os.environ.get("UNET_TEST_SEED") or random.randrange(1 << 32))
 

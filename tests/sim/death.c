@@ -286,8 +286,9 @@ static bool changed(const struct world *a, const struct world *b)
                memcmp((const char *)a + a->region[0], (const char *)b + b->region[0], ring) != 0;
 }
 
-/* Of what the steps have changed one in so many is survived, and which is another each time. */
-#define ONE_OF (long_run() ? 1 : 3)
+/* Of what the steps have changed the first is survived, and one in so many, which is another each
+ * time. */
+#define ONE_OF (long_run() ? 1 : 6)
 
 void die_everywhere(const struct dying *d)
 {
@@ -315,7 +316,7 @@ void die_everywhere(const struct dying *d)
         while (WIFSTOPPED(status)) {
                 if (changed(last, w)) {
                         memcpy(last, w, w->bytes);
-                        if (changes++ % ONE_OF == 0) {
+                        if (changes++ % ONE_OF == 0 || survived == 0) {
                                 succeed(w, copy, d->after);
                                 survived++;
                         }
