@@ -492,21 +492,18 @@ bool usock_wake_process(struct ustack *u, uint32_t proc)
         return crowd_wake_all(u, proc) || who != 0;
 }
 
-void usock_wake_one(struct ustack *u)
+void ustack_let_lead(struct ustack *u)
 {
-        uint64_t who = one_of(u->s.st, UINT64_MAX);
+        uint64_t who;
 
         assert(ustack_locked(u));
+        if (u->s.st->leader != 0 || u->woke)
+                return;
+        who = one_of(u->s.st, UINT64_MAX);
         if (who != 0)
                 wake_armed(u, who);
         else
                 crowd_wake_one(u);
-}
-
-void ustack_let_lead(struct ustack *u)
-{
-        if (u->s.st->leader == 0 && !u->woke)
-                usock_wake_one(u);
 }
 
 static void wake_all_armed(struct ustack *u)

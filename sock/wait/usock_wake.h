@@ -38,8 +38,6 @@ bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t 
 /* Wakes a waiter by its slot. Under the stack's lock; the first to come makes the socket that it is
  * done from. */
 void usock_wake(struct ustack *u, uint32_t slot);
-/* Wakes one who sleeps, if anybody does. Under the lock. */
-void usock_wake_one(struct ustack *u);
 
 /* Wake-ups of this process may not arrive, and no look of others' finds that out: a sleeper looks
  * for itself now and then. */

@@ -34,4 +34,12 @@ void harms_nobody(int (*attack)(void));
 /* The victim goes on while the attacker is there (table->ready, table->done), too. */
 void harms_nobody_meanwhile(int (*attack)(void), int (*beside)(void));
 
+/* For a list of attacks, as ATTACKS(X): their scenes, and the rows of those. */
+#define ATTACK_SCENE(attack)                   \
+        static void who_##attack(void **state) \
+        {                                      \
+                harms_nobody(attack);          \
+        }
+#define ATTACK_ROW(attack) cmocka_unit_test(who_##attack),
+
 #endif

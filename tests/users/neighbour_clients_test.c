@@ -246,13 +246,7 @@ static void a_passed_connection(void **state)
         X(empties_his_region)        \
         X(opens_the_victims_region)
 
-#define X(name)                              \
-        static void who_##name(void **state) \
-        {                                    \
-                harms_nobody(name);          \
-        }
-ATTACKS(X)
-#undef X
+ATTACKS(ATTACK_SCENE)
 
 static void who_says_nothing_a_thousand_times(void **state)
 {
@@ -261,13 +255,11 @@ static void who_says_nothing_a_thousand_times(void **state)
 
 int main(void)
 {
-#define X(name) cmocka_unit_test(who_##name),
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_victim_begins),
-                ATTACKS(X) cmocka_unit_test(who_says_nothing_a_thousand_times),
+                ATTACKS(ATTACK_ROW) cmocka_unit_test(who_says_nothing_a_thousand_times),
                 cmocka_unit_test(a_passed_connection),
         };
-#undef X
 
         if (users_cannot_run() || !neighbours_have_own_network())
                 return 77;

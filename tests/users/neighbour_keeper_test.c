@@ -210,13 +210,7 @@ static int comes_from_namespaces(void)
         X(kills_his_keeper_again_and_again) \
         X(comes_from_namespaces)
 
-#define X(name)                              \
-        static void who_##name(void **state) \
-        {                                    \
-                harms_nobody(name);          \
-        }
-ATTACKS(X)
-#undef X
+ATTACKS(ATTACK_SCENE)
 
 static void who_stops_his_keeper(void **state)
 {
@@ -230,13 +224,11 @@ static void who_limits_his_keeper(void **state)
 
 int main(void)
 {
-#define X(name) cmocka_unit_test(who_##name),
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_victim_begins),
-                ATTACKS(X) cmocka_unit_test(who_stops_his_keeper),
+                ATTACKS(ATTACK_ROW) cmocka_unit_test(who_stops_his_keeper),
                 cmocka_unit_test(who_limits_his_keeper),
         };
-#undef X
 
         if (users_cannot_run() || !neighbours_have_own_network())
                 return 77;
