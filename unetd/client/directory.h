@@ -152,8 +152,7 @@ static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_
                 /* The entries were read before `seq` is read again. */
                 atomic_thread_fence(memory_order_acquire);
                 if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq)) {
-                        if (found)
-                                *hit = got;
+                        *hit = got; /* zeros where nothing was found */
                         return found;
                 }
         }
