@@ -32,6 +32,10 @@
 #define EVENTS 64
 /* For who found a listener in the directory just before it left that. */
 #define PATIENCE NS_PER_S
+/* SIOCOUTQ counts memory: some hundred bytes for a buffer, however little is in it. sock_wfree()
+ * wakes who waits for room while it still counts one byte of the buffer that was read, and wakes
+ * nobody after that. */
+#define BUFFER_MIN 64
 
 struct pump {
         struct usock *us; /* NULL: it has ended */
@@ -105,7 +109,7 @@ static bool settle(struct pump *p)
         p->unread |= unix_error(p->fd) == ECONNRESET;
         if (p->unread)
                 keep_rest(p);
-        if (p->unread || left > 0)
+        if (p->unread || left >= BUFFER_MIN)
                 return false;
         usock_recv(p->us, piece, p->offered, 0);
         p->offered = 0;
