@@ -3,8 +3,9 @@
  * two processes: by unet_send() and unet_recv(), from and into memory of theirs; and without
  * copies, by unet_send_reserve() and unet_recv_lend().
  *
- *      lend_native [--json] [SECONDS [ROUNDS]]         of each way in each round, default 1 and 3,
- * in turn; the best round of each counts
+ *      lend_native [--json] [SECONDS [ROUNDS]]
+ *              SECONDS of each way in each round, by default 1 and 3, in turn; the best round of
+ *              each counts
  *
  * Once with a processor for each process, where lines of memory travel between their caches; and
  * once with both on one, where what is counted is the work: a process that waits sleeps there.

@@ -2,8 +2,9 @@
  * Receiving by loan: what has come is handed out where it lies, and its memory is given back when
  * it is returned.
  *
- *      rcv_head -> record -> record         the head's range becomes a loan's: a frame of the
- * peer's, or a private one sh->loans:  who has it, of which connection, the range
+ *   rcv_head -> record -> record  the head's range becomes a loan's: a frame of the peer's, or a
+ *                                 private one
+ *   sh->loans                     who has it, of which connection, the range
  *
  * Bytes on loan are read, but for the buffer, which they fill as unread ones do: rcv_limit is
  * rcv_size less rcv_lent. So who keeps what it has been lent shuts its own window, and that is all

@@ -2,9 +2,10 @@
  * Congestion control of the application's own (<unet/flow.h>): a plan says the window and the rate,
  * and a report says what came of it.
  *
- *      an ACK, a loss, a mark   folded into the report by whoever has it; when a report is due,
- * that is TCP_WATCH_REPORT tcp_plan_take()          the report, and from then on the next one's
- * numbers tcp_plan_set()           a plan, which holds until it is older than it is good for
+ *   an ACK, a loss, a mark  folded into the report by whoever has it; a report that is due is
+ *                           TCP_WATCH_REPORT
+ *   tcp_plan_take()         the report, and from then on the numbers are the next one's
+ *   tcp_plan_set()          a plan, which holds until it is older than it is good for
  *
  * All of it is numbers: no code of the application's runs here. tc->cc says who decides, a plan
  * (TCP_CC_PLAN) or the algorithm of the options (opts.cc). When a plan has become too old, as that
@@ -15,7 +16,7 @@
  * What no plan can change (RFC 5681):
  *
  *    - The window grows by what is acknowledged, as in slow start, and only where it is used
- * (§3.1). A plan's is where it goes to.
+ *      (§3.1). A plan's is where it goes to.
  *    - It is two segments at least, and one after a timeout. After idleness it is the initial one
  *      (§4.1).
  *    - A loss or a mark makes it half of what is in flight (eq. 4), and recovery is PRR's. A plan

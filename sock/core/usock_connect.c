@@ -2,9 +2,10 @@
  * TCP sockets: connect and listen. A connect finds in unetd's directory who listens, has a channel
  * to there, and takes a client port of a block that its stack has leased.
  *
- *      usock_tcp_connect() -> connect_by() -> way_to(): the directory's entry, a channel, our
- * address connect_on() -> open_conn(): a port, the SYN still_there(): the listener, once the SYN is
- * out
+ *   usock_tcp_connect() -> connect_by() -> way_to()      the directory's entry, a channel, our
+ *                                                        address; -ENOENT: the kernel's
+ *                                       -> connect_on()  open_conn(): a port, the SYN
+ *                                       -> still_there() the listener, once the SYN is out
  */
 #include "sock/attach/ustack.h"
 

@@ -220,8 +220,7 @@ static const struct {
         enum arp_addr_state from;
         enum arp_addr_state to[EVENTS];
 } table[] = {
-        /*                      TIME                 SENT                 PROBE_OF_OTHER
-         * USE_BY_OTHER REPLY_OF_OTHER       ASKED                OWN_PROBE */
+        /* In the order of enum event. */
         {ARP_ADDR_PROBING,
          {ARP_ADDR_PROBING, ARP_ADDR_PROBING, ARP_ADDR_LOST, ARP_ADDR_LOST, ARP_ADDR_LOST,
           ARP_ADDR_PROBING, ARP_ADDR_PROBING}},

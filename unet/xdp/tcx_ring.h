@@ -60,7 +60,7 @@ struct tcx_note {
 /* What a peer's SYN to a port is answered with. The stack's, all of it. */
 struct tcx_answer {
         __u32 epoch;   /* tcx_answers.epoch when it was learnt, written last; else it does not hold.
-                        * 0: nor is it to be   learnt, until */
+                        * 0: nor is it to be learnt, until */
         __u32 times;   /* learnt here: who read one and the other finds that it has changed */
         __u64 until;   /* ns of CLOCK_MONOTONIC */
         __u64 ends[4]; /* both addresses as the keyed function has them: ours, the peer's */
