@@ -614,7 +614,8 @@ static inline uint32_t flight(const struct tcp_conn *tc)
         return tc->snd_nxt - tc->snd_una;
 }
 /* RFC 6675 pipe, in bytes: what we believe is in the network. Without SACK each duplicate ACK is a
- * segment that left. */
+ * segment that left. So is limited transmit (RFC 3042) done: the pipe shrinks, cwnd stays, and
+ * cwnd_blocks() lets a new segment out. */
 static inline uint32_t pipe_bytes(const struct tcp_conn *tc)
 {
         uint32_t out = tc->sacked + tc->lost + tc->dupacks * tc->snd_mss,

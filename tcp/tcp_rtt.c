@@ -2,6 +2,7 @@
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_send.h"
 
+/* Bounds: tcp_rto_least() and tcp_rto_most(), of the options, else of the link, else these. */
 #define RTO_FIRST NS_PER_S /* RFC 6298 §2.1 */
 /* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less. */
 #define RTO_FLOOR   (200 * NS_PER_MS)

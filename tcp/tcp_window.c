@@ -1,9 +1,11 @@
 /*
  * Receive windows: how large they may be, and the one that the application grants byte by byte.
  *
- *   automatic, a size  rcv_limit less what is unread, said when it is worth a segment:
- *                      output_window_update()
- *   credit             from rcv_nxt to rcv_adv, which only a grant moves, and which is said at once
+ *   automatic, a size  rcv_limit less what is unread: rcvbuf_window(). Every segment that leaves
+ *                      moves the right edge, when it may move: offer_window(). A read that makes
+ *                      the window worth a segment has one sent: output_window_update()
+ *   credit             from rcv_nxt to rcv_adv, which only a grant moves: tcp_window_grant(), for
+ *                      any process that has the socket. It is said at once
  *
  * A window is never taken back (RFC 9293 §3.8.6): a smaller buffer offers nothing new until what
  * was promised has come.

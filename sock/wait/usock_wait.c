@@ -6,12 +6,21 @@
  * of a stack is its leader. It sleeps on the stack's bell socket, which peers ring. It runs input
  * and timers when it wakes, and wakes exactly the waiters whose sockets got something. The others,
  * followers, sleep on a datagram socket of their own, whose abstract name stands in their place, so
- * that any process of the stack can wake them. A leader that was woken for what is another's does
- * not lead again until it is woken itself: whom it woke does, when he sleeps next. While nobody
- * leads the keeper is rung (ustack_leave()), who wakes one to lead. So does who may not sleep here
- * again: who goes with what one of several takes, and who closes a socket. A leader whose process
- * was stopped or killed is replaced by a follower of another, which looks after it now and then.
+ * that any process of the stack can wake them:
+ *
+ *   the peer        rings the bell (unet/bell.h), unless a thread of the stack polls
+ *   who runs the    stack_run() -> ustack_event(): the socket's waiters -> usock_wake(): noted
+ *   stack           ustack_leave() -> ustack_unlock_and_wake(): the lock is left, they are rung
+ *
  * Where one of several waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
+ *
+ * Who leads next. A leader that was woken for what is another's does not lead again until it is
+ * woken itself. The waiter that it woke leads, when that one sleeps next. While nobody leads,
+ * whoever leaves the stack rings the keeper (ustack_leave()), which wakes a waiter to lead. Two
+ * kinds of threads perhaps never sleep here again, and wake one to lead by themselves
+ * (ustack_let_lead()): one that goes with what one of several takes, and one that closes a socket.
+ * A leader whose process was stopped or killed is replaced by a follower of another process, which
+ * looks after it now and then.
  *
  * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only
  * then looks at the sockets and queues once more. Whoever changes a socket does so under the lock:
