@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files and functions that documents and comments name are there."""
+"""Files, functions and tests that documents and comments name are there."""
 
 import os
 import re
@@ -13,6 +13,9 @@ INDEX = ("docs/index.md", "docs/packet.md", "CONTRIBUTING.md")     # pages whose
 PAST = {"docs/performance-notes.md"}            # what a page says is gone
 FILE = re.compile(r"(?<![\w./-])([\w.{},-]+(?:/[\w.{},-]+)*\.(?:c|h|S|py|def|md|csv|sh))\b")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
+TEST = re.compile(r"`([a-z]\w*_(?:test|long|fuzz))`")
+SCENE = re.compile(r"`([a-z]\w*_\w*)`")         # in the last column of a table of PROVED
+PROVED = {"docs/security.md"}
 PLACEHOLDER = re.compile(r"NAME|DATE|^a\.b\.c$")
 
 
@@ -59,6 +62,26 @@ class Names(unittest.TestCase):
         code = "".join(text(n) for n in self.files if n.endswith((".c", ".h", ".def", ".cmake")))
         words = set(re.findall(r"\w+", code))
         wrong = [(page, name) for page in INDEX for name in re.findall(r"`(\w+)\(\)`", text(page)) if name not in words]
+        self.assertEqual(wrong, [])
+
+    def test_tests_that_a_page_names(self):
+        """A scene is a word of tests/, of a list with or without who_ before it; a test of CMake's may be put together of folder and file."""
+        tests = [n for n in self.files if n.startswith("tests/")]
+        words = set(re.findall(r"\w+", "".join(text(n) for n in tests)))
+        sources = {os.path.splitext(n)[0] for n in tests}
+
+        def is_test(name):
+            name = name.removesuffix("_planted")
+            made = {f"tests/{name[:i]}/{name[i + 1:]}" for i, c in enumerate(name) if c == "_"} | {f"tests/fuzz/{name}"}
+            return {name, name.removeprefix("who_")} & words or sources & made
+
+        wrong = []
+        for page in self.pages():
+            named = set(TEST.findall(text(page)))
+            if page in PROVED:
+                rows = [line.rstrip("| ").rsplit("|", 1)[-1] for line in text(page).splitlines() if line.startswith("|")]
+                named.update(name for row in rows for name in SCENE.findall(row))
+            wrong += [(page, name) for name in sorted(named) if not is_test(name)]
         self.assertEqual(wrong, [])
 
     def test_files_that_a_comment_names(self):
