@@ -65,7 +65,7 @@ class Names(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_tests_that_a_page_names(self):
-        """A scene is a word of tests/, of a list with or without who_ before it; a test of CMake's may be put together of folder and file."""
+        """A scene is a word of tests/, in a list perhaps without its who_; a test's name may be its folder and its file."""
         tests = [n for n in self.files if n.startswith("tests/")]
         words = set(re.findall(r"\w+", "".join(text(n) for n in tests)))
         sources = {os.path.splitext(n)[0] for n in tests}
