@@ -33,8 +33,8 @@ enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC, IFACE_TCX };
 enum unetd_iface_probe { IFACE_PROBE_QUICK, IFACE_PROBE_FULL, IFACE_PROBE_NO };
 
 /*
- * What its packets go by. XDP: the first stack's own rings (unet/xdp/xdp.h), and a gateway with a
- * packet socket (unet/packet/pkt_open.h) when there are several. PACKET: a gateway always. BEST: as
+ * What its packets go by. XDP: the first stack's own rings (unet/xdp/xdp.h), and a bridge with a
+ * packet socket (unet/packet/pkt_open.h) when there are several. PACKET: a bridge always. BEST: as
  * XDP, and as PACKET where there can be no such rings. VERBS: an RDMA device.
  */
 enum unetd_iface_provider { IFACE_BEST, IFACE_XDP, IFACE_PACKET, IFACE_VERBS };
@@ -60,7 +60,7 @@ struct unetd_iface_config {
         uint8_t checksum;       /* verbs: 0: transports need not sum, where the other host agrees */
         uint32_t pinned_mb;     /* verbs: most memory registered by all its stacks */
         int64_t silence_s;      /* verbs: how long another host's unetd may be silent, or our device
-                                 * away, before      channels there end; 0: for ever */
+                                 * away, before channels there end; 0: for ever */
 };
 
 struct unetd_config {
@@ -82,7 +82,7 @@ struct unetd_config {
         struct unetd_iface_config iface[UNETD_IFACES];
         uint32_t nifaces;
         bool said_link; /* an interface's `provider` by the key's older name */
-        /* Interface n is iface[n - 1]; without those by its gateway. */
+        /* Interface n is iface[n - 1]; without those by its bridge. */
         struct route route[NETCONF_ROUTES];
         uint32_t nroutes;
         struct netconf_neigh neigh[NETCONF_NEIGHS];

@@ -44,7 +44,7 @@ struct netif_config {
         uint8_t mac[6];
         uint32_t mtu;     /* largest IP packet, now ... */
         uint32_t mtu_max; /* ... and that the NI has room for; 0: the same */
-        /* unetd's number of the socket, or of the way to the gateway. */
+        /* unetd's number of the socket, or of the way to the bridge. */
         uint32_t serial;
 };
 

@@ -431,7 +431,7 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
         s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
                 .base = (uint8_t *)(uintptr_t)rx_frames, .geom = slot->shm.rx_geom};
         if (slot->netif !=
-            0) { /* an interface's frames are copied when they are sent, unless a gateway does it */
+            0) { /* an interface's frames are copied when they are sent, unless a bridge does it */
                 s->frames->region[FRAME_REGION_TX(k)].pool->sent = ch->caps.shared;
                 c.netif.nif = stack_netif(s->st, slot->netif - 1);
                 c.netif.arp = (struct arp){&c.netif.nif->arp, &s->st->cnt};

@@ -381,7 +381,7 @@ struct stack_chan {
         bool remote;         /* ... or another host's */
         /* Its peer does not run on this host: an interface, or remote; WRITE_ONCE(). */
         bool outside;
-        bool wire;   /* an interface without a gateway before it; WRITE_ONCE() */
+        bool wire;   /* an interface without a bridge before it; WRITE_ONCE() */
         bool copied; /* caps.copied, for who looks without the lock; WRITE_ONCE() */
         struct netif_view netif;
 };

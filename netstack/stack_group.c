@@ -1,7 +1,7 @@
 /* See stack_group.h. RFC 1112, RFC 1122 §3.3.6, §3.3.7 and §4.1.3.5. */
 #include "netstack/stack_road.h"
 
-/* The gateway of a shared interface reads reports whole (unetd/bridge/gate_igmp.h). */
+/* The bridge of a shared interface reads reports whole (unetd/bridge/gate_igmp.h). */
 #define IGMP_ROOM IGMP_MIN_ROOM
 
 uint32_t stack_ifc(const struct stack *s, uint32_t k)

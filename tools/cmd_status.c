@@ -87,7 +87,7 @@ static const struct section sections[UNETD_S_KINDS] = {
                              {"mtu", "mtu", SHOW_PLAIN},
                              {"checksum", "checksum", SHOW_PLAIN},
                              {"ports", "vouched ports", SHOW_PLAIN}}},
-        [UNETD_S_GATE] = {"gateway",
+        [UNETD_S_GATE] = {"bridge",
                           {{"stack", "stack", SHOW_PLAIN},
                            {"uid", "uid", SHOW_PLAIN},
                            {"program", "program", SHOW_PLAIN},

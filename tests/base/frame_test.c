@@ -333,7 +333,7 @@ static void large_frames_take_turns(void **state)
                 assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), first[i]);
 }
 
-/* An interface goes by a gateway now, and what was freed for use while warm is freed for turns. */
+/* An interface goes by a bridge now, and what was freed for use while warm is freed for turns. */
 static void a_pool_that_begins_to_take_turns_loses_no_frame(void **state)
 {
         struct fixture *x = *state;

@@ -88,7 +88,7 @@ class Answers(Lan):
         self.all_open("e" * 10)
 
     def test_two_programs_share_the_interface(self):
-        """The gateway answers nothing; who is alone again learns again."""
+        """The bridge answers nothing; who is alone again learns again."""
         self.all_open("e" * 10)
         before = self.answered()
         self.assertGreater(before, 0)

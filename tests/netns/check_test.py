@@ -100,10 +100,10 @@ class Check(Lan):
             self.ours.daemon.end(ok=None)
             self.assertFalse(self.is_checked())
 
-    def test_what_cannot_be_checked_goes_by_the_gateway(self):
+    def test_what_cannot_be_checked_goes_by_the_bridge(self):
         self.begin("auto", "native")
         keep = self.one_by(ALICE)
-        self.assertIn("gateway", self.how())
+        self.assertIn("bridge", self.how())
         self.assertEqual(self.peer(self.other, "reflect", OURS, PORT + 1, 1).end(), "all\n")
         keep.stop()
 

@@ -94,7 +94,7 @@ class Faults(Lan):
 
 @lan.long_run
 class FaultsOfShared(Faults):
-    """The same through the gateway."""
+    """The same through the bridge."""
 
     provider = "packet"
 

@@ -188,7 +188,7 @@ def say(a):
             return
     print("sent", flush=True)
     if a.stay:
-        sys.stdin.read()        # a gateway asks whose the port is when it looks at what it sent
+        sys.stdin.read()        # a bridge asks whose the port is when it looks at what it sent
 
 
 def kept(s):

@@ -166,12 +166,12 @@ class Udp(Group):
 
 
 class Shared(Group):
-    """Several stacks on the interface, by unetd's gateway."""
+    """Several stacks on the interface, by unetd's bridge."""
 
     def test_all_hear_what_comes_and_what_the_others_say(self):
         mine = [self.hear(self.ours, GROUP, "--count", "2") for _ in range(3)]
         theirs = self.hear(self.kernels, GROUP, "--count", "2")
-        self.ours.until(lambda: not self.ours.program_on_link(), "the gateway")
+        self.ours.until(lambda: not self.ours.program_on_link(), "the bridge")
         self.say(self.kernels, "theirs").end()
         self.ours.until(lambda: all("theirs" in p.text() for p in (*mine, theirs)), "all to hear the first")
         self.assertEqual(self.say(self.ours, "ours").end(), "sent\n")

@@ -150,7 +150,7 @@ class Kernel(Lan):
     def test_interface_comes_back_when_unetd_is_killed(self):
         self.interface_comes_back(signal.SIGKILL)
 
-    def test_interface_comes_back_when_its_gateway_is_killed(self):
+    def test_interface_comes_back_when_its_bridge_is_killed(self):
         self.interface_comes_back(signal.SIGKILL, 2)
 
     def http(self, server, client):
@@ -197,7 +197,7 @@ class Kernel(Lan):
             self.assert_ours(p)
 
     def test_a_protocol_that_nobody_speaks(self):
-        """RFC 1122 3.2.2.1: who sends it is told so, by a stack and by the gateway."""
+        """RFC 1122 3.2.2.1: who sends it is told so, by a stack and by the bridge."""
         ask = ("import errno, socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253); s.settimeout(60); "
                "s.setsockopt(socket.IPPROTO_IP, 11, 1); s.connect((sys.argv[1], 0)); s.send(b'anybody?')\n"
                "try: s.recv(100)\nexcept OSError as e: print(errno.errorcode[e.errno])")
@@ -342,7 +342,7 @@ class Kernel(Lan):
         [row] = self.seen("if")
         self.assertFalse(self.ours.program_on_link())
         self.assertIsNone(row["stack"])
-        self.assertRegex(row["how"], "gateway: .*packet socket")
+        self.assertRegex(row["how"], "bridge: .*packet socket")
         for p in (first, second):
             p.stop()
         self.ours.until(lambda: self.seen("if")[0]["stacks"] == 0, "the interface is the kernel's again")

@@ -91,8 +91,8 @@ class Options(lan.Scene):
 
 
 @lan.long_run
-class Gateway(Options):
-    """Every packet by the gateway of a shared interface."""
+class Bridge(Options):
+    """Every packet by the bridge of a shared interface."""
     provider = "packet"
 
 

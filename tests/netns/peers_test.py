@@ -180,7 +180,7 @@ class WireByAfXdp(Wire):
 
 
 @lan.long_run
-class WireByTheGateway(Wire):
+class WireByTheBridge(Wire):
     how = {"provider": "packet"}
 
 

@@ -48,10 +48,10 @@ class Reuseport(Lan, Shares):
             os.kill(int(pid), signal.SIGKILL)
 
     def test_of_several_stacks_each_listener_counts(self):
-        """By the gateway."""
+        """By the bridge."""
         self.serve("one", 3, user=ALICE)
         self.serve("one", 1, user=ALICE)
-        self.ours.until(lambda: not self.ours.program_on_link(), "the gateway")
+        self.ours.until(lambda: not self.ours.program_on_link(), "the bridge")
         self.assert_each_counts(self.shares())
 
     def test_nginx(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stacks of several users that share an interface, and so an address, by unetd's gateway; the kernel at the other end."""
+"""Stacks of several users that share an interface, and so an address, by unetd's bridge; the kernel at the other end."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ class Sharing(Lan):
     def second(self, port=PORT + 11, user=BOB):
         """One more: from here on they share it."""
         p = self.serve_peer(self.ours, "many-listen", port, 1000, user=user)
-        self.ours.until(lambda: not self.ours.program_on_link(), "the gateway")
+        self.ours.until(lambda: not self.ours.program_on_link(), "the bridge")
         return p
 
     def reached(self, *ports):
@@ -120,7 +120,7 @@ class Share(Sharing):
 
     @lan.long_run
     def test_who_comes_and_goes_takes_nothing_from_the_first(self):
-        """Again and again, after more and fewer packets by the gateway."""
+        """Again and again, after more and fewer packets by the bridge."""
         self.first()
         for n in (3, 1, 170, 2):
             second = self.second()
@@ -132,7 +132,7 @@ class Share(Sharing):
 
     @lan.long_run
     def test_a_keeper_that_is_late_costs_no_connection(self):
-        """The gateway is gone before the stack hears of it, and its processes look whether their peers live."""
+        """The bridge is gone before the stack hears of it, and its processes look whether their peers live."""
         pair = self.both_ways(self.ours, self.other, 5, 0.1, user=ALICE, goes_on=True)
         self.has_come(2)
         second = self.second()
@@ -146,7 +146,7 @@ class Share(Sharing):
 
     @lan.long_run
     def test_who_does_not_let_go_of_the_queue_is_waited_for(self):
-        """A stopped process of the first stack has the socket still; the gateway goes on until it has let go. Of a program's rings
+        """A stopped process of the first stack has the socket still; the bridge goes on until it has let go. Of a program's rings
         there is nothing to let go of."""
         first = self.serve_peer(self.ours, "workers", PORT + 10, 3, user=ALICE)
         self.assertTrue(self.ours.program_on_link())
@@ -253,18 +253,18 @@ class Share(Sharing):
         self.exchanged(alices, 5)
 
     def bad_sources(self, user):
-        rows = json.loads(self.ours.run(lan.UNET, "status", "--json", shim=False).end())["gateway"]
+        rows = json.loads(self.ours.run(lan.UNET, "status", "--json", shim=False).end())["bridge"]
         return sum(row["bad_source"] for row in rows if row["uid"] == user)
 
     @lan.long_run
     def test_what_is_sent_after_a_while_is_noticed(self):
-        """The gateway's own timers (ARP) run meanwhile, and it goes back to sleep."""
+        """The bridge's own timers (ARP) run meanwhile, and it goes back to sleep."""
         self.first()
         self.second()
         self.exchanged(self.both_ways(self.other, self.ours, 2, 2.5, user=CAROL), 2)
 
     def test_who_sends_and_ends_is_heard(self):
-        """The neighbour is not known to its stack yet, and the gateway has not looked at its ring."""
+        """The neighbour is not known to its stack yet, and the bridge has not looked at its ring."""
         ear = self.serve_peer(self.other, "hear", PORT + 1, kind="u")
         told = [f"{who}{user}" for who in ("alone", "shared", "again") for user in (ALICE, BOB)]
         for i, text in enumerate(told):
@@ -428,7 +428,7 @@ class Offload(Sharing):
 
 
 class UnetdDies(Sharing):
-    """... and with it the interface, its packets and its gateway."""
+    """... and with it the interface, its packets and its bridge."""
 
     def kill_unetd(self, another):
         if not another:
@@ -451,7 +451,7 @@ class UnetdDies(Sharing):
         self.both_end(pair)
 
     @lan.long_run
-    def test_and_so_do_those_by_the_gateway(self):
+    def test_and_so_do_those_by_the_bridge(self):
         pairs = [pair[::-1] if pair[0] in self.other.programs else pair for pair in self.transfers(1, 0.1, goes_on=True)]
         self.other.until(lambda: all(": ours" in ours.text(1) for ours, _ in pairs), "all three")
         self.has_come(10)

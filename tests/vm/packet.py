@@ -22,7 +22,7 @@ HOW = "packet socket with virtio headers.*a macvlan device behind it"
 class Alone(lan_test.Kernel):
     def tearDown(self):
         self.assertRegex(self.ours.logged(), f"Linux 6.[46].*\n.*{HOW}")       # what it has not, and what it goes by instead
-        self.assertRegex(self.ours.logged(), f"for stack.*gateway: .*{HOW}")
+        self.assertRegex(self.ours.logged(), f"for stack.*bridge: .*{HOW}")
 
     def test_iperf3_both_ways(self):
         for options in ((), ("-R",), ("-u", "-b", "50M", "-l", "1400")):
@@ -41,7 +41,7 @@ class Provider(unittest.TestCase):
 
 TESTS = ("Provider",
          *(f"Alone.test_{name}" for name in ("iperf3_both_ways", "bytes_arrive_as_sent", "link_down_and_up_in_the_middle",
-                                             "interface_comes_back_when_its_gateway_is_killed")),
+                                             "interface_comes_back_when_its_bridge_is_killed")),
          "Shared.test_each_is_reached_by_its_port")
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* A gateway's life: opening, stacks that join and leave, waking and sleeping. The moving is in
+/* A bridge's life: opening, stacks that join and leave, waking and sleeping. The moving is in
  * gate_io.c. See gate.h. */
 #include "unetd/bridge/gate.h"
 

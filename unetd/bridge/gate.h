@@ -1,10 +1,10 @@
 /*
- * The gateway of an interface that several stacks share: kernel-emulated endpoints (the paper's
+ * The bridge of an interface that several stacks share: kernel-emulated endpoints (the paper's
  * §3.5) towards a network.
  *
- * Each stack has a channel to the gateway in the place of the rings of its own: a pair of transmit
+ * Each stack has a channel to the bridge in the place of the rings of its own: a pair of transmit
  * regions as between two stacks (unet/shm/shm_ring.h), that carries whole Ethernet frames. The
- * gateway has the interface by a packet socket (unet/packet/pkt_open.h) and moves frames between
+ * bridge has the interface by a packet socket (unet/packet/pkt_open.h) and moves frames between
  * the two, checked and to whom they are for (gate_rules.h).
  *
  *   stack A --ring--\                                        /-- PACKET_VNET_HDR, runs (gate_run.h)
@@ -16,7 +16,7 @@
  *     the interface alone. What is asked of the host (ARP, echo, closed ports) the bridge answers,
  *     once.
  *   - A slow stack costs nobody else anything: what its ring or its frames (GATE_FRAMES) cannot
- *     take is dropped and counted. Towards the wire stacks take turns; what the gateway does not
+ *     take is dropped and counted. Towards the wire stacks take turns; what the bridge does not
  *     get to stays in the sender's ring.
  *   - Nothing that a stack writes is trusted: headers are copied before they are looked at, and
  *     leave as they were checked.
@@ -45,16 +45,16 @@
 
 struct gate;
 
-/* A stack at a gateway. */
+/* A stack at a bridge. */
 struct gate_port {
         struct gate *gate;
         uint32_t num;         /* its place in gate->port, and its region's number */
-        struct shm_chan chan; /* the gateway's end */
+        struct shm_chan chan; /* the bridge's end */
         struct shm_shared shared;
         struct frame_pool *pool; /* records of the frames towards it */
         struct gate_sender sender;
         struct counters cnt; /* what it sent: NI_RX; what was sent to it: NI_TX; drops on the way */
-        int region;          /* what the gateway writes */
+        int region;          /* what the bridge writes */
         uint32_t last_turn;  /* gate->turn when frames were taken from it last */
         bool dirty;          /* something was sent to it since the last flush */
 };
@@ -70,7 +70,7 @@ struct gate {
         struct gate_flows *flows;
         struct gate_groups groups;
         struct arp_cache *cache;
-        struct counters cnt; /* what came from the wire for nobody, and what the gateway answered */
+        struct counters cnt; /* what came from the wire for nobody, and what the bridge answered */
         struct frames frames;
         struct gate_port *port[GATE_PORTS];
         uint32_t nports, turn;

@@ -1,5 +1,5 @@
 /*
- * What a gateway (gate.h) answers itself, once for all stacks behind it: echo requests, segments
+ * What a bridge (gate.h) answers itself, once for all stacks behind it: echo requests, segments
  * and datagrams for ports that nobody has, protocols that nobody speaks, options that are wrong. As
  * a host does, by ip/ (RFC 1122 §3.2.2, §4.2.2.20; RFC 9293 §3.10.7.1).
  */

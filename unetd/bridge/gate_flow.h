@@ -1,5 +1,5 @@
 /*
- * TCP connections that go through a gateway (gate.h), and whose they are.
+ * TCP connections that go through a bridge (gate.h), and whose they are.
  *
  * Who has a port says the directory. But a connection outlives the listener that it came to, so
  * what a stack has sent with a port that was its own stays its own: the table remembers. It is

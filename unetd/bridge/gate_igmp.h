@@ -1,5 +1,5 @@
 /*
- * What stacks behind a gateway (gate.h) may say by IGMP. All speak as one host, and routers keep
+ * What stacks behind a bridge (gate.h) may say by IGMP. All speak as one host, and routers keep
  * one state of it.
  *
  * Reports pass: versions 1 and 2 to their group, version 3 to 224.0.0.22. What takes a group away

@@ -1,4 +1,4 @@
-/* A gateway's work: frames from the wire to stacks, from stacks to the wire. See gate.h for who
+/* A bridge's work: frames from the wire to stacks, from stacks to the wire. See gate.h for who
  * may what. */
 #include <linux/if_packet.h>
 #include <linux/virtio_net.h>
@@ -26,7 +26,7 @@ static uint32_t seconds(nstime now)
 
 /* ---- to the wire ---- */
 
-/* A frame of the gateway's own. */
+/* A frame of the bridge's own. */
 static void send_own(struct gate *g, const uint8_t to[ETHER_MAC], uint16_t type, const uint8_t *p,
                      uint32_t len)
 {
@@ -203,7 +203,7 @@ static bool from_port(struct gate_port *p, nstime now)
         return n != 0;
 }
 
-/* A stack that gives back for ever does not keep the gateway here. */
+/* A stack that gives back for ever does not keep the bridge here. */
 static bool reap(struct gate_port *p)
 {
         struct unet_chan *ch = &p->chan.base;

@@ -1,5 +1,5 @@
 /*
- * Frames that leave by a gateway (gate.h), gathered for one system call. TCP segments of one
+ * Frames that leave by a bridge (gate.h), gathered for one system call. TCP segments of one
  * connection that go on from each other and differ in nothing but their place become one frame of
  * up to 64 KB. The kernel or the device cuts it again (packet(7), PACKET_VNET_HDR). So what a
  * packet costs is paid once a run.

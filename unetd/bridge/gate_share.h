@@ -11,7 +11,7 @@
 struct gate_asker {
         uint32_t stack;
         uint32_t port; /* its place in gate->port */
-        uint32_t last; /* the gateway's count of turns at its last one */
+        uint32_t last; /* the bridge's count of turns at its last one */
 };
 
 /* Adds one to the n of v[], among which no two are of one user: of his two, the one stays whose

@@ -208,7 +208,7 @@ int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *sta
  * another user needs a system-wide unetd.
  *
  * peer_stack may be an interface of unetd's (UNETD_IFACE | index, from the directory). The first
- * stack has it to itself; from when a second one asks on, all go by a gateway, and the channels of
+ * stack has it to itself; from when a second one asks on, all go by a bridge, and the channels of
  * those before change what they go by. -ENOENT: no such peer; -ECONNRESET: the peer went while it
  * was made.
  */

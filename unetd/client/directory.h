@@ -61,7 +61,7 @@ struct dir_iface {
         /* Its number where a stack's would stand: UNETD_IFACE | index; 0: none here. */
         uint32_t peer;
         uint32_t stack; /* that has it to itself; 0: none */
-        uint32_t users; /* stacks that use it; more than one, or without `stack`: by its gateway */
+        uint32_t users; /* stacks that use it; more than one, or without `stack`: by its bridge */
         uint32_t addr, gateway; /* gateway 0: none */
         uint32_t prefix;
         char how[240]; /* what it goes by now, or why it could not be had: one line */

@@ -53,7 +53,7 @@ enum unetd_type {
         UNETD_PORT_SETTLE, /* answered when nothing of dead processes stands at the port */
         UNETD_STATUS,
         UNETD_EMUL_ATTACH,  /* fds: see enum unetd_emul_fd; answered, the connection is the link to
-                             * the  switch (unet/shm/shm_link.h) and nothing else any more */
+                             * the switch (unet/shm/shm_link.h) and nothing else any more */
         UNETD_EMUL_LISTEN,  /* the connection stands for the name, until it is closed */
         UNETD_EMUL_CONNECT, /* answered when the call was accepted */
         /* The answer has come: without this the channel ends with the connection. */
@@ -148,7 +148,7 @@ enum unetd_chan_fd {
 };
 
 /* Order of descriptors in K_CHAN and the reply to CHAN_GET for a channel to an interface
- * (unet/xdp/xdp.h) that a stack has to itself. One that several share is their gateway's: as for a
+ * (unet/xdp/xdp.h) that a stack has to itself. One that several share is their bridge's: as for a
  * channel to a stack. */
 enum unetd_iface_fd {
         UNETD_FD_IF_TX,     /* frames to send from, read and write */
@@ -255,7 +255,7 @@ struct unetd_chan_info {
                 uint32_t addr, gateway;     /* IPv4, in host order; 0: none */
                 uint32_t prefix;            /* bits */
                 uint32_t serial;     /* of the way to it: a K_CHAN for a channel that is there, with
-                                      * another one, changes     what it goes by */
+                                      * another one, changes what it goes by */
                 uint8_t link;        /* enum unetd_link */
                 uint8_t csum_pseudo; /* UNETD_LINK_GATE: unet_caps.csum_pseudo, */
                 uint8_t mac[6];      /* its address, */
@@ -271,7 +271,7 @@ enum unetd_link {
         UNETD_LINK_XDP, /* an AF_XDP socket, the stack's own */
         /* A program's rings in its place (unet/xdp/tcx_ring.h), the stack's own as well. */
         UNETD_LINK_TCX,
-        UNETD_LINK_GATE, /* unetd's gateway, shared with others (unetd/bridge/gate.h) */
+        UNETD_LINK_GATE, /* unetd's bridge, shared with others (unetd/bridge/gate.h) */
 };
 static inline bool unetd_is_iface(uint32_t stack)
 {
@@ -377,7 +377,7 @@ struct unetd_status_item {
                         uint32_t count; /* LEASE */
                         ip_addr addr;
                 };
-                struct unetd_emul_counts emul; /* EMUL; GATE: a stack at an interface's gateway */
+                struct unetd_emul_counts emul; /* EMUL; GATE: a stack at an interface's bridge */
                 struct { /* LINK: a stack's queue pair on a device; REMOTE: a peer's there */
                         char iface[16]; /* ends with a zero */
                         uint32_t at;    /* whose address: IPv4, host order */

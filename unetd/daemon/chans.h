@@ -12,9 +12,9 @@ void chan_yielded(struct user *u, const struct ask *a, const struct unetd_msg *m
 void chan_offer_iface(struct stack *st, struct iface *f);
 /* Returns the stack whose channel is the interface's only one, and is up; 0: there is none. */
 uint32_t chan_alone(const struct iface *f);
-/* Moves the channel that had the interface's socket to the gateway that the interface has got. */
+/* Moves the channel that had the interface's socket to the bridge that the interface has got. */
 void chans_share(const struct iface *f);
-/* Moves the interface's only channel from the gateway to a socket of its own. */
+/* Moves the interface's only channel from the bridge to a socket of its own. */
 void chan_unshare(const struct iface *f);
 /* Closes all channels to the interface. */
 void chans_iface_gone(const struct iface *f);

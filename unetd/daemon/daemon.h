@@ -232,7 +232,7 @@ struct chan {
         LIST_ENTRY(chan) link;
         /* The other side of end[0] is this interface, and end[1] stays free; or NULL. */
         struct iface *iface;
-        /* The place at the interface's gateway; NULL: end[0]'s stack has the interface alone. */
+        /* The place at the interface's bridge; NULL: end[0]'s stack has the interface alone. */
         struct gate_port *port;
         uint32_t serial; /* number of the way to the interface (struct unetd_iface) */
         /* The other side of end[0] is this stack of another host; or NULL. */

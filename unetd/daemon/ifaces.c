@@ -3,19 +3,19 @@
  * packets from the moment a stack asks for one until no stack uses it any more. Before and after,
  * the packets are the kernel's.
  *
- *   nobody <--> one stack: rings of its own, passed to it (unet/xdp/xdp.h) <--> several: a gateway
+ *   nobody <--> one stack: rings of its own, passed to it (unet/xdp/xdp.h) <--> several: a bridge
  *           (gate.h) ---> nobody
  *
  * Rings and memory are made anew each time, so that no stack sees another's packets.
  *
  * What another user's stack sends by its own rings is checked on the way (unet/xdp/send_check.h,
  * `check` of the config file). An AF_XDP socket on the interface itself cannot be checked: then the
- * way is tcx, or the gateway.
+ * way is tcx, or the bridge.
  *
  * The last stack of several gets a socket when it has been alone for back_gap. Each change loses
  * the packets on their way, so back_gap doubles each time that another stack came soon afterwards.
  * With AF_XDP the queue may still be taken: by the socket of a process of the first stack that is
- * stopped, or does not let go. Then unetd tries again later, and the stack goes on by the gateway.
+ * stopped, or does not let go. Then unetd tries again later, and the stack goes on by the bridge.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ struct iface {
         /* ... until then, or until its keeper says that it has. NSTIME_NEVER: there is none. */
         nstime last_until;
         struct gate *gate; /* NULL: not shared */
-        /* A gateway has one stack: when to try a socket, and how long the stack must be alone
+        /* A bridge has one stack: when to try a socket, and how long the stack must be alone
          * before. */
         nstime back_at, back_gap;
         nstime back_since;           /* since when the stack was alone again; 0: it never was */
@@ -324,11 +324,11 @@ struct iface *iface_find(uint32_t peer)
 
 /* ---- who has a port of ours ---- */
 
-/* A gateway asks whose a packet is that belongs to no connection that it knows: to a new one, to
- * one from before there was a gateway, or to one that it forgot. */
+/* A bridge asks whose a packet is that belongs to no connection that it knows: to a new one, to
+ * one from before there was a bridge, or to one that it forgot. */
 
 /* Returns the stack that gets packets to a port. A listener or a hold comes before a lease: the
- * gateway knows the lessee's connections by themselves. */
+ * bridge knows the lessee's connections by themselves. */
 static uint32_t port_owner(void *arg, uint8_t proto, uint16_t port, uint32_t hint)
 {
         const struct iface *f = arg;
@@ -453,13 +453,13 @@ static int enter_alone(struct iface *f, uint32_t stack)
         return r;
 }
 
-/* Opens a gateway for a second stack. The caller moves the stack that was there before. */
+/* Opens a bridge for a second stack. The caller moves the stack that was there before. */
 static int enter_gate(struct iface *f, uint32_t stack)
 {
         char line[XDP_LINE_MAX];
         int r = open_gate(f, line);
 
-        snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "gateway: " : "no gateway: ", line);
+        snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "bridge: " : "no bridge: ", line);
         log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack,
                  f->alone != 0 ? " besides another" : "", f->how);
         if (r < 0)
@@ -472,7 +472,7 @@ static int enter_gate(struct iface *f, uint32_t stack)
         return 0;
 }
 
-/* Plans a socket for the stack of a gateway that has only one. */
+/* Plans a socket for the stack of a bridge that has only one. */
 static void plan_back(struct iface *f)
 {
         f->back_at = f->gate && f->users == 1 && !f->gate_only ? unetd.loop.now + f->back_gap
@@ -504,7 +504,7 @@ static void go_back(struct iface *f)
 }
 
 /* The device was deleted and made again. The stack that had a socket of the old one goes by a
- * gateway on the new one, and gets a socket again later. */
+ * bridge on the new one, and gets a socket again later. */
 static void take_anew(struct iface *f)
 {
         bool shared = f->gate != NULL;
@@ -539,7 +539,7 @@ void ifaces_look(void)
 }
 
 /* Processes of a stack that is gone may still hold its AF_XDP socket, and with it the queue. Then
- * the gateway takes the interface, unless the config wants AF_XDP only. */
+ * the bridge takes the interface, unless the config wants AF_XDP only. */
 int iface_enter(struct iface *f, uint32_t stack)
 {
         int r = f->users == 0 && !f->gate_only ? enter_alone(f, stack) : -ENOTSUP;

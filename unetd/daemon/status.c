@@ -94,7 +94,7 @@ static bool put_chan(struct walk *w, const struct stack *st, const struct end *e
         return true;
 }
 
-/* Shows a stack's place at the gateway of a shared interface. */
+/* Shows a stack's place at the bridge of a shared interface. */
 static bool put_gate(struct walk *w, const struct stack *st, const struct end *e)
 {
         if (!e->chan->port || !here(w))

@@ -181,7 +181,7 @@ static void offer_stack(struct kstack *st)
                 keeper_tell(UNETD_K_ORPHAN, st->id, 0);
 }
 
-/* The program that took the interfaces' packets, or their gateway, has gone with its unetd: whether
+/* The program that took the interfaces' packets, or their bridge, has gone with its unetd: whether
  * there is another one or not, their connections end. And nobody waits for answers any more. */
 static void drop_ifaces(struct kstack *st)
 {
