@@ -11,6 +11,7 @@
  *                                                   all
  *   $XDG_CONFIG_HOME/unet.conf, or ~/.config/unet.conf
  *   /etc/unet.conf
+ *   /etc/unet/unet.conf                             where packages put an example
  *
  * A unetd that was started on demand sees only the UNET_* part of its program's environment; `unet
  * run` therefore sets UNET_CONFIG to the file it found.

@@ -60,13 +60,14 @@ static int run(const struct command *cmd, int argc, char **argv)
 const struct command cmd_ss = {
         "ss",
         "[--tcp] [--udp] [--listening] [--json]",
-        "every socket of every stack of this user, root's of all: queues, cwnd, rtt, what limits "
-        "the sender",
+        "every socket of every stack of this user, as root of all users: queues, cwnd, rtt, what "
+        "limits the sender",
         "  --tcp        connections\n"
         "  --udp        UDP sockets\n"
         "  --listening  listeners (recv-q: waiting to be accepted, send-q: backlog)\n"
         "  --json       as JSON: all that is known of each; times in nanoseconds\n"
         "\n"
+        "What \"limited by\" says is in unet(1).\n"
         "Exit status 1: there is nothing to show.\n",
         run,
 };
