@@ -404,7 +404,7 @@ static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 &&
                       offsetof(struct tcp_conn, pace) == 384 &&
                       offsetof(struct tcp_conn, opts.ip_opts.len) < 448,
               "lines");
-static_assert(sizeof(struct tcp_conn) == 1408, "twenty-two lines");
+static_assert(sizeof(struct tcp_conn) == 1408, "twenty-two lines: is there a hole for it?");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */
 static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)

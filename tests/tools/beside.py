@@ -82,7 +82,7 @@ class Beside(unittest.TestCase):
         return self.popen("run", *argv, stdin=stdin, stdout=stdout)
 
     def popen(self, *argv, stdin=subprocess.DEVNULL, stdout=None):
-        said = self.file(f"{len(self.children)}-{'-'.join(argv[:2])}")
+        said = self.file(f"{len(self.children)}-{'-'.join(argv[:2]).replace('/', '-')}")
         with open(said + ".out", "wb") as out, open(said + ".err", "wb") as err:
             child = subprocess.Popen([UNET, *argv], stdin=stdin, stdout=stdout or out, stderr=err)
         child.said = said
