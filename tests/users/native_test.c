@@ -27,6 +27,7 @@
 #include <sys/xattr.h>
 
 #include "unet/flow.h"
+#include "unetd/client/name.h"
 
 int capset(struct __user_cap_header_struct *header, const struct __user_cap_data_struct *data);
 
@@ -577,6 +578,154 @@ static void a_user_with_capabilities_has_no_stack(void **state)
         users_run(0, may_have_a_port);
 }
 
+/* He can be root again, whatever capabilities he gave up. */
+static int shows_a_user(void)
+{
+        must(setresgid(VICTIM, VICTIM, VICTIM) == 0 && setresuid(0, VICTIM, 0) == 0);
+        keeps(0);
+        has_none();
+        must(seteuid(0) == 0);
+        return 0;
+}
+
+static void who_shows_a_user_and_can_be_another_has_no_stack(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(0, shows_a_user);
+}
+
+static void put_map(pid_t pid, const char *name, const char *map)
+{
+        char path[32];
+        int fd;
+
+        snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+        must(fd >= 0 && write(fd, map, strlen(map)) == (ssize_t)strlen(map));
+        close(fd);
+}
+
+/* What fn does in a user namespace with this map. */
+static int contained(const char *map, void (*fn)(void))
+{
+        int ready[2], status;
+        char byte;
+        pid_t pid;
+
+        must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ready) == 0);
+        pid = fork();
+        if (pid == 0) {
+                must(unshare(CLONE_NEWUSER) == 0 && write(ready[1], "", 1) == 1 &&
+                     read(ready[1], &byte, 1) == 1);
+                fn();
+                _exit(0);
+        }
+        must(pid > 0 && read(ready[0], &byte, 1) == 1);
+        put_map(pid, "uid_map", map);
+        must(write(ready[0], "", 1) == 1 && waitpid(pid, &status, 0) == pid);
+        return status;
+}
+
+static void keeps_all_capabilities(void)
+{
+        must(prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(VICTIM, VICTIM, VICTIM) == 0);
+}
+
+static void is_contained(void)
+{
+        keeps_all_capabilities();
+        has_none();
+}
+
+static void is_alone(void)
+{
+        keeps_all_capabilities();
+        begins();
+        goes_on();
+}
+
+static int is_in_a_container(void)
+{
+        must(contained("0 0 65536", is_contained) == 0);
+        return 0;
+}
+
+static int is_in_his_own_namespace(void)
+{
+        must(contained("64001 64001 1", is_alone) == 0);
+        return 0;
+}
+
+/* Of a user namespace that has other users, too. */
+static void capabilities_in_a_container_count(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        if (access("/proc/self/ns/user", F_OK) != 0)
+                skip();
+        users_run(0, is_in_a_container);
+        users_run(0, is_in_his_own_namespace);
+}
+
+#define NOBODY 65534u /* the kernel names so who has no number in a user namespace */
+
+/* Who is asked counts the questions. */
+static int holds_nobodys_names(void)
+{
+        struct pollfd p[UNETD_NAMES];
+
+        for (unsigned i = 0; i < UNETD_NAMES; i++) {
+                struct sockaddr_un sun;
+                socklen_t len = unetd_name(&sun, NOBODY, unetd_domain(), i);
+
+                p[i] = (struct pollfd){.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0),
+                                       .events = POLLIN};
+                must(bind(p[i].fd, (struct sockaddr *)&sun, len) == 0 && listen(p[i].fd, 8) == 0);
+        }
+        table->ready = 1;
+        while (table->done == 0) {
+                char hello[256];
+                int fd;
+
+                for (unsigned i = 0; poll(p, UNETD_NAMES, 1) > 0 && i < UNETD_NAMES; i++)
+                        if (p[i].revents != 0 && (fd = accept(p[i].fd, NULL, NULL)) >= 0)
+                                table->value[0] += recv(fd, hello, sizeof hello, 0) > 0;
+        }
+        return 0;
+}
+
+static void asks_as_nobody(void)
+{
+        struct unetd_client c = {.pid = 0};
+
+        must(setresuid(NOBODY, NOBODY, NOBODY) == 0);
+        must(unetd_open(&c, UNETD_NO_START) < 0);
+}
+
+static int is_nobody_in_his_namespace(void)
+{
+        must(contained("65534 65534 1", asks_as_nobody) == 0);
+        return 0;
+}
+
+/* A unetd that is not the user's is not believed. */
+static void nobody_is_taken_for_somebody_else(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        if (access("/proc/self/ns/user", F_OK) != 0)
+                skip();
+        hostile = users_begin(HOSTILE, holds_nobodys_names);
+        eventually(table->ready == 1);
+        users_run(0, is_nobody_in_his_namespace);
+        table->done = 1;
+        users_wait(hostile);
+        assert_int_equal(table->value[0], 0);
+}
+
 static int locks_itself_in(void)
 {
         const uint64_t tcp[] = {0, 3}; /* bind, connect */
@@ -714,6 +863,9 @@ int main(int argc, char **argv)
                 t(a_poll_set_goes_on_without_its_members),
                 t(who_was_executed_with_more_rights_than_its_user_has_no_stack),
                 t(a_user_with_capabilities_has_no_stack),
+                t(who_shows_a_user_and_can_be_another_has_no_stack),
+                t(capabilities_in_a_container_count),
+                t(nobody_is_taken_for_somebody_else),
                 t(landlock_holds),
                 t(a_stack_is_of_one_network_namespace),
         };

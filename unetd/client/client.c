@@ -168,7 +168,9 @@ static int check_holder(int fd, uint32_t name_uid)
 
         if (r < 0)
                 return r;
-        return cred.uid == 0 || cred.uid == name_uid ? MAX((int)cred.pid, 0) : -EPERM;
+        return cred.uid == 0 || (cred.uid == name_uid && process_may_take_for(cred.uid))
+                       ? MAX((int)cred.pid, 0)
+                       : -EPERM;
 }
 
 /* A connected socket and to whom, or a negative errno: -ECONNREFUSED when nobody has the name. i:

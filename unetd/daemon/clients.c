@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "unetd/client/raised.h"
 #include "unetd/daemon/chans.h"
 #include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
@@ -304,7 +305,7 @@ void clients_accept(struct loop_source *s, uint32_t events)
                         return;
                 }
                 if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
-                    (!unetd.cfg.shared && cred.uid != unetd.uid))
+                    (!unetd.cfg.shared && cred.uid != unetd.uid) || !process_may_take_for(cred.uid))
                         discard_refused(NULL, fd);
                 else
                         client_new(fd, &cred);
