@@ -69,8 +69,8 @@ void usock_before_sandbox(uint32_t forbidden);
 
 /* This process has, or may have soon, rules of Landlock's that its connections have to keep. */
 void usock_landlock_may_come(void);
-/* Whether they let this thread connect to a port of TCP: 0, -EACCES, or 1: only the kernel can say.
- */
+/* Whether they let this thread connect to a port of TCP: 0, -EACCES, or 1: it cannot be found out
+ * here (no descriptor is left, a filter), and only the kernel can say. */
 int usock_landlock_asked(uint16_t port);
 /* The same for binding. Only the native interface asks: the shim binds a socket of the kernel's. */
 int usock_landlock_asked_to_bind(uint16_t port);

@@ -149,7 +149,9 @@ static long socket_to_ask(uint8_t proto)
         return fd;
 }
 
-/* What connect() says; 0 also if it cannot be asked. */
+#define NOT_ASKED 1
+
+/* What connect() says. NOT_ASKED: no descriptor is left to ask by. */
 static long ask_kernel(uint8_t proto, uint32_t addr, uint16_t port)
 {
         struct sockaddr_in sa = {
@@ -157,7 +159,7 @@ static long ask_kernel(uint8_t proto, uint32_t addr, uint16_t port)
         long fd = socket_to_ask(proto), r;
 
         if (fd < 0)
-                return 0;
+                return NOT_ASKED;
         r = sys3(SYS_connect, fd, &sa, sizeof sa);
         sys1(SYS_close, fd);
         return r;
@@ -208,6 +210,8 @@ int ustack_kernel_says(const struct directory *dir, uint8_t proto, ip_addr addr,
             sandbox_forbids(SANDBOX_PLACE))
                 return 0;
         err = ask_kernel(proto, host, port);
+        if (unlikely(err == NOT_ASKED))
+                return -EMFILE;
         if (unlikely(is_policy(err) && !is_unetds(dir, addr)))
                 return (int)err;
         atomic_store_explicit(at, now, memory_order_relaxed);
@@ -217,8 +221,12 @@ int ustack_kernel_says(const struct directory *dir, uint8_t proto, ip_addr addr,
 const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr,
                                   uint16_t port)
 {
-        if (likely(ustack_kernel_says(dir, proto, addr, port) == 0))
+        int says = ustack_kernel_says(dir, proto, addr, port);
+
+        if (likely(says == 0))
                 return NULL;
+        if (says == -EMFILE)
+                return "no descriptor is left to ask the kernel by";
         return lo_is_down(dir, addr) ? "lo is down"
                                      : "the kernel refuses it: a route, a rule, an interface that "
                                        "is down, or a hook";

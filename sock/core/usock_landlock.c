@@ -25,7 +25,8 @@ static _Atomic int rules = UNKNOWN;
 /* Reserved (RFC 1112): no host has it. */
 #define NOBODYS 0xf0000001u
 
-static bool forbids(long call, uint16_t port)
+/* 0, -EACCES, or 1: there is no descriptor left to ask by. */
+static int forbids(long call, uint16_t port)
 {
         struct sockaddr_in sa = {.sin_family = AF_INET,
                                  .sin_addr.s_addr =
@@ -34,21 +35,24 @@ static bool forbids(long call, uint16_t port)
         long fd = sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
 
         if (fd < 0)
-                return false;
+                return 1;
         r = sys3(call, fd, &sa, sizeof(sa));
         sys1(SYS_close, fd);
-        return r == -EACCES;
+        return r == -EACCES ? -EACCES : 0;
 }
 
 /* What is not allowed by name is forbidden, and nobody names all of these. */
-static bool forbids_most(void)
+static int forbids_most(void)
 {
         static const uint16_t seldom[] = {0, 1, 65535};
+        int r = 0;
 
-        for (size_t i = 0; i < ARRAY_LEN(seldom); i++)
-                if (forbids(SYS_connect, seldom[i]) || forbids(SYS_bind, seldom[i]))
-                        return true;
-        return false;
+        for (size_t i = 0; i < ARRAY_LEN(seldom) && r == 0; i++) {
+                r = forbids(SYS_connect, seldom[i]);
+                if (r == 0)
+                        r = forbids(SYS_bind, seldom[i]);
+        }
+        return r;
 }
 
 void usock_landlock_may_come(void)
@@ -56,13 +60,17 @@ void usock_landlock_may_come(void)
         atomic_store(&rules, SOME);
 }
 
+/* While nobody can be asked it stays unknown. */
 static bool may_have_rules(void)
 {
-        int unknown = UNKNOWN;
+        int unknown = UNKNOWN, most;
 
-        if (unlikely(atomic_load_explicit(&rules, memory_order_relaxed) == UNKNOWN))
-                atomic_compare_exchange_strong(&rules, &unknown, forbids_most() ? SOME : NONE);
-        return atomic_load_explicit(&rules, memory_order_relaxed) == SOME;
+        if (unlikely(atomic_load_explicit(&rules, memory_order_relaxed) == UNKNOWN)) {
+                most = forbids_most();
+                if (most <= 0)
+                        atomic_compare_exchange_strong(&rules, &unknown, most < 0 ? SOME : NONE);
+        }
+        return atomic_load_explicit(&rules, memory_order_relaxed) != NONE;
 }
 
 static int asked(long call, uint16_t port)
@@ -71,7 +79,7 @@ static int asked(long call, uint16_t port)
                 return atomic_load_explicit(&rules, memory_order_relaxed) == NONE ? 0 : 1;
         if (likely(!may_have_rules()))
                 return 0;
-        return forbids(call, port) ? -EACCES : 0;
+        return forbids(call, port);
 }
 
 int usock_landlock_asked(uint16_t port)

@@ -346,8 +346,10 @@ static int do_bind(struct native_slot *n, const struct sockaddr *sa, socklen_t l
                 return err;
         if (sa->sa_family != n->us->family)
                 return -EAFNOSUPPORT;
-        if (n->us->kind == USOCK_TCP && usock_landlock_asked_to_bind(port) < 0)
-                return -EACCES;
+        if (n->us->kind == USOCK_TCP)
+                err = usock_landlock_asked_to_bind(port);
+        if (err != 0)
+                return err < 0 ? err : -EMFILE;
         pthread_mutex_lock(&n->setup);
         err = usock_has_port(n->us) ? -EINVAL : bind_to(n, addr, port);
         pthread_mutex_unlock(&n->setup);

@@ -149,7 +149,9 @@ static int do_connect(struct native_slot *n, const struct sockaddr *sa, socklen_
         if (n->us->kind == USOCK_UDP)
                 return connect_udp(n, sa, len);
         err = n->connecting ? 0 : usock_landlock_asked(port);
-        return err < 0 ? err : connect_tcp(n, sa, len, flags);
+        if (err != 0)
+                return err < 0 ? err : -EMFILE;
+        return connect_tcp(n, sa, len, flags);
 }
 
 int unet_connect(int sock, const struct sockaddr *addr, socklen_t len)

@@ -138,8 +138,9 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         if (unlikely(r < 0))
                 return r;
         if (unlikely(r > 0)) {
-                sock_decide(f, MODE_KERNEL,
-                            "the program has locked itself in, and may have rules of Landlock's");
+                sock_decide(
+                        f, MODE_KERNEL,
+                        "the program may have rules of Landlock's, which only the kernel knows");
                 return 1;
         }
         bind_in_range(f);

@@ -5,6 +5,7 @@
 #include "tests/shim/calls.h"
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #define TALKERS 4
 
@@ -57,6 +58,25 @@ static void connect_to(uint16_t port, int flags)
         close(s);
 }
 
+/* Nothing is left to ask the kernel by, before. */
+static void connect_without_descriptors(uint16_t port)
+{
+        struct sockaddr_in sa = loopback();
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+        struct rlimit own, few;
+
+        sa.sin_port = port;
+        getrlimit(RLIMIT_NOFILE, &own);
+        few = own;
+        few.rlim_cur = (rlim_t)s + 1;
+        setrlimit(RLIMIT_NOFILE, &few);
+        while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0)
+                ;
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        setrlimit(RLIMIT_NOFILE, &own);
+        close(s);
+}
+
 void scene_landlock_connects(void)
 {
         struct sockaddr_in sa, other;
@@ -68,6 +88,8 @@ void scene_landlock_connects(void)
         connect_to(sa.sin_port, 0);
         connect_to(sa.sin_port, SOCK_NONBLOCK);
         connect_to(other.sin_port, 0);
+        connect_without_descriptors(sa.sin_port);
+        connect_without_descriptors(other.sin_port);
         exit(0);
 }
 

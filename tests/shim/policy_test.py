@@ -13,7 +13,7 @@ SKIP, LIMIT = 77, 120
 
 # One program with a listener and a datagram socket on all addresses; for each word of argv a command is run, or an address tried.
 PROGRAM = r"""
-import os, socket, subprocess, sys
+import os, resource, socket, subprocess, sys
 os.environ.pop("LD_PRELOAD", None)
 l = socket.socket()
 l.bind(("0.0.0.0", 0))
@@ -43,9 +43,14 @@ for word in sys.argv[1:]:
     c.close()
     c = socket.socket(fileno=40)
     c.settimeout(2 if "lo down" in last else None)
-    one = tries(c.connect, (word, port))
     d = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    two = tries(d.sendto, b"x", (word, port))
+    if word.endswith("!"):              # without a descriptor to ask the kernel by
+        own = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, own[1]))
+    one = tries(c.connect, (word.rstrip("!"), port))
+    two = tries(d.sendto, b"x", (word.rstrip("!"), port))
+    if word.endswith("!"):
+        resource.setrlimit(resource.RLIMIT_NOFILE, own)
     c.close()
     d.close()
     print("tried", word, one, two, flush=True)
@@ -75,6 +80,11 @@ class Policy(unittest.TestCase):
                 said = self.tried("127.0.0.7", f"ip route add {kind} 127.0.0.7/32 table local", "sleep 1.1", "127.0.0.7", "127.0.0.8",
                                   f"ip route del {kind} 127.0.0.7/32 table local", "127.0.0.7", ours=3)
                 self.assertEqual(said, [(0, 0), (error, error), (0, 0), (0, 0)])
+
+    def test_who_has_no_descriptor_left(self):
+        said = self.tried("127.0.0.7", "127.0.0.8!", "ip route add prohibit 127.0.0.7/32 table local", "sleep 1.1", "127.0.0.7!",
+                          "ip route del prohibit 127.0.0.7/32 table local", "sleep 1.1", "127.0.0.7", ours=2)
+        self.assertEqual(said, [(0, 0), (0, 0), (13, 13), (0, 0)])
 
     def test_a_rule_for_one_port(self):
         said = self.tried("127.0.0.7", "ip rule add pref 5 lookup local; ip rule add pref 1 ipproto tcp to 127.0.0.7 prohibit; "

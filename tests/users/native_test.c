@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -726,6 +727,19 @@ static void nobody_is_taken_for_somebody_else(void **state)
         assert_int_equal(table->value[0], 0);
 }
 
+/* To ask the kernel by. */
+static void has_no_descriptor_left(void)
+{
+        struct rlimit few;
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+        must(fd >= 0 && getrlimit(RLIMIT_NOFILE, &few) == 0);
+        few.rlim_cur = (rlim_t)fd;
+        close(fd);
+        must(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        must(open("/dev/null", O_RDONLY | O_CLOEXEC) == -1 && errno == EMFILE);
+}
+
 static int locks_itself_in(void)
 {
         const uint64_t tcp[] = {0, 3}; /* bind, connect */
@@ -746,6 +760,10 @@ static int locks_itself_in(void)
              errno == EACCES);
         any.sin_port = htons((uint16_t)(ntohs(master.at.sin_port) ^ 1));
         must(unet_bind(s, (struct sockaddr *)&any, sizeof any) < 0 && errno == EACCES);
+        has_no_descriptor_left();
+        must(unet_connect(s, (struct sockaddr *)&master.at, sizeof master.at) < 0 &&
+             errno == EMFILE);
+        must(unet_bind(s, (struct sockaddr *)&any, sizeof any) < 0 && errno == EMFILE);
         carries(master.ours, master.theirs);
         return 0;
 }
