@@ -462,18 +462,20 @@ static nstime kernel_timeo(int fd, int name)
         return tv.tv_sec * NS_PER_S + tv.tv_usec * NS_PER_US;
 }
 
-static bool adopt(int fd, int domain, uint64_t cookie)
+static int adopt(int fd, int domain, uint64_t cookie)
 {
         struct usock *s;
         struct file *f;
+        int err;
 
         assert(usock_tls.inside && shim.size != 0);
-        if (usock_adopt(cookie, fd, &s) < 0)
-                return false;
+        err = usock_adopt(cookie, fd, &s);
+        if (err < 0)
+                return err;
         f = file_new(fd, mode_of(s, fd));
         if (!f) {
                 usock_close(s);
-                return false;
+                return -ENOMEM;
         }
         f->us = s;
         f->family = (sa_family_t)domain;
@@ -491,26 +493,31 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         file_hear_locked(f);
         pthread_mutex_unlock(&shim.lock);
         log_decision(f);
-        return true;
+        return 0;
 }
 
-bool shim_adopt_fd(int fd)
+/* 0, or why it is none of ours. -EAGAIN: whoever has it has not come back to a new unetd yet. */
+static int try_adopt_fd(int fd)
 {
-        int domain = 0;
+        int domain = 0, err;
         uint64_t cookie = 0;
         socklen_t len = sizeof(domain), clen = sizeof(cookie);
-        bool ok = false;
 
         if (sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 ||
             (domain != AF_INET && domain != AF_INET6) ||
             sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &clen) < 0)
-                return false;
+                return -ENOTSOCK;
         if (!shim_start())
-                return false;
+                return -ENOMEM;
         usock_enter();
-        ok = adopt(fd, domain, cookie);
+        err = adopt(fd, domain, cookie);
         usock_leave();
-        return ok;
+        return err;
+}
+
+bool shim_adopt_fd(int fd)
+{
+        return try_adopt_fd(fd) == 0;
 }
 
 struct dirent64_raw {
@@ -540,9 +547,33 @@ void file_each_open(void (*fn)(int fd, void *arg), void *arg)
         sys1(SYS_close, dir);
 }
 
+/* What this image was given. */
+struct given {
+        int adopted;
+        bool again;
+};
+
 static void adopt_one(int fd, void *arg)
 {
-        shim_adopt_fd(fd);
+        struct given *g = arg;
+        int err = file_peek(fd) ? -EEXIST : try_adopt_fd(fd);
+
+        g->adopted += err == 0;
+        g->again |= err == -EAGAIN;
+}
+
+/* So many of its numbers are sockets of ours. */
+static void adopt_all(int n)
+{
+        const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
+        struct given g = {.adopted = 0};
+
+        do {
+                if (g.again)
+                        sys2(SYS_nanosleep, &pause, NULL);
+                g.again = false;
+                file_each_open(adopt_one, &g);
+        } while (g.again && g.adopted < n);
 }
 
 static void set_comes(int fd, void *arg)
@@ -562,7 +593,7 @@ __attribute__((constructor)) static void adopt_at_start(void)
 
         if (!adopt || getenv("UNET_DISABLE") || getauxval(AT_SECURE))
                 return;
-        file_each_open(adopt_one, NULL);
+        adopt_all(atoi(adopt));
         if (shim_started() && !strchr(adopt, ','))
                 file_each_open(set_comes, NULL);
         usock_enter();

@@ -378,7 +378,8 @@ static char *const *env_adopting(const struct image *s, char *const env[], char 
                         room[n++] = (char *)was;
         if (cleaned && preload(text, others)[0])
                 room[n++] = text;
-        snprintf(adopt, ADOPT_MAX, s->sets >= 0 ? "UNET_ADOPT=1,%d" : "UNET_ADOPT=1", s->sets);
+        snprintf(adopt, ADOPT_MAX, s->sets >= 0 ? "UNET_ADOPT=%d,%d" : "UNET_ADOPT=%d", s->survive,
+                 s->sets);
         room[n++] = adopt;
         room[n] = NULL;
         return room;
