@@ -318,6 +318,63 @@ static void known_again(const struct usock *s)
         ustack_client_done();
 }
 
+#define FETCH_TRIES 3 /* at once; then one a millisecond */
+#define FETCH_WAIT  (5 * NS_PER_S)
+
+/* After a while, for what unetd and the keeper have to settle between them first. False: that was
+ * long enough. */
+static bool wait_a_little(struct ustack *u, nstime *until)
+{
+        const struct timespec ms = {.tv_nsec = NS_PER_MS};
+        nstime now = ustack_now();
+
+        assert(ustack_locked(u));
+        if (*until == 0)
+                *until = now + FETCH_WAIT;
+        if (now >= *until || sandbox_forbidden != 0)
+                return false;
+        ustack_leave(u);
+        sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);
+        ustack_lock(u);
+        return true;
+}
+
+/* One look for a channel. 0: it is mapped, or has ended; -EAGAIN: look again. */
+static int fetch_chan(struct ustack *u, uint32_t k, int looks, nstime *until)
+{
+        u->short_of_numbers = false;
+        if (!chan_is_open(&u->s.st->chan[k]) || stack_chan_get(&u->s, k) != NULL)
+                return 0;
+        if (u->short_of_numbers)
+                return -EMFILE;
+        if (looks >= FETCH_TRIES && !wait_a_little(u, until))
+                return -ENOBUFS;
+        ustack_unlock(u);
+        ustack_client();
+        ustack_client_done();
+        ustack_lock(u);
+        return -EAGAIN;
+}
+
+/* The socket with this cookie, 0: none; with its channel, since the first thing done may be to
+ * send. Under the lock, which may be left meanwhile. Errors as of next_at_hand(). */
+static int find_at_hand(struct ustack *u, uint64_t cookie, uint32_t *idx)
+{
+        int err = -EAGAIN;
+        nstime until = 0;
+
+        for (int i = 0; err == -EAGAIN; i++) {
+                const struct sock_rec *rec;
+
+                *idx = ustack_find_cookie(u, cookie);
+                rec = *idx != 0 ? stack_sock(&u->s, *idx) : NULL;
+                if (rec == NULL || rec->role != SOCK_ROLE_CONN)
+                        return 0;
+                err = fetch_chan(u, tcp_conn_at(&u->s.tcp, rec->conn)->tuple.chan, i, &until);
+        }
+        return err;
+}
+
 int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
 {
         struct ustack *all[USTACKS_MAX], *u = NULL;
@@ -327,14 +384,18 @@ int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
 
         for (uint32_t tries = 0; tries < 2 && idx == 0; tries++) {
                 for (uint32_t k = 0; k < n && idx == 0; k++) {
+                        int there;
+
                         u = all[k];
                         ustack_lock(u);
-                        idx = ustack_find_cookie(u, cookie);
+                        there = find_at_hand(u, cookie, &idx);
                         aloft = idx != 0 &&
                                 sock_held_only_by(u->s.st, stack_sock(&u->s, idx), SOCK_REF_FLIGHT);
-                        if (idx != 0)
+                        if (idx != 0 && there == 0)
                                 *out = handle(u, idx, kfd);
                         ustack_leave(u);
+                        if (there != 0)
+                                return there;
                 }
                 if (idx == 0 && (all[0] = ustack_adopt(cookie, &err)) == NULL)
                         return err;
@@ -542,27 +603,6 @@ int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, con
                                     : usock_tcp_connect(s, addr, port, why);
 }
 
-#define FETCH_TRIES 3 /* at once; then one a millisecond */
-#define FETCH_WAIT  (5 * NS_PER_S)
-
-/* After a while, for what unetd and the keeper have to settle between them first. False: that was
- * long enough. */
-static bool wait_a_little(struct ustack *u, nstime *until)
-{
-        const struct timespec ms = {.tv_nsec = NS_PER_MS};
-        nstime now = ustack_now();
-
-        assert(ustack_locked(u));
-        if (*until == 0)
-                *until = now + FETCH_WAIT;
-        if (now >= *until || sandbox_forbidden != 0)
-                return false;
-        ustack_leave(u);
-        sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);
-        ustack_lock(u);
-        return true;
-}
-
 /*
  * The oldest connection's channel, where this process has not mapped it yet. While another thread
  * talked to unetd nobody could ask for it. Or the keeper could not be asked while another unetd
@@ -577,20 +617,11 @@ static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
         assert(ustack_locked(u));
         for (int i = 0; rec->role == SOCK_ROLE_LISTENER && tcp_acceptable(&u->s.tcp, rec->conn);
              i++) {
-                uint32_t k =
-                        tcp_conn_at(&u->s.tcp, tcp_accept_next(&u->s.tcp, rec->conn))->tuple.chan;
+                uint32_t c = tcp_accept_next(&u->s.tcp, rec->conn);
+                int err = fetch_chan(u, tcp_conn_at(&u->s.tcp, c)->tuple.chan, i, &until);
 
-                u->short_of_numbers = false;
-                if (!chan_is_open(&u->s.st->chan[k]) || stack_chan_get(&u->s, k) != NULL)
-                        return 0;
-                if (u->short_of_numbers)
-                        return -EMFILE;
-                if (i >= FETCH_TRIES && !wait_a_little(u, &until))
-                        return -ENOBUFS;
-                ustack_unlock(u);
-                ustack_client();
-                ustack_client_done();
-                ustack_lock(u);
+                if (err != -EAGAIN)
+                        return err;
         }
         return rec->role == SOCK_ROLE_LISTENER ? -EAGAIN : -EINVAL;
 }
