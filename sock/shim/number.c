@@ -72,6 +72,21 @@ int h_close(int fd)
 }
 HOOK_ALSO(close, __close);
 
+void number_ends(int fd)
+{
+        struct file *f;
+
+        if (!file_peek(fd))
+                return;
+        f = file_enter(fd, MODE_TCP);
+        if (f) {
+                if (f->mode == MODE_TCP && f->nfds == 1)
+                        usock_linger(f->us);
+                file_leave(f);
+        }
+        file_void(fd);
+}
+
 /* ---- ranges: around the library's own ---- */
 
 static int compare(const void *a, const void *b)
@@ -140,11 +155,10 @@ int h_close_range(unsigned low, unsigned high, int flags)
         if (!shim.size || usock_tls.inside || low > high ||
             ((unsigned)flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
                 return REAL(close_range)(low, high, flags);
-        usock_enter();
         if (!((unsigned)flags & CLOSE_RANGE_CLOEXEC))
                 for (unsigned fd = low; fd <= high && fd < shim.top; fd++)
-                        if (shim.tab[fd])
-                                file_void((int)fd);
+                        number_ends((int)fd);
+        usock_enter();
         r = range_around(low, high, flags);
         usock_leave();
         result_again(&r);
@@ -205,7 +219,7 @@ static int replace(int fd, int to, int flags, bool dup2_itself)
                 return -1;
         }
         if (fd != to && file_peek(to) && !usock_tls.inside && sys2(SYS_fcntl, fd, F_GETFD) >= 0)
-                file_void(to);
+                number_ends(to);
         r = dup2_itself ? REAL(dup2)(fd, to) : REAL(dup3)(fd, to, flags);
         if (r >= 0 && fd != to)
                 copied(fd, to);

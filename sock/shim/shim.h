@@ -191,6 +191,9 @@ struct file *file_new(int fd, enum file_mode mode);
 void file_number(struct file *f, int fd);
 /* The number means nothing to us any more: closed, replaced or returned anew by the kernel. */
 void file_void(int fd);
+/* The same before another call than close() ends the number. The last number of a connection waits
+ * as SO_LINGER says. (number.c) */
+void number_ends(int fd);
 void file_unref(struct file *f);
 /* A reference in a threaded program. */
 struct file *file_ref_threaded(int fd);

@@ -145,7 +145,7 @@ static void stream_ends(FILE *fp)
         if (fd < 0 || !file_peek(fd))
                 return;
         fflush(fp);
-        file_void(fd);
+        number_ends(fd);
 }
 
 static FILE *stream_replaced(FILE *fp)

@@ -157,6 +157,7 @@ static const struct {
         {"first_forks", scene_first_forks},
         {"first_waits", scene_first_waits},
         {"linger", scene_linger},
+        {"linger_elsewhere", scene_linger_elsewhere},
         {"reuseport_leaves", scene_reuseport_leaves},
         {"exec_twice", scene_exec_twice},
         {"daemon", scene_daemon},

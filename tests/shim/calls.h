@@ -217,6 +217,7 @@ void scene_second_libc(void);
 void scene_first_forks(void);
 void scene_first_waits(void);
 void scene_linger(void);
+void scene_linger_elsewhere(void);
 void scene_reuseport_leaves(void);
 void scene_exec_twice(void);
 void scene_daemon(void);

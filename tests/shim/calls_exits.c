@@ -74,6 +74,54 @@ void scene_linger(void)
         }
 }
 
+static bool end_number(int how, int fd)
+{
+        int null = open("/dev/null", O_RDWR);
+
+        if (how == 0)
+                return dup2(null, fd) == fd;
+        if (how == 1)
+                return dup3(null, fd, O_CLOEXEC) == fd;
+        if (how == 2)
+                return close_range((unsigned)fd, (unsigned)fd, 0) == 0;
+        return freopen("/dev/null", "r", fdopen(fd, "r")) != NULL;
+}
+
+/* Calls that end the last number wait for the peer as close() does. */
+void scene_linger_elsewhere(void)
+{
+        static const char *const calls[] = {"dup2", "dup3", "close_range", "freopen"};
+        struct linger l = {1, LONG / 1000};
+        int v[2], go[2], status;
+        char b;
+
+        for (int i = 0; i < 4; i++) {
+                pid_t pid;
+
+                printf("  %s\n", calls[i]);
+                tcp_pair_of(v, &l);
+                if (pipe(go) < 0)
+                        die("pipe");
+                fill(v[1]);
+                fflush(stdout);
+                pid = fork();
+                if (pid == 0) {
+                        close(v[0]);
+                        read(go[0], &b, 1);
+                        _exit(end_number(i, v[1]) ? 0 : 1);
+                }
+                SHOW(close(v[1])); /* not the last */
+                write(go[1], "", 1);
+                usleep(200000);
+                SHOW(waitpid(pid, NULL, WNOHANG));
+                drain(v[0]);
+                wait(&status);
+                SHOW(status);
+                close2(go);
+                close(v[0]);
+        }
+}
+
 void scene_daemon(void)
 {
         char b[16];
