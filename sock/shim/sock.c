@@ -241,6 +241,14 @@ static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int 
         return fd != -EAGAIN ? fd : r;
 }
 
+/* As Linux: who has none left for a connection does not wait for one. */
+static int number_at_hand(void)
+{
+        int fd = placeholder_number(SOCK_CLOEXEC);
+
+        return fd < 0 ? fd : (int)sys1(SYS_close, fd);
+}
+
 static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
 {
         struct until u = until_timeo(l->rcvtimeo);
@@ -250,7 +258,9 @@ static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, in
                 r = accept_once(l, sa, len, flags);
                 if (r != -EAGAIN || file_nonblock(l))
                         return r;
-                r = file_wait_asked(l, &u);
+                r = number_at_hand();
+                if (r == 0)
+                        r = file_wait_asked(l, &u);
                 if (r < 0)
                         return r;
         }

@@ -266,6 +266,7 @@ static const struct {
         {"numbers_lowered", scene_numbers_lowered},
         {"numbers_few", scene_numbers_few},
         {"numbers_used_up", scene_numbers_used_up},
+        {"numbers_for_nobody", scene_numbers_for_nobody},
         {"numbers_ours", scene_numbers_ours},
         {"async_connections", scene_async_connections},
         {"async_sockets", scene_async_sockets},

@@ -327,6 +327,7 @@ void scene_files_limited(void);
 void scene_numbers_lowered(void);
 void scene_numbers_few(void);
 void scene_numbers_used_up(void);
+void scene_numbers_for_nobody(void);
 void scene_numbers_ours(void);
 void scene_async_connections(void);
 void scene_async_sockets(void);

@@ -158,6 +158,21 @@ static int ask_at_once(struct sockaddr_in sa)
                recv(c, b, 14, MSG_WAITALL) == 14 && memcmp(b, "there and back", 14) == 0;
 }
 
+/* Who has no number left for a connection does not wait for one. */
+void scene_numbers_for_nobody(void)
+{
+        struct rlimit rl = {512, 512};
+        struct timeval tv = {.tv_sec = 1};
+        struct sockaddr_in sa;
+        int l = listener(&sa);
+
+        SHOW(setsockopt(l, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+        SHOW(setrlimit(RLIMIT_NOFILE, &rl));
+        while (dup(0) >= 0)
+                ;
+        SHOW(accept(l, NULL, NULL));
+}
+
 /* The hard limit is set, and all numbers but one are used up, after there is a stack: who comes
  * then is served, one after the other. */
 void scene_numbers_used_up(void)
