@@ -19,6 +19,8 @@
 /* ... and USOCK_POLL_KEPT beside POLLERR: only the error queue has something, which no call that
  * reads or writes fails of. */
 #define USOCK_POLL_KEPT 0x4000
+/* Bits that no program asks for, whatever it puts into `events`. */
+#define USOCK_POLL_OWN (USOCK_POLL_SOME | USOCK_POLL_MADE | USOCK_POLL_KEPT)
 short usock_poll(struct usock *s);
 /* Bytes that a stream takes now, unless somebody else's come first. */
 size_t usock_send_room(struct usock *s);

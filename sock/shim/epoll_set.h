@@ -17,11 +17,12 @@
 #include "sock/shim/shim.h"
 #include "sock/shim/wait.h"
 
-#define PRIVATE_BITS (EPOLLWAKEUP | EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE)
-#define IN_BITS      (EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI | EPOLLRDHUP)
-#define OUT_BITS     (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
-#define ON_STACK     64
-#define BUCKETS      (1u << 12)
+#define PRIVATE_BITS \
+        (EPOLLWAKEUP | EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE | (uint32_t)USOCK_POLL_OWN)
+#define IN_BITS  (EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI | EPOLLRDHUP)
+#define OUT_BITS (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+#define ON_STACK 64
+#define BUCKETS  (1u << 12)
 
 struct epoll_item {
         TAILQ_ENTRY(epoll_item) of_set;

@@ -23,7 +23,7 @@ static int poll_wants(struct pollfd *v, struct want *w, nfds_t n, struct until *
         int r;
 
         for (nfds_t i = 0; i < n; i++)
-                w[i] = (struct want){.fd = v[i].fd, .events = v[i].events};
+                w[i] = (struct want){.fd = v[i].fd, .events = v[i].events & (short)~USOCK_POLL_OWN};
         r = want_any(w, (int)n, u, mask);
         for (nfds_t i = 0; r >= 0 && i < n; i++)
                 if (unlikely(!user_put16(&v[i].revents, (uint16_t)w[i].revents)))

@@ -251,6 +251,7 @@ static const struct {
         {"sources", scene_sources},
         {"backlog", scene_backlog},
         {"mixed_ready", scene_mixed_ready},
+        {"unknown_events", scene_unknown_events},
         {"sandbox", scene_sandbox},
         {"sandbox_peer", scene_sandbox_peer},
         {"landlock_connects", scene_landlock_connects},

@@ -312,6 +312,7 @@ void scene_names_of_no_length(void);
 void scene_sources(void);
 void scene_backlog(void);
 void scene_mixed_ready(void);
+void scene_unknown_events(void);
 void scene_sandbox(void);
 void scene_sandbox_peer(void);
 void scene_landlock_connects(void);

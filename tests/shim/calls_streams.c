@@ -220,3 +220,23 @@ void scene_log_vforked(void)
         tcp_pair(v);
         close2(v);
 }
+
+/* Bits that no event has, asked for beside some that are. */
+void scene_unknown_events(void)
+{
+        struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | 0x5800}, out;
+        struct pollfd p = {.events = POLLIN | POLLOUT | 0x5800};
+        int v[2], set = epoll_create1(0);
+
+        tcp_pair(v);
+        SHOW(write(v[0], "here", 4));
+        wait_readable(v[1]);
+        p.fd = v[1];
+        SHOW(poll(&p, 1, LONG));
+        printf("  %x\n", (unsigned)p.revents);
+        SHOW(epoll_ctl(set, EPOLL_CTL_ADD, v[1], &ev));
+        SHOW(epoll_wait(set, &out, 1, LONG));
+        printf("  %x\n", out.events);
+        close(set);
+        close2(v);
+}
