@@ -730,6 +730,8 @@ int usock_shutdown(struct usock *s, int how)
         ustack_lock(u);
         usock_tcp_settle(s);
         usock_tcp_hear(s);
+        if (rec->role == SOCK_ROLE_CONN && usock_conn(s)->state == TCPS_SYN_SENT)
+                hear_before_the_end(s); /* a listener of our own answers */
         now = stack_time(&u->s, now);
         if (rec->role == SOCK_ROLE_CONN) {
                 struct tcp_conn *tc = usock_conn(s);

@@ -294,18 +294,24 @@ int h_accept(int fd, struct sockaddr *sa, socklen_t *len)
 
 /* ---- shutdown ---- */
 
+/* As Linux: who shuts it down has been told that it is connected. */
+static void connected_by_now(struct file *f)
+{
+        if (f->connecting && usock_poll(f->us) & USOCK_POLL_MADE && !usock_connect_failed(f->us)) {
+                f->connecting = false;
+                file_say(f);
+        }
+}
+
 int sock_shutdown(struct file *f, int how)
 {
         int r;
 
         if (f->mode == MODE_TCP) {
-                if (f->connecting && usock_poll(f->us) & USOCK_POLL_MADE &&
-                    !usock_connect_failed(f->us)) {
-                        /* As Linux: who shuts it down has been told that it is connected. */
-                        f->connecting = false;
-                        file_say(f);
-                }
-                return usock_shutdown(f->us, how);
+                connected_by_now(f);
+                r = usock_shutdown(f->us, how);
+                connected_by_now(f); /* the peer's answer may have been heard there */
+                return r;
         }
         spare_used(f);
         r = (int)sys2(SYS_shutdown, f->kfd, how);

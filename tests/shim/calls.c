@@ -229,6 +229,7 @@ static const struct {
         {"shutdown_reading", scene_shutdown_reading},
         {"shutdown_unread", scene_shutdown_unread},
         {"shutdown_waiting", scene_shutdown_waiting},
+        {"shutdown_connecting", scene_shutdown_connecting},
         {"send_to_closed", scene_send_to_closed},
         {"low_water_sizes", scene_low_water_sizes},
         {"listener_ends_elsewhere", scene_listener_ends_elsewhere},

@@ -290,6 +290,7 @@ void scene_ip_options_connections(void);
 void scene_shutdown_reading(void);
 void scene_shutdown_unread(void);
 void scene_shutdown_waiting(void);
+void scene_shutdown_connecting(void);
 void scene_send_to_closed(void);
 void scene_low_water_sizes(void);
 void scene_listener_ends_elsewhere(void);

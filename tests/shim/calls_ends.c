@@ -245,6 +245,36 @@ void scene_listener_closes(void)
         }
 }
 
+static void shut_connecting(int how)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), c;
+
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(shutdown(s, how));
+        if (how == SHUT_WR)
+                SHOW(ready_events(s));
+        wait_readable(l);
+        c = accept(l, NULL, NULL);
+        show_recv(c, 1, 0);
+        if (how == SHUT_WR) {
+                SHOW(write(c, "late", 4));
+                wait_bytes(s, 4);
+                show_recv(s, 4, 0);
+                SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        }
+        close(c);
+        close(s);
+        close(l);
+}
+
+/* Over loopback it is connected when connect() returns, though that says EINPROGRESS. */
+void scene_shutdown_connecting(void)
+{
+        shut_connecting(SHUT_WR);
+        shut_connecting(SHUT_RDWR);
+}
+
 /* A first flight that fills the window, and has more behind it: who reads that and closes has not
  * read all. */
 void scene_closes_unread(void)
