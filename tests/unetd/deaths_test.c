@@ -2,6 +2,9 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/unetd/world.h"
 
@@ -30,6 +33,65 @@ static void a_dead_keeper_is_replaced_and_told_all(void **state)
         assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);
         fake_stack_forget(&a);
         fake_stack_forget(&b);
+        unetd_close(&c);
+}
+
+#define SLOTS 21u /* all but the first are the child's */
+
+/* Registers a child as all other processes of the stack. */
+static pid_t other_processes(const struct fake_stack *st)
+{
+        int ready[2];
+        pid_t pid;
+        char c;
+
+        assert_int_equal(pipe(ready), 0);
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                struct unetd_client own = {.pid = 0};
+                int r;
+
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                r = unetd_open(&own, 0);
+                for (uint32_t slot = 1; slot < SLOTS && r == 0; slot++)
+                        r = unetd_proc_add(&own, st->id, slot, 0);
+                if (r == 0 && write(ready[1], "r", 1) == 1)
+                        pause();
+                _exit(1);
+        }
+        close(ready[1]);
+        assert_int_equal(read(ready[0], &c, 1), 1);
+        close(ready[0]);
+        return pid;
+}
+
+/* A new keeper hears of the dead first, and not yet of who lives: unetd is stopped. */
+static void who_dies_with_the_keeper_takes_no_stack_along(void **state)
+{
+        struct unetd_client c;
+        struct fake_stack st;
+        struct unetd_stack_fds got;
+        pid_t keeper, child, daemon;
+
+        world_client(&c);
+        fake_stack_new(&c, &st);
+        child = other_processes(&st);
+        daemon = world_daemon_pid(&c);
+        keeper = world_keeper_pid(&c);
+        kill(keeper, SIGSTOP); /* it does not see the child die */
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        st.s->hold = getpid();
+        kill(keeper, SIGKILL);
+        eventually(st.s->attached == 2);
+        kill(daemon, SIGSTOP);
+        st.s->hold = 0;
+        eventually(st.s->died[0] != 0);
+        kill(daemon, SIGCONT);
+        assert_int_equal(unetd_stack_get(&c, st.id, &got), 0);
+        unetd_stack_fds_close(&got);
+        fake_stack_forget(&st);
         unetd_close(&c);
 }
 
@@ -227,6 +289,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 t(a_dead_keeper_is_replaced_and_told_all),
+                t(who_dies_with_the_keeper_takes_no_stack_along),
                 t(a_dead_unetd_is_replaced_and_the_keeper_stays),
                 t(a_keeper_that_comes_late_hands_over),
                 t(a_number_given_to_another_is_not_shared),

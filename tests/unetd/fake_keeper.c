@@ -1,6 +1,7 @@
 /* unet-keeper with operations on a fake state: everything of the keeper but the stack. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,6 +30,8 @@ static int fake_attach(void **view, uint32_t stack_id, const struct unetd_stack_
                 return -EINVAL;
         }
         atomic_fetch_add(&s->attached, 1);
+        while (s->hold != 0 && kill(s->hold, 0) == 0)
+                usleep(1000);
         *view = s;
         return 0;
 }
@@ -95,6 +98,9 @@ static int fake_proc_died(void *view, uint32_t slot)
 /* Everything survives. */
 static int fake_proc_execed(void *view, uint32_t slot)
 {
+        struct fake_state *s = view;
+
+        atomic_fetch_add(&s->execed, 1);
         return 1;
 }
 

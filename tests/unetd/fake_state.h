@@ -23,12 +23,14 @@ struct fake_state {
         _Atomic uint32_t gone_port;
         _Atomic uint32_t active;      /* ticks that say active */
         _Atomic uint32_t refuse_chan; /* errno for chan_attach */
+        _Atomic int32_t hold;         /* the keeper attaches while this process lives; 0: at once */
         /* the keeper's part */
         _Atomic uint32_t attached; /* how often */
         _Atomic uint32_t ticks;
         _Atomic uint32_t died[8];               /* process slots, as bits */
         _Atomic uint32_t chan_peer[FAKE_CHANS]; /* peer stack, 0: none */
         _Atomic uint32_t chans_down;
+        _Atomic uint32_t execed; /* how often it was asked what survived */
 };
 
 #endif

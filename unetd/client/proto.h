@@ -222,6 +222,7 @@ struct unetd_stack {
         uint32_t slot;   /* process slot of `pid` */
         int32_t pid;     /* 0: the process at the other end of the connection */
         uint32_t uid;    /* K_STACK */
+        uint32_t procs;  /* K_STACK: processes of it that K_PROC names next */
         uint64_t cookie; /* STACK_GET with stack 0: SO_COOKIE of one of its sockets */
 };
 

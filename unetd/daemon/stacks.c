@@ -415,10 +415,12 @@ static struct ask *ask_stack(struct stack *st)
 {
         struct unetd_msg msg = {.type = UNETD_K_STACK,
                                 .stack = {.stack = st->id, .uid = st->user->uid}};
-        const struct proc *p = LIST_FIRST(&st->procs);
+        const struct proc *p = LIST_FIRST(&st->procs), *other;
         int fds[UNETD_STACK_FDS + 1];
         struct ask *a;
 
+        for (other = p ? LIST_NEXT(p, link) : NULL; other; other = LIST_NEXT(other, link))
+                msg.stack.procs++;
         memcpy(fds, st->fds, sizeof st->fds);
         if (p) {
                 msg.stack.slot = p->slot;

@@ -57,6 +57,7 @@ struct kstack {
         int32_t pid;
         int fds[UNETD_STACK_FDS];
         void *view;
+        uint32_t awaited; /* processes that unetd is about to name: it is no orphan before */
         bool orphan;
         nstime alone_since; /* orphan without a peer; NSTIME_NEVER while it has one */
         nstime deadline;    /* of stack_work() */

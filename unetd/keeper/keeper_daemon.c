@@ -24,6 +24,8 @@ static int take_stack(struct wire_in *in)
                 r = kstack_new(in, &st);
         else if (!unet_memfd_same(st->fds[UNETD_FD_STATE], in->fds[UNETD_FD_STATE]))
                 r = -EEXIST; /* its number is this one's, of an earlier unetd */
+        if (r == 0)
+                st->awaited = in->msg.stack.procs;
         if (r == 0 && with_proc)
                 r = kproc_add(st, in->msg.stack.slot, in->msg.stack.pid,
                               wire_in_take(in, UNETD_STACK_FDS));
@@ -42,6 +44,7 @@ static int take_proc(struct wire_in *in)
                 return -EBADMSG;
         if (!st || st->orphan)
                 return -ENOENT;
+        st->awaited -= st->awaited != 0;
         return kproc_add(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, 0));
 }
 
@@ -247,8 +250,10 @@ void keeper_daemon_lost(void)
                 keeper.loop.stop = true;
                 return;
         }
-        LIST_FOREACH (st, &keeper.stacks, link)
+        LIST_FOREACH (st, &keeper.stacks, link) {
+                st->awaited = 0;
                 drop_ifaces(st);
+        }
         if (find_daemon() == 0)
                 offer_all();
         else

@@ -192,7 +192,7 @@ void kstack_work(struct kstack *st)
         pending = kprocs_dying(st) || kchans_pending(st);
         if (active || pending)
                 st->deadline = nstime_min(st->deadline, keeper.loop.now + ACTIVE_NS);
-        if (!LIST_EMPTY(&st->procs) || kflights_of(st))
+        if (!LIST_EMPTY(&st->procs) || st->awaited != 0 || kflights_of(st))
                 return;
         if (!st->orphan) {
                 st->orphan = true;
