@@ -242,7 +242,8 @@ static bool stopped_asleep(pid_t pid)
         known = f != NULL && fscanf(f, "%ld", &number) == 1;
         if (f != NULL)
                 fclose(f);
-        return !known || number == SYS_ppoll;
+        return !known || number == SYS_ppoll || number == SYS_futex ||
+               number == SYS_restart_syscall;
 }
 
 static void stops_one(struct side *s)
