@@ -41,7 +41,7 @@
 #include "unet/shm/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   33u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   32u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS 1024u /* peers at once */
 #define STACK_PROCS 4096u /* process slots of a stack; SOCK_REF_FLIGHT is never a process's */
@@ -88,15 +88,15 @@ struct proc_slot {
         uint64_t start;
 };
 
-/* A thread that sleeps, or is about to. It is woken by a datagram to an abstract socket of this
- * name. Who has none sleeps on the word `armed`, a futex. */
+/* A thread that sleeps, or is about to. Followers are woken by a datagram to an abstract socket of
+ * this name. */
 struct waiter_slot {
         /* Asleep or about to: wake it when a socket of its set has an event. */
         _Atomic uint32_t armed;
         uint32_t proc; /* slot of its process + 1; 0: free */
         uint32_t tid;
-        uint16_t name_len; /* 0: none */
-        uint8_t name[26];  /* abstract AF_UNIX name, without the leading zero byte */
+        uint16_t name_len;
+        uint8_t name[26]; /* abstract AF_UNIX name, without the leading zero byte */
 };
 
 /*

@@ -212,33 +212,20 @@ bool wait_came_meanwhile(struct wait *w)
         return ours || wait_heard(w);
 }
 
-/* Who leads sleeps in a place of its own. Without a descriptor for that it leaves the lead to
- * others. */
-static bool may_lead(struct wait *w, struct ustack *u, uint32_t slot, struct usock_place **p)
-{
-        if (slot == 0 || u->s.st->leader != 0 || w->relayed || sandbox_forbids(SANDBOX_UNETD))
-                return false;
-        if (*p == NULL) {
-                *p = usock_place_get();
-                w->relayed = *p == NULL;
-                usock_name_place(u, slot, *p);
-        }
-        return *p != NULL;
-}
-
 /* Publishes interest everywhere and becomes leader where there is none. True: something came up; do
  * not sleep. */
-static bool arm(struct wait *w, struct usock_place **p, uint32_t slot[], nstime *until)
+static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], nstime *until)
 {
         bool found = false;
 
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
                 ustack_lock(u);
-                slot[i] = usock_enlist(u, w->v, w->n, w->news != NULL, *p);
+                slot[i] = usock_enlist(u, w->v, w->n, w->news != NULL, p);
                 if (slot[i] == 0 && *until > ustack_now() + NS_PER_MS)
                         *until = ustack_now() + NS_PER_MS; /* no place: look again soon */
-                if (may_lead(w, u, slot[i], p)) {
+                if (slot[i] != 0 && u->s.st->leader == 0 && !w->relayed &&
+                    !sandbox_forbids(SANDBOX_UNETD)) {
                         WRITE_ONCE(u->s.st->leader, slot[i]);
                         u->s.st->leader_at = stack_deadline(&u->s);
                         *until = nstime_min(*until, u->s.st->leader_at);
@@ -294,86 +281,69 @@ static void forget_answers(struct usock_item *v, int n)
                 v[i].answered = false;
 }
 
-/* Returns true if nothing is waited for but what other threads of the stack tell. */
-static bool waits_for_others(const struct wait *w)
+/* Who waits for the place alone sleeps by reading it. */
+static bool is_for_place_alone(const struct wait *w, int nfds, nstime until)
 {
-        return w->nk == 0 && w->nall == 1 && w->mask == NULL && !ustack_links_any(w->all[0]);
+        return nfds == 1 && until == NSTIME_NEVER && w->mask == NULL && usock_places_wait();
 }
 
-static nstime time_left(nstime until)
-{
-        return until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - ustack_now(), 0);
-}
-
-/* Sleeps in a place, and on what the kernel has. */
-static long sleep_in(struct wait *w, const struct usock_place *p, const uint32_t slot[],
-                     nstime until, bool *alone)
-{
-        int k = kernel_set(w->v, w->n, w->pfd), unetd;
-        long ret;
-
-        w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
-        for (uint32_t i = 0; i < w->nall; i++) {
-                k += ustack_links_fds(w->all[i], w->pfd + k);
-                /* Nobody but itself writes its number there; if somebody takes it away it is woken
-                 * by its place. */
-                if (slot[i] == 0 || READ_ONCE(w->all[i]->s.st->leader) != slot[i])
-                        continue;
-                w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader, .events = POLLIN};
-                k += ustack_wake_fds(w->all[i], w->pfd + k);
-        }
-        unetd = k;
-        if (w->is_long) {
-                w->pfd[k] = (struct pollfd){.fd = ustack_daemon_fd(&until)};
-                k += w->pfd[k].fd >= 0;
-        }
-        ret = sys_ppoll(w->pfd, k, time_left(until), w->mask);
-        *alone = ret > 0 && k > unetd && w->pfd[unetd].revents != 0;
-        if (ret > 0)
-                kernel_results(w->v, w->n, w->pfd);
-        return ret;
-}
-
-/* `p` NULL: on the word of its slot, unless it comes to lead. */
 static int doze_in(struct wait *w, struct usock_place *p)
 {
         uint32_t slot[USTACKS_MAX] = {0};
-        nstime until = w->until;
-        bool rung = false, alone = false;
+        nstime until = w->until, now;
+        bool rung = false, alone = false, read = false;
         long ret = 0;
+        int k, unetd;
 
         w->is_long = ustack_now() - w->began >= USTACK_PEERS_EVERY;
         forget_answers(w->v, w->n);
-        if (!arm(w, &p, slot, &until)) {
-                w->look_daemon |= w->is_long;
-                if (p != NULL) {
-                        ret = sleep_in(w, p, slot, until, &alone);
-                        rung = ret > 0 && w->pfd[w->nk].revents != 0;
-                } else if (slot[0] != 0) {
-                        ret = usock_word_sleep(w->all[0], slot[0], time_left(until));
-                        rung = ret > 0;
+        if (!arm(w, p, slot, &until)) {
+                k = kernel_set(w->v, w->n, w->pfd);
+                w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
+                for (uint32_t i = 0; i < w->nall; i++) {
+                        k += ustack_links_fds(w->all[i], w->pfd + k);
+                        /* Nobody but itself writes its number there; if somebody takes it away it
+                         * is woken by its place. */
+                        if (slot[i] == 0 || READ_ONCE(w->all[i]->s.st->leader) != slot[i])
+                                continue;
+                        w->pfd[k++] =
+                                (struct pollfd){.fd = w->all[i]->fds.leader, .events = POLLIN};
+                        k += ustack_wake_fds(w->all[i], w->pfd + k);
+                }
+                unetd = k;
+                if (w->is_long) {
+                        w->look_daemon = true;
+                        w->pfd[k] = (struct pollfd){.fd = ustack_daemon_fd(&until)};
+                        k += w->pfd[k].fd >= 0;
+                }
+                now = ustack_now();
+                if (is_for_place_alone(w, k, until)) {
+                        ret = usock_place_sleep(p);
+                        read = rung = ret >= 0;
                 } else {
-                        ret = sys_ppoll(NULL, 0, time_left(until), NULL);
+                        ret = sys_ppoll(w->pfd, k,
+                                        until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
+                                        w->mask);
+                        rung = ret > 0 && w->pfd[w->nk].revents != 0;
+                        alone = ret > 0 && k > unetd && w->pfd[unetd].revents != 0;
                 }
                 w->asked |= ret >= 0;
+                if (ret > 0)
+                        kernel_results(w->v, w->n, w->pfd);
         }
         if (rung)
                 w->relayed = false;
         rung |= disarm(w, slot, alone);
         if (ret == 0)
                 replace_leaders(w);
-        if (p != NULL)
-                usock_place_put(p, rung);
+        usock_place_put(p, rung && !read);
         return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
 }
 
 int wait_doze(struct wait *w)
 {
-        struct usock_place *p;
+        struct usock_place *p = usock_place_get();
 
-        if (waits_for_others(w))
-                return doze_in(w, NULL);
-        p = usock_place_get();
         if (p == NULL)
                 return sys_ppoll(NULL, 0, NS_PER_MS, w->mask) == -EINTR ? -EINTR : 0;
         return doze_in(w, p);

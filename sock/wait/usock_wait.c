@@ -5,9 +5,8 @@
  * *place* (struct waiter_slot) and says which sockets it wants to hear of. At any moment one waiter
  * of a stack is its leader. It sleeps on the stack's bell socket, which peers ring. It runs input
  * and timers when it wakes, and wakes exactly the waiters whose sockets got something. The others,
- * followers, sleep on a word of their place, a futex, where any process of the stack can wake them.
- * Who leads, or waits for something of the kernel's as well, sleeps on a datagram socket of its
- * own, whose abstract name stands in its place:
+ * followers, sleep on a datagram socket of their own, whose abstract name stands in their place, so
+ * that any process of the stack can wake them:
  *
  *   the peer        rings the bell (unet/bell.h), unless a thread of the stack polls
  *   who runs the    stack_run() -> ustack_event(): the socket's waiters -> usock_wake(): noted
@@ -25,10 +24,9 @@
  *
  * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only
  * then looks at the sockets and queues once more. Whoever changes a socket does so under the lock:
- * before that look, which then sees it, or after, and then the waiter's place is armed and it is
- * woken. Messages from peers that are in no queue yet at that look ring the bell (unet/bell.h). The
- * kernel keeps a ring and a datagram until they are read. Who comes to sleep on a word that is
- * disarmed by then does not sleep.
+ * before that look, which then sees it, or after, and then the waiter's place is armed and it gets
+ * its datagram. Messages from peers that are in no queue yet at that look ring the bell
+ * (unet/bell.h). Both kinds of ring are kept by the kernel until they are read.
  *
  * Signals: with a deferred one pending (usock_process.h) nobody sleeps. A handler that finds its
  * thread between the last look and the system call moves it behind that call (usock_sys.h).

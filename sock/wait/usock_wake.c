@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/un.h>
@@ -32,17 +31,23 @@ static struct usock_place *free_places, *all_places;
 static _Atomic int wake_fd = -1; /* to wake others from */
 /* A thread went to another network namespace, where the names of others are not known. */
 static _Atomic bool names_elsewhere;
+static _Atomic bool places_wait = true; /* a place's descriptor is without O_NONBLOCK */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* The kernel begins a call again after a handler with SA_RESTART that is not ours, as libc's that
- * ends a cancelled thread. It does not begin one again that has a time limit (man 7 signal). */
-#define WORD_MOST (86400 * NS_PER_S)
 
 static int socket_high(void)
 {
         int fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
         return fd < 0 ? fd : fd_high(fd);
+}
+
+/* The kernel begins a call again after a handler with SA_RESTART that is not ours, as libc's that
+ * ends a cancelled thread. It does not begin one again that has a time limit (man 7 signal). */
+static const struct timeval ENDS_ONCE = {.tv_sec = 86400};
+
+bool usock_places_wait(void)
+{
+        return atomic_load_explicit(&places_wait, memory_order_relaxed);
 }
 
 static struct usock_place *place_make(void)
@@ -64,6 +69,10 @@ static struct usock_place *place_make(void)
         p->name_len = (uint8_t)MIN(len - offsetof(struct sockaddr_un, sun_path), sizeof p->name);
         memcpy(p->name, un.sun_path, p->name_len);
         pthread_mutex_lock(&places_lock);
+        if (usock_places_wait()) {
+                sys5(SYS_setsockopt, p->fd, SOL_SOCKET, SO_RCVTIMEO, &ENDS_ONCE, sizeof ENDS_ONCE);
+                sys3(SYS_fcntl, p->fd, F_SETFL, 0);
+        }
         p->all = all_places;
         all_places = p;
         pthread_mutex_unlock(&places_lock);
@@ -82,12 +91,20 @@ struct usock_place *usock_place_get(void)
         return p != NULL ? p : sandbox_forbids(SANDBOX_PLACE) ? NULL : place_make();
 }
 
-/* By read(2), which who locks himself in keeps. */
 bool usock_place_hear(const struct usock_place *p)
 {
         char junk;
 
-        return sys3(SYS_read, p->fd, &junk, 1) >= 0;
+        if (unlikely(!usock_places_wait()))
+                return sys3(SYS_read, p->fd, &junk, 1) >= 0;
+        return sys6(SYS_recvfrom, p->fd, (long)&junk, 1, MSG_DONTWAIT, 0, 0) >= 0;
+}
+
+long usock_place_sleep(const struct usock_place *p)
+{
+        char junk;
+
+        return usock_sys6(SYS_recvfrom, p->fd, (long)&junk, 1, 0, 0, 0);
 }
 
 void usock_place_put(struct usock_place *p, bool rung)
@@ -121,12 +138,23 @@ void usock_place_keep(void)
         wake_socket();
 }
 
+/* Who locks himself in keeps read(2), which must not wait then, and may lose recvfrom(2). */
+static void places_never_wait(void)
+{
+        pthread_mutex_lock(&places_lock);
+        for (struct usock_place *p = all_places; p != NULL; p = p->all)
+                sys3(SYS_fcntl, p->fd, F_SETFL, O_NONBLOCK);
+        atomic_store(&places_wait, false);
+        pthread_mutex_unlock(&places_lock);
+}
+
 /* What this thread will need and cannot make any more then. */
 void usock_before_sandbox(uint32_t forbidden)
 {
         struct ustack *all[USTACKS_MAX];
 
         usock_place_keep();
+        places_never_wait();
         for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
                 ustack_lock(all[i]); /* maps the channels there are */
                 if (forbidden & 1u << SANDBOX_NAMES)
@@ -230,16 +258,6 @@ static bool publish_in_crowd(struct ustack *u, const struct usock_item *v, int n
         return fits;
 }
 
-void usock_name_place(struct ustack *u, uint32_t slot, const struct usock_place *p)
-{
-        struct waiter_slot *ws = stack_waiter(u->s.st, slot - 1);
-
-        assert(ustack_locked(u));
-        ws->name_len = p != NULL ? p->name_len : 0;
-        if (p != NULL)
-                memcpy(ws->name, p->name, p->name_len);
-}
-
 uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool news,
                       const struct usock_place *p)
 {
@@ -252,7 +270,8 @@ uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool 
                 return 0;
         ws = stack_waiter(st, slot - 1);
         ws->proc = u->slot + 1;
-        usock_name_place(u, slot, p);
+        ws->name_len = p->name_len;
+        memcpy(ws->name, p->name, p->name_len);
         if (slot <= STACK_WAITERS) {
                 publish(u, v, n, news, slot - 1);
         } else if (!publish_in_crowd(u, v, n, news, slot - 1)) {
@@ -261,16 +280,6 @@ uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool 
         }
         atomic_store_explicit(&ws->armed, 1, memory_order_relaxed);
         return slot;
-}
-
-long usock_word_sleep(struct ustack *u, uint32_t slot, nstime timeout)
-{
-        const nstime most = timeout == NSTIME_NEVER ? WORD_MOST : timeout;
-        const struct timespec ts = {.tv_sec = most / NS_PER_S, .tv_nsec = most % NS_PER_S};
-        long r = usock_sys6(SYS_futex, (long)&stack_waiter(u->s.st, slot - 1)->armed, FUTEX_WAIT, 1,
-                            (long)&ts, 0, 0);
-
-        return r == 0 || r == -EAGAIN ? 1 : r == -ETIMEDOUT ? 0 : r;
 }
 
 bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t slot)
@@ -290,21 +299,13 @@ bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t 
 
 /* ---- waking ---- */
 
-static bool sleeps_on_word(const struct waiter_slot *w)
-{
-        return w->name_len == 0;
-}
-
-/* Wakes who sleeps at a slot, of which `w` is a copy; who has the slot by now is woken for nothing.
- * False: nobody hears that name from here. It is of another network namespace, Landlock forbids it
+/* False: nobody hears that name from here. It is of another network namespace, Landlock forbids it
  * (its abstract scope), or its owner is gone. A queue that is full wakes as well. */
-static bool ring(const struct ustack *u, uint32_t slot, const struct waiter_slot *w)
+static bool ring(const struct ustack *u, const struct waiter_slot *w)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
         long r;
 
-        if (sleeps_on_word(w))
-                return sys3(SYS_futex, &stack_waiter(u->s.st, slot)->armed, FUTEX_WAKE, 1) >= 0;
         memcpy(un.sun_path, w->name, w->name_len);
         wake_socket();
         r = sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1,
@@ -346,14 +347,14 @@ static void wake_otherwise(struct ustack *u, uint32_t slot)
 void usock_wake(struct ustack *u, uint32_t slot)
 {
         assert(ustack_locked(u));
-        if (sandbox_forbids(SANDBOX_WAKE) && !sleeps_on_word(stack_waiter(u->s.st, slot))) {
+        if (sandbox_forbids(SANDBOX_WAKE)) {
                 ask_keeper(u, slot);
                 return;
         }
         u->woke = true;
         if (likely(u->wakes_late && u->nwakes < USTACK_WAKES))
                 u->wakes[u->nwakes++] = slot;
-        else if (!ring(u, slot, stack_waiter(u->s.st, slot)))
+        else if (!ring(u, stack_waiter(u->s.st, slot)))
                 wake_otherwise(u, slot);
 }
 
@@ -377,7 +378,7 @@ void ustack_unlock_and_wake(struct ustack *u)
                 if (!bell_ring(bells.fd[i]))
                         silent |= 1u << i;
         for (uint32_t i = 0; i < n; i++)
-                if (!ring(u, slot[i], &who[i]))
+                if (!ring(u, &who[i]))
                         unheard |= 1u << i;
         if (unlikely(unheard != 0 || silent != 0 || bells.unheard)) {
                 ustack_lock(u);
@@ -402,7 +403,7 @@ void ustack_unlock_and_wake(struct ustack *u)
  * (usock_sleep.c). */
 static void wake_asked(struct ustack *u, uint32_t slot)
 {
-        if (!ring(u, slot, stack_waiter(u->s.st, slot)))
+        if (!ring(u, stack_waiter(u->s.st, slot)))
                 u->s.st->unheard_at = ustack_now();
 }
 

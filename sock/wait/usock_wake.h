@@ -6,8 +6,7 @@
 #include "sock/attach/ustack.h"
 #include "sock/usock_ready.h"
 
-/* A datagram socket to sleep on for who leads, or waits for something of the kernel's as well; its
- * abstract name stands in the waiter's slot. Others need none (usock_word_sleep()). */
+/* A datagram socket that a follower sleeps on; its abstract name stands in the follower's slot. */
 struct usock_place {
         struct usock_place *next; /* free ones */
         struct usock_place *all;  /* every one this process made */
@@ -22,20 +21,18 @@ struct usock_place *usock_place_get(void);
 void usock_place_put(struct usock_place *p, bool rung);
 /* Takes a wake-up without waiting. Returns false if there is none. */
 bool usock_place_hear(const struct usock_place *p);
+/* Returns true if usock_place_sleep() may be called: not once the program has locked itself in. */
+bool usock_places_wait(void);
+/* Sleeps until there is a wake-up, and takes it: not negative. -EINTR: a signal. */
+long usock_place_sleep(const struct usock_place *p);
 /* One is there for a thread that sleeps, and a socket to wake others by, while descriptors can
  * be made. */
 void usock_place_keep(void);
 
 /* A place in the stack for a thread that is to sleep: it wants to hear of its sockets among v, and,
- * if `news`, of any. p NULL: it sleeps on the word of its slot. Under the lock. Slot + 1, 0: all
- * are taken. */
+ * if `news`, of any. Under the lock. Slot + 1, 0: all are taken. */
 uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool news,
                       const struct usock_place *p);
-/* Who has it sleeps there: p NULL, on its word. Under the lock. */
-void usock_name_place(struct ustack *u, uint32_t slot, const struct usock_place *p);
-/* Sleeps until waiter_slot.armed is taken away. 1: it is, or somebody had the slot before; 0: the
- * time is over; -EINTR: a signal. */
-long usock_word_sleep(struct ustack *u, uint32_t slot, nstime timeout);
 /* Gives it up. True: the place was rung. */
 bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t slot);
 /* Wakes a waiter by its slot. Under the stack's lock; the first to come makes the socket that it is

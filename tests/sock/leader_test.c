@@ -1,7 +1,6 @@
 /* One thread sleeps as the stack's leader, and others are at work. */
 #include "tests/sock/sides.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -203,64 +202,12 @@ static void while_who_led_works_the_keeper_lets_another_lead(void **state)
         play(TWO_PROCESSES, sends_two, works_long, 0);
 }
 
-/* ---- who does not lead ---- */
-
-#define FOLLOWERS 40
-
-static unsigned count_descriptors(void)
-{
-        DIR *d = opendir("/proc/self/fd");
-        unsigned n = 0;
-
-        CHECK(d != NULL);
-        while (readdir(d) != NULL)
-                n++;
-        closedir(d);
-        return n;
-}
-
-static void sleeps_in_many_threads(struct side *s)
-{
-        static int sock[FOLLOWERS];
-        pthread_t thread[FOLLOWERS];
-        unsigned before;
-
-        for (int i = 0; i < FOLLOWERS; i++)
-                sock[i] = side_accept(s);
-        before = count_descriptors();
-        for (int i = 0; i < FOLLOWERS; i++)
-                CHECK(pthread_create(&thread[i], NULL, recv_one, &sock[i]) == 0);
-        EVENTUALLY(count_asleep() == FOLLOWERS);
-        CHECK(count_descriptors() <= before + 1);
-        tell(s, 0);
-        for (int i = 0; i < FOLLOWERS; i++)
-                CHECK(pthread_join(thread[i], NULL) == 0);
-        CHECK(count_descriptors() <= before + 1);
-}
-
-static void sends_to_each(struct side *s)
-{
-        int c[FOLLOWERS];
-
-        for (int i = 0; i < FOLLOWERS; i++)
-                c[i] = side_connect(s);
-        hear(s);
-        for (int i = FOLLOWERS - 1; i >= 0; i--)
-                CHECK(unet_send(c[i], "!", 1, 0) == 1);
-}
-
-static void who_follows_needs_no_descriptor(void **state)
-{
-        play(TWO_PROCESSES, sends_to_each, sleeps_in_many_threads, 0);
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(who_closes_lets_another_lead),
                 cmocka_unit_test(while_who_led_works_the_keeper_lets_another_lead),
                 cmocka_unit_test(what_another_lost_is_sent_again),
-                cmocka_unit_test(who_follows_needs_no_descriptor),
         };
 
         return run_sides(tests);
