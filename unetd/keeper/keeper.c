@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-#include "base/clock.h"
 #include "unetd/client/timens.h"
 
 #define DAEMON_FD 3
@@ -175,7 +174,7 @@ int keeper_main(int argc, char **argv, const struct keeper_stack_ops *ops)
                 fputs("unet-keeper: not started by unetd\n", stderr);
                 return 1;
         }
-        keeper.began = clock_now();
+        keeper.began = keeper.loop.now;
         loop_run(&keeper.loop);
         return 0;
 }

@@ -99,7 +99,7 @@ extern struct keeper {
         bool system; /* the unetd in use, or the last one, is a system-wide one: no other will do */
         /* When it is looked for another one next, and how long after that; NSTIME_NEVER: not. */
         nstime look_at, look_gap;
-        nstime began;
+        nstime began; /* by loop.now, which leaves out the offset of a time namespace */
         bool leaving; /* as soon as what was offered has been sent */
         const struct keeper_stack_ops *ops;
         struct unetd_config cfg;
