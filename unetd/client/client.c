@@ -20,8 +20,8 @@
 #define BACKLOG_MS  200 /* how long names with a full backlog are waited for, together */
 #define FIND_ROUNDS 3
 #define ASK_ROUNDS  3
-/* What unetd is not to be asked yet (-EAGAIN) it is asked so often, with longer and longer pauses:
- * five seconds. */
+/* What unetd is not to be asked yet (-EAGAIN) it is asked again, with longer and longer pauses, for
+ * UNETD_PATIENCE_MS; a hello so often: five seconds. */
 #define AGAIN_TRIES   60
 #define AGAIN_MS      5
 #define AGAIN_MOST_MS 100
@@ -370,6 +370,7 @@ int client_ready(struct unetd_client *c)
 int client_ask(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n,
                struct wire_in *in)
 {
+        int64_t end = sys_now_ms() + UNETD_PATIENCE_MS;
         int r = -ECONNRESET, tries = 0;
 
         for (int round = 0; round < ASK_ROUNDS; round += r != -EAGAIN) {
@@ -381,10 +382,10 @@ int client_ask(struct unetd_client *c, struct unetd_msg *msg, const int *fds, un
                         client_drop(&c->daemon);
                 if (r != -ECONNRESET && r != -EAGAIN)
                         return r;
-                if (r == -EAGAIN && ++tries == AGAIN_TRIES)
+                if (r == -EAGAIN && sys_now_ms() >= end)
                         return -ETIMEDOUT;
                 if (r == -EAGAIN)
-                        wait_to_ask_again(tries);
+                        wait_to_ask_again(++tries);
         }
         return r;
 }

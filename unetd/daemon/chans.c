@@ -21,6 +21,7 @@
 #include "unetd/daemon/discard.h"
 #include "unetd/daemon/ifaces.h"
 #include "unetd/daemon/links.h"
+#include "unetd/daemon/replay.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/stacks.h"
 #include "unetd/daemon/users.h"
@@ -213,6 +214,7 @@ void end_free(struct end *e)
         e->stack->user->ends--;
         assert(e->stack->user->kept >= e->kept);
         e->stack->user->kept -= e->kept;
+        replay_forget_end(e);
         LIST_REMOVE(e, link);
         close_offered(e);
         e->state = END_FREE;
@@ -284,12 +286,19 @@ static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *i
         return 0;
 }
 
+bool end_is_untold(const struct end *e)
+{
+        return e->untold || e->stack->untold;
+}
+
 static int end_attach(struct end *e)
 {
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS_MAX], r;
 
         assert(e->stack != NULL && e->tx >= 0);
+        if (end_is_untold(e))
+                return 0;
         if (e->chan->remote) {
                 info = end_info(e);
                 fds[UNETD_FD_RM_TX] = e->tx;
@@ -309,7 +318,7 @@ int end_ask(struct end *e, uint16_t type)
 {
         struct unetd_chan_info info = end_info(e);
 
-        return ask_end(e, type, &info, NULL, 0);
+        return end_is_untold(e) ? 0 : ask_end(e, type, &info, NULL, 0);
 }
 
 void end_close(struct end *e)
@@ -701,33 +710,35 @@ void chan_answered(struct ask *a, int err)
         }
 }
 
+bool chans_stack_goes(struct stack *st)
+{
+        struct end *e = LIST_FIRST(&st->ends);
+
+        if (!e)
+                return false;
+        close_all(e->chan->bells, 2);
+        e->chan->bells[0] = fcntl(st->fds[UNETD_FD_BELL], F_DUPFD_CLOEXEC, 3);
+        e->chan->bells[1] = -1;
+        end_free(e);
+        chan_close(e->chan, -ECONNRESET);
+        return true;
+}
+
 void chans_stack_gone(struct stack *st)
 {
-        struct end *e;
-
         yield_forget(st);
-        while ((e = LIST_FIRST(&st->ends))) {
-                close_all(e->chan->bells, 2);
-                e->chan->bells[0] = fcntl(st->fds[UNETD_FD_BELL], F_DUPFD_CLOEXEC, 3);
-                e->chan->bells[1] = -1;
-                end_free(e);
-                chan_close(e->chan, -ECONNRESET);
-        }
+        while (chans_stack_goes(st))
+                ;
 }
 
 /* ---- keepers that are replaced ---- */
 
-void chans_replay(struct stack *st)
+void chan_tell(struct end *e)
 {
-        struct end *e;
-
-        yield_replay(st);
-        LIST_FOREACH (e, &st->ends, link) {
-                if (e->state == END_CLOSING)
-                        end_ask(e, UNETD_K_CHAN_DOWN);
-                else if (other_end(e)->stack || e->chan->iface || e->chan->remote)
-                        end_attach(e);
-        }
+        if (e->state == END_CLOSING)
+                end_ask(e, UNETD_K_CHAN_DOWN);
+        else if (other_end(e)->stack || e->chan->iface || e->chan->remote)
+                end_attach(e);
 }
 
 struct end *end_numbered(const struct stack *st, uint32_t slot)

@@ -20,7 +20,12 @@ void chan_unshare(const struct iface *f);
 void chans_iface_gone(const struct iface *f);
 /* Frees the ends of a stack that is gone, and closes the other ends. */
 void chans_stack_gone(struct stack *st);
-void chans_replay(struct stack *st);
+/* Does so with one of its ends; returns false if it has none. */
+bool chans_stack_goes(struct stack *st);
+/* Tells the keeper of an end what is so now. */
+void chan_tell(struct end *e);
+/* Ends what the stack's keeper, which is dead, was asked to do about yielding. */
+void yield_replay(struct stack *st);
 void chan_offered(struct user *u, struct wire_in *in);
 /* A client brings a channel to another host that an earlier unetd made. 0 or a negative errno. */
 int chan_back(struct user *u, struct wire_in *in);

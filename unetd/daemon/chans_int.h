@@ -8,6 +8,9 @@
 
 struct end *other_end(const struct end *e);
 struct end *end_numbered(const struct stack *st, uint32_t slot);
+/* Returns true if the keeper does not know of the end yet. Nothing is asked about it until it is
+ * told what is so then (replay.h). */
+bool end_is_untold(const struct end *e);
 /* Sends a request about the end to its stack's keeper. 0 or a negative errno. */
 int end_ask(struct end *e, uint16_t type);
 void end_free(struct end *e);
@@ -35,8 +38,6 @@ void part_answered(struct chan *ch, struct end *o, int err);
 /* An end of the channel is free: frees the channel if both are, and serves the requests that waited
  * for its number. */
 void chan_is_down(struct chan *ch);
-/* Asks again: the stack has a new keeper. */
-void yield_replay(struct stack *st);
 /* Ends what a stack that is gone had to do with yielding. */
 void yield_forget(struct stack *st);
 

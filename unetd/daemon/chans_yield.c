@@ -78,7 +78,7 @@ static bool may_yield(const struct end *e, const struct user *payer)
         const struct end *o = other_end(e);
 
         return e->state == END_UP && o->state == END_UP && !e->chan->iface && !e->chan->remote &&
-               (e->payer == payer || !slot_share_is_full(e->stack, payer)) &&
+               !end_is_untold(o) && (e->payer == payer || !slot_share_is_full(e->stack, payer)) &&
                !user_keeper_late(o->stack->user, e->stack->user) &&
                !user_parts_late(o->stack->user, e->stack->user);
 }

@@ -19,6 +19,7 @@
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/leases.h"
 #include "unetd/daemon/ports.h"
+#include "unetd/daemon/replay.h"
 #include "unetd/daemon/routes.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/stacks.h"
@@ -47,11 +48,21 @@ static int serve_emulated(struct client *cl, struct wire_in *in)
         }
 }
 
+/* Returns true if a keeper that does not know all stacks would answer wrong, or be asked about one
+ * that it does not know. */
+static bool needs_keeper(uint16_t type)
+{
+        return type == UNETD_KEEPER_GET || type == UNETD_STACK_NEW || type == UNETD_PROC_ADD ||
+               type == UNETD_PROC_DEL || type == UNETD_FLIGHT;
+}
+
 static int serve(struct client *cl, struct wire_in *in)
 {
         struct unetd_msg *msg = &in->msg;
         int r;
 
+        if (needs_keeper(msg->type) && replay_goes_on(cl->user))
+                return user_keeper_silent(cl->user) ? -ETIMEDOUT : -EAGAIN;
         switch ((enum unetd_type)msg->type) {
         case UNETD_KEEPER_GET:
                 return user_keeper_get(cl, msg);
@@ -227,7 +238,6 @@ static void client_ended(struct conn *c)
 
         given_back(cl);
         emul_client_ended(cl);
-        user_client_left(cl);
         LIST_REMOVE(cl, link);
         LIST_INSERT_HEAD(&unetd.dead, cl, link);
 }
@@ -411,20 +421,30 @@ nstime waiters_deadline(void)
         return first;
 }
 
+static void drop_waiters(const struct client *cl)
+{
+        struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
+
+        for (; cl->waiting > 0 && w; w = next) {
+                next = TAILQ_NEXT(w, link);
+                if (w->client == cl)
+                        waiter_drop(w);
+        }
+}
+
+/* A keeper that is being told of its stacks is told afterwards who left. */
 void clients_bury(void)
 {
-        struct client *cl;
+        struct client *cl = LIST_FIRST(&unetd.dead), *next;
 
-        while ((cl = LIST_FIRST(&unetd.dead))) {
-                struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
-
-                for (; cl->waiting > 0 && w; w = next) {
-                        next = TAILQ_NEXT(w, link);
-                        if (w->client == cl)
-                                waiter_drop(w);
-                }
-                if (cl->hands_over)
-                        stacks_replay(cl->user, cl);
+        for (; cl; cl = next) {
+                next = LIST_NEXT(cl, link);
+                drop_waiters(cl);
+                if (replay_goes_on(cl->user))
+                        continue;
+                user_client_left(cl);
+                if (cl->hands_over && user_need_keeper(cl->user, false) == 0)
+                        replay_begin(cl->user, cl);
                 LIST_REMOVE(cl, link);
                 assert(cl->waiting == 0);
                 assert(cl->user->used.clients != 0 && unetd.nclients != 0);

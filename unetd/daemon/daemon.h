@@ -153,7 +153,10 @@ struct user {
         uint32_t unread, unread_keepers;
         LIST_HEAD(, client) given;
         uint32_t ngiven;
-        struct unetd_limits used;        /* counted as the limits are, except for: */
+        TAILQ_HEAD(, stack) later;    /* stacks of which the keeper has not been told (replay.h), */
+        TAILQ_HEAD(, end) later_ends; /* and ends of stacks of which it has */
+        nstime replayed;              /* when it was told last */
+        struct unetd_limits used;     /* counted as the limits are, except for: */
         struct unet_switch_account emul; /* what his emulated endpoints use */
         struct trash trash;
 };
@@ -191,6 +194,8 @@ struct end {
         struct user *payer; /* who asked for the channel: both ends count against his quota */
         uint32_t slot;
         uint32_t kept; /* of the keeper's descriptors */
+        bool untold;   /* it is in its user's list */
+        TAILQ_ENTRY(end) later;
         enum end_state state;
         struct frame_geom geom;
         int tx; /* memfd that the stack writes, of this geometry */
@@ -249,13 +254,16 @@ struct chan {
         uint32_t nasks; /* asks about it */
 };
 
-enum stack_state { STACK_ATTACHING, STACK_UP, STACK_ORPHAN };
+/* STACK_LOST: given up with its keepers; nobody finds it, and its turn to be freed comes. */
+enum stack_state { STACK_ATTACHING, STACK_UP, STACK_ORPHAN, STACK_LOST };
 
 struct stack {
         LIST_ENTRY(stack) link; /* of its bucket */
         uint32_t id;
         struct user *user;
         enum stack_state state;
+        bool untold; /* it is in its user's list `later` */
+        TAILQ_ENTRY(stack) later;
         int32_t pid; /* its maker's */
         /* The connection that hands it over to the keeper that runs; or NULL. */
         const struct client *from;

@@ -123,7 +123,8 @@ static void link_to_keeper(const struct rlink *l)
         int fds[UNETD_LINK_FDS] = {[UNETD_FD_LINK_MEM] = l->mem, [UNETD_FD_LINK_BOOK] = l->book_fd};
 
         assert(l->mem >= 0 && l->book_fd >= 0 && l->book != NULL);
-        conn_send(&l->st->user->keeper, &msg, fds, UNETD_LINK_FDS);
+        if (!l->st->untold) /* else stack_tell() says so */
+                conn_send(&l->st->user->keeper, &msg, fds, UNETD_LINK_FDS);
 }
 
 void links_replay(const struct stack *st)

@@ -14,6 +14,7 @@
 #include "unetd/daemon/leases.h"
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/ports.h"
+#include "unetd/daemon/replay.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/sockdiag.h"
 #include "unetd/daemon/stacks.h"
@@ -362,14 +363,12 @@ static struct user *user_at(const struct unetd_port *p)
         return NULL;
 }
 
-/* Asks the keeper, with one K_SETTLE at a time, however many wait. It is about the present moment:
- * a request that comes while the keeper is at it waits for the next one. */
-static void settle_ask(struct user *u)
+void port_settle_next(struct user *u)
 {
         struct unetd_msg ask = {.type = UNETD_K_SETTLE};
         struct waiter *w;
 
-        if (u->settling || LIST_EMPTY(&u->settle_next))
+        if (u->settling || LIST_EMPTY(&u->settle_next) || replay_goes_on(u))
                 return;
         while ((w = LIST_FIRST(&u->settle_next))) {
                 LIST_REMOVE(w, of_settle);
@@ -399,7 +398,7 @@ int port_settle(struct client *cl, const struct unetd_msg *msg)
         LIST_INSERT_HEAD(&u->settle_next, w, of_settle);
         if (u != cl->user)
                 waiter_hurries(w);
-        settle_ask(u);
+        port_settle_next(u);
         return REPLY_LATER;
 }
 
@@ -416,7 +415,7 @@ void port_settled(struct user *u, int err)
                         waiter_end(w, err);
         }
         u->settling = false;
-        settle_ask(u);
+        port_settle_next(u);
 }
 
 uint32_t port_listened(uint8_t proto, uint16_t port)

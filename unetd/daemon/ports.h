@@ -21,6 +21,10 @@ void listen_aloft(struct user *u, const struct unetd_msg *msg);
  */
 int port_settle(struct client *cl, const struct unetd_msg *msg);
 void port_settled(struct user *u, int err);
+/* Asks the keeper, with one K_SETTLE at a time, however many wait. It is about the present moment:
+ * a request that comes while the keeper is at it waits for the next one. A keeper that is being
+ * told of its stacks is asked afterwards. */
+void port_settle_next(struct user *u);
 int port_hold(struct client *cl, struct unetd_msg *msg);
 int port_release(struct client *cl, const struct unetd_msg *msg);
 /* The keeper says what its stack had with the last unetd: LISTEN_ADD, PORT_HOLD or PORT_LEASE. */

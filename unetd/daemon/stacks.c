@@ -17,6 +17,7 @@
 #include "unetd/daemon/discard.h"
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/ports.h"
+#include "unetd/daemon/replay.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/stacks.h"
 #include "unetd/daemon/users.h"
@@ -36,7 +37,7 @@ struct stack *stack_find(uint32_t id)
         struct stack *st;
 
         LIST_FOREACH (st, &unetd.stacks[id % STACK_BUCKETS], link)
-                if (st->id == id)
+                if (st->id == id && st->state != STACK_LOST)
                         return st;
         return NULL;
 }
@@ -378,10 +379,11 @@ static struct stack *stack_alloc(struct user *u, uint32_t id, int32_t pid, struc
         return st;
 }
 
-static void stack_free(struct stack *st)
+void stack_free(struct stack *st)
 {
         struct proc *p;
 
+        replay_forget(st);
         chans_stack_gone(st);
         links_free(st);
         ports_free(st);
@@ -395,19 +397,6 @@ static void stack_free(struct stack *st)
         st->user->used.stacks--;
         unetd.nstacks--;
         free(st);
-}
-
-void stacks_free_of(struct user *u)
-{
-        for (unsigned b = 0; b < STACK_BUCKETS; b++) {
-                struct stack *st = LIST_FIRST(&unetd.stacks[b]), *next;
-
-                for (; st; st = next) {
-                        next = LIST_NEXT(st, link);
-                        if (st->user == u)
-                                stack_free(st);
-                }
-        }
 }
 
 /* Hands the stack to the keeper: its descriptors, and its first process if there is one. */
@@ -601,7 +590,7 @@ void proc_offered(struct user *u, struct wire_in *in)
                 proc_new(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, 0));
 }
 
-static void stack_replay(struct stack *st)
+void stack_tell(struct stack *st)
 {
         struct proc *p, *first = LIST_FIRST(&st->procs);
 
@@ -610,20 +599,4 @@ static void stack_replay(struct stack *st)
                 if (p != first)
                         ask_proc(st, UNETD_K_PROC, p);
         links_replay(st);
-        chans_replay(st);
-}
-
-void stacks_replay(struct user *u, const struct client *from)
-{
-        for (unsigned b = 0; b < STACK_BUCKETS; b++) {
-                struct stack *st;
-
-                LIST_FOREACH (st, &unetd.stacks[b], link) {
-                        if (st->user != u || (from && st->from != from))
-                                continue;
-                        if (from)
-                                st->from = NULL;
-                        stack_replay(st);
-                }
-        }
 }

@@ -13,7 +13,9 @@ int stack_proc_add(struct client *cl, struct wire_in *in);
 int stack_flight(struct client *cl, struct wire_in *in);
 int stack_proc_del(struct client *cl, struct wire_in *in);
 void stack_answered(struct user *u, struct ask *a, int err);
-void stacks_free_of(struct user *u);
+void stack_free(struct stack *st);
+/* Hands the stack to its keeper, with its processes and links; its channels follow. */
+void stack_tell(struct stack *st);
 /* What the keeper says unasked. */
 void stack_proc_gone(struct user *u, const struct unetd_msg *msg);
 void stack_orphan(struct user *u, const struct unetd_msg *msg);
@@ -21,8 +23,5 @@ void stack_gone(struct user *u, const struct unetd_msg *msg);
 /* `from`: the keeper that hands over; NULL: the keeper that runs. */
 void stack_offered(struct user *u, const struct client *from, struct wire_in *in);
 void proc_offered(struct user *u, struct wire_in *in);
-/* Tells the keeper of all stacks of the user, or of those that `from` handed over, with their
- * processes and channels. */
-void stacks_replay(struct user *u, const struct client *from);
 
 #endif

@@ -11,6 +11,7 @@
 #include "unetd/daemon/discard.h"
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/ports.h"
+#include "unetd/daemon/replay.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/stacks.h"
 #include "unetd/daemon/unread.h"
@@ -54,6 +55,8 @@ struct user *user_get(uint32_t uid, uint32_t gid)
         u->emul.chans_max = unetd.cfg.per_uid.emul_chans;
         TAILQ_INIT(&u->asks);
         LIST_INIT(&u->given);
+        TAILQ_INIT(&u->later);
+        TAILQ_INIT(&u->later_ends);
         LIST_INIT(&u->settle_now);
         LIST_INIT(&u->settle_next);
         discard_init(u);
@@ -414,8 +417,8 @@ static bool dies_too_often(struct user *u)
         return ++u->deaths > DEATHS_MAX;
 }
 
-/* Ends the asks of a dead keeper. Clients ask again for new stacks and slots; stacks_replay() asks
- * again for channels. */
+/* Ends the asks of a dead keeper. Clients ask again for new stacks and slots; the replay asks again
+ * for channels. */
 static void asks_fail(struct user *u)
 {
         struct ask *a;
@@ -439,11 +442,11 @@ static void keeper_bury(struct user *u)
         user_log(u, "keeper of uid %u died, %u stacks", u->uid, u->used.stacks);
         if (dies_too_often(u) || keeper_start(u) < 0) {
                 user_log(u, "keeper of uid %u is given up, and its stacks", u->uid);
-                stacks_free_of(u);
-                asks_fail(u); /* those of channels between two of these stacks */
+                replay_give_up(u);
+                asks_fail(u); /* those about yielding, of one of these stacks for another */
                 return;
         }
-        stacks_replay(u, NULL);
+        replay_begin(u, NULL);
 }
 
 static bool keeper_is_stopped(struct user *u)
@@ -514,6 +517,7 @@ void users_tick(void)
                         keeper_bury(u);
                 user_free_if_unused(u);
         }
+        replay_turn();
 }
 
 nstime users_deadline(void)
@@ -524,7 +528,7 @@ nstime users_deadline(void)
         LIST_FOREACH (u, &unetd.users, link) {
                 struct ask *a = TAILQ_FIRST(&u->asks);
 
-                if (u->keeper_died)
+                if (u->keeper_died || replay_is_due(u))
                         return unetd.loop.now;
                 if (u->keeper_state == KEEPER_AWAITED)
                         when = nstime_min(when, u->adopt_until);
