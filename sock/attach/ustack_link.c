@@ -232,7 +232,7 @@ static bool remote_map(struct ustack *u, uint32_t k, const struct unetd_chan *fd
 {
         uint32_t i = fds->peer_chan % DIR_IFACES;
 
-        if (ustack_link_map(u, i, fds->mem, fds->book) != 0)
+        if (k >= VLINK_CHANS || ustack_link_map(u, i, fds->mem, fds->book) != 0)
                 return false;
         ni_verbs_init(&u->remote[k], link_at(u, i), k, fds->mtu, !fds->no_csum,
                       unet_mem_frames(u->chan[k].mine->frames, fds->tx_geom));

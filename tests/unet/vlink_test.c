@@ -67,6 +67,18 @@ static void nobody_is_read_as_nobody(void **state)
         free(b);
 }
 
+/* A stack has more channels than the book has peers. */
+static void no_channel_has_anothers_peer(void **state)
+{
+        struct vlink_book *b = book();
+        struct vlink_peer got;
+
+        vlink_put(b, SLOT + VLINK_CHANS, &new);
+        assert_false(vlink_read(b, SLOT + VLINK_CHANS, &got));
+        assert_false(vlink_vouches(b, SLOT + VLINK_CHANS, 6, 1063));
+        expect(b, &old);
+}
+
 /* Half of what is to be is there, and nobody knows of it. */
 static void a_death_before_it_was_decided_changes_nothing(void **state)
 {
@@ -119,6 +131,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(what_is_put_is_read),
                 cmocka_unit_test(nobody_is_read_as_nobody),
+                cmocka_unit_test(no_channel_has_anothers_peer),
                 cmocka_unit_test(a_death_before_it_was_decided_changes_nothing),
                 cmocka_unit_test(a_death_after_it_was_decided_is_made_good),
                 cmocka_unit_test(a_death_while_it_was_copied_is_made_good),

@@ -18,6 +18,7 @@
 #include "tests/unetd/world.h"
 #include "unet/bell_fd.h"
 #include "unet/shm/shm_ring.h"
+#include "unet/verbs/vlink.h"
 
 static const ip_addr any = {{0, 0}};
 
@@ -693,6 +694,47 @@ static void a_program_that_closes_everything_loses_nothing(void **state)
         unetd_close(&c);
 }
 
+/* ---- where there is an RDMA device ---- */
+
+/* Returns the number of the first channel between two stacks, with these lines in unet.conf. */
+static uint32_t first_number(const char *lines)
+{
+        char path[64];
+        struct unetd_client c;
+        struct fake_stack a, b;
+        uint32_t chan, peer;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/tmp/unet-calls-test-%d.conf", (int)getpid());
+        f = fopen(path, "we");
+        assert_non_null(f);
+        fprintf(f, "[interface rxe0]\nprovider = verbs\naddress = 10.0.0.1/24\n%s", lines);
+        assert_int_equal(fclose(f), 0);
+        setenv("UNET_CONFIG", path, 1);
+        world_client(&c);
+        unsetenv("UNET_CONFIG");
+        unlink(path);
+        fake_stack_new(&c, &a);
+        fake_stack_new(&c, &b);
+        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
+        assert_int_equal(chan, peer);
+        fake_stack_forget(&a);
+        fake_stack_forget(&b);
+        unetd_close(&c);
+        return chan;
+}
+
+/* Channels to other hosts have numbers below VLINK_CHANS. */
+static void channels_of_this_host_leave_low_numbers_alone(void **state)
+{
+        assert_int_equal(first_number(""), VLINK_CHANS);
+}
+
+static void a_stack_of_few_channels_has_all_numbers(void **state)
+{
+        assert_int_equal(first_number("[limits]\nchannels_per_stack = 100\n"), 0);
+}
+
 #define t(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
@@ -722,6 +764,8 @@ int main(void)
                 t(leases_are_unique_and_come_back),
                 t(a_new_address_becomes_local),
                 t(a_program_that_closes_everything_loses_nothing),
+                t(channels_of_this_host_leave_low_numbers_alone),
+                t(a_stack_of_few_channels_has_all_numbers),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@
 #include "base/frame.h"
 
 #define VLINK_MAGIC      0x756e6574766c6b03ull
-#define VLINK_CHANS      64u        /* of a stack */
+#define VLINK_CHANS      64u        /* of a stack: those with numbers below */
 #define VLINK_SLOTS      256u       /* packets in the ring */
 #define VLINK_SLOT_BYTES 4096u      /* no device takes a longer datagram */
 #define VLINK_RANGES     48u        /* of ports of one peer */
@@ -107,9 +107,9 @@ struct vlink_book {
  * come yet. */
 static inline bool vlink_read(const struct vlink_book *b, uint32_t chan, struct vlink_peer *out)
 {
-        for (int tries = 0; tries < 64; tries++) {
+        for (int tries = 0; tries < 64 && chan < VLINK_CHANS; tries++) {
                 uint32_t seq = atomic_load_explicit(&b->seq, memory_order_acquire);
-                struct vlink_peer got = b->peer[chan % VLINK_CHANS];
+                struct vlink_peer got = b->peer[chan];
 
                 atomic_thread_fence(memory_order_acquire);
                 if ((seq & 1) == 0 && atomic_load_explicit(&b->seq, memory_order_relaxed) == seq) {
@@ -138,7 +138,7 @@ static inline bool vlink_vouches(const struct vlink_book *b, uint32_t chan, uint
 {
         const struct vlink_peer *p = &b->peer[chan % VLINK_CHANS];
 
-        for (int tries = 0; tries < 64; tries++) {
+        for (int tries = 0; tries < 64 && chan < VLINK_CHANS; tries++) {
                 uint32_t seq = atomic_load_explicit(&b->seq, memory_order_acquire);
                 bool has = p->addr != 0 && vlink_has_port(p, proto, port);
 
@@ -167,11 +167,14 @@ static inline void vlink_redo(struct vlink_book *b)
         atomic_store_explicit(&b->redo, 0, memory_order_release);
 }
 
-/* A peer is this from now on; addr 0: it is nobody. */
+/* A peer is this from now on; addr 0: it is nobody. The book has no room for channels of higher
+ * numbers than VLINK_CHANS, which have no peer there. */
 static inline void vlink_put(struct vlink_book *b, uint32_t chan, const struct vlink_peer *p)
 {
+        if (chan >= VLINK_CHANS)
+                return;
         b->next = *p;
-        atomic_store_explicit(&b->redo, chan % VLINK_CHANS + 1, memory_order_release);
+        atomic_store_explicit(&b->redo, chan + 1, memory_order_release);
         vlink_redo(b);
 }
 

@@ -69,19 +69,39 @@ bool slot_share_is_full(const struct stack *st, const struct user *payer)
         return !share_may_take(have, taken, slots_at_most(st));
 }
 
+/* Channels to other hosts have numbers below VLINK_CHANS: a link's book has room for no others. So
+ * where there are RDMA devices, other channels leave these alone, if the stack has many more. */
+struct numbers {
+        uint32_t first, end;
+};
+
+static struct numbers numbers_for(const struct stack *st, bool remote)
+{
+        uint32_t most = slots_at_most(st);
+
+        if (remote)
+                return (struct numbers){0, MIN(most, VLINK_CHANS)};
+        return (struct numbers){links_are_there() && most > 2 * VLINK_CHANS ? VLINK_CHANS : 0,
+                                most};
+}
+
 bool slot_is_free(const struct stack *st, const struct user *payer)
 {
-        for (uint32_t i = 0; i < slots_at_most(st); i++)
+        struct numbers n = numbers_for(st, false);
+
+        for (uint32_t i = n.first; i < n.end; i++)
                 if (!(st->slots[i / 64] >> (i % 64) & 1))
                         return !slot_share_is_full(st, payer);
         return false;
 }
 
-static int slot_new(struct stack *st, const struct user *payer, uint32_t *slot)
+static int slot_new(struct stack *st, const struct user *payer, bool remote, uint32_t *slot)
 {
+        struct numbers n = numbers_for(st, remote);
+
         if (slot_share_is_full(st, payer))
                 return -EDQUOT;
-        for (uint32_t i = 0; i < slots_at_most(st); i++) {
+        for (uint32_t i = n.first; i < n.end; i++) {
                 if (slot_take(st, i) == 0) {
                         *slot = i;
                         return 0;
@@ -171,7 +191,8 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
         if (payer->used.chans >= unetd.cfg.per_uid.chans || !share_may_hold(payer, 1))
                 return -EDQUOT;
         e->slot = slot;
-        r = slot == UNETD_CHANS_MAX ? slot_new(st, payer, &e->slot) : slot_take(st, slot);
+        r = slot == UNETD_CHANS_MAX ? slot_new(st, payer, e->chan->remote != NULL, &e->slot)
+                                    : slot_take(st, slot);
         if (r < 0)
                 return r;
         e->stack = st;
@@ -772,7 +793,7 @@ static void remote_offered(struct user *u, struct wire_in *in)
         struct stack *st;
         struct chan *ch;
 
-        if (in->n != UNETD_REMOTE_FDS || info->chan >= UNETD_CHANS_MAX ||
+        if (in->n != UNETD_REMOTE_FDS || info->chan >= VLINK_CHANS ||
             stack_of(u, info->stack, &st) < 0 ||
             unet_memfd_check(in->fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true,
                              UNET_MEMFD_ANYBODY) < 0)
@@ -843,7 +864,7 @@ int chan_back(struct user *u, struct wire_in *in)
 
         if (r < 0)
                 return r;
-        if (!unetd_is_remote(info.peer_stack) || info.chan >= UNETD_CHANS_MAX)
+        if (!unetd_is_remote(info.peer_stack) || info.chan >= VLINK_CHANS)
                 return -EINVAL;
         e = end_numbered(st, info.chan);
         if (e)

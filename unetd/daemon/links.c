@@ -502,6 +502,14 @@ void links_init(void)
                 }
 }
 
+bool links_are_there(void)
+{
+        for (const struct agent *a = agents; a < agents + UNETD_IFACES; a++)
+                if (a->cfg)
+                        return true;
+        return false;
+}
+
 nstime links_tick(void)
 {
         nstime when = NSTIME_NEVER;

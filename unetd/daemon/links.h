@@ -7,6 +7,8 @@
 
 void links_init(void); /* starts the agents */
 nstime links_tick(void);
+/* Returns true if the configuration names an RDMA device. */
+bool links_are_there(void);
 int link_open(struct client *cl, struct unetd_msg *msg);
 /* A client brings the link that its stack has from an earlier unetd. 0 or a negative errno. */
 int link_back(struct user *u, struct wire_in *in);
