@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <cmocka.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -120,6 +121,23 @@ static void an_answer_is_no_refusal(void **state)
         assert_int_equal(recv(s->knock.source.fd, &byte, 1, MSG_DONTWAIT), -1);
 }
 
+/* Anybody may send to it, faster than it reads. */
+static void who_sends_without_end_is_not_read_without_end(void **state)
+{
+        struct scene *s = *state;
+        struct sockaddr_in to;
+        socklen_t len = sizeof to;
+        char byte;
+
+        assert_int_equal(getsockname(s->knock.source.fd, (struct sockaddr *)&to, &len), 0);
+        for (int i = 0; i < 64; i++)
+                assert_int_equal(sendto(s->taken, "x", 1, 0, (struct sockaddr *)&to, len), 1);
+        for (int turn = 0; turn < 2; turn++) {
+                s->knock.source.ready(&s->knock.source, EPOLLIN);
+                assert_int_equal(recv(s->knock.source.fd, &byte, 1, MSG_DONTWAIT), 1);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -128,6 +146,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(an_error_does_not_keep_the_next_from_going, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(an_answer_is_no_refusal, setup, teardown),
+                cmocka_unit_test_setup_teardown(who_sends_without_end_is_not_read_without_end,
+                                                setup, teardown),
         };
 
         alarm(60);

@@ -23,6 +23,7 @@
 #define LOWEST_PORT 512u /* those that questions come from: below 1024, as rlogin's did */
 #define PRIVILEGED  1024u
 #define LISTENING   UINT64_MAX /* a number that no question has */
+#define EVENTS      16         /* a turn: hosts that ask keep nobody waiting */
 
 /* enum rdma_cm_event_type of the kernel, those that are of interest */
 enum {
@@ -317,7 +318,9 @@ static void ready(struct loop_source *s, uint32_t events)
         struct rdma_ucm_get_event m = {.response = (uintptr_t)&e};
         struct cm_question *q;
 
-        while (s->fd >= 0 && command(cm, RDMA_USER_CM_CMD_GET_EVENT, &m, sizeof m, sizeof e) == 0) {
+        for (int n = 0; n < EVENTS && s->fd >= 0 &&
+                        command(cm, RDMA_USER_CM_CMD_GET_EVENT, &m, sizeof m, sizeof e) == 0;
+             n++) {
                 if (e.event == EVENT_CONNECT_REQUEST)
                         request(cm, &e);
                 else if (e.event == EVENT_DEVICE_REMOVAL && e.uid == LISTENING)

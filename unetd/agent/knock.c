@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define MOST 16 /* errors, or datagrams, that are taken in one turn of the loop */
+
 static struct sockaddr_in name_of(uint32_t addr, uint16_t port)
 {
         return (struct sockaddr_in){
@@ -51,9 +53,10 @@ static void ready(struct loop_source *s, uint32_t events)
         char junk[16];
 
         (void)events;
-        while (s->fd >= 0 && take_error(k))
+        for (int n = 0; n < MOST && s->fd >= 0 && take_error(k); n++)
                 ;
-        while (s->fd >= 0 && recv(s->fd, junk, sizeof junk, MSG_DONTWAIT) >= 0)
+        for (int n = 0; n < MOST && s->fd >= 0 && recv(s->fd, junk, sizeof junk, MSG_DONTWAIT) >= 0;
+             n++)
                 ; /* nobody we know answers */
 }
 
