@@ -42,7 +42,8 @@ static void copy_in(uint8_t *to, const struct capture_pkt *p, uint32_t kept)
 void capture_write(struct capture *c, const struct capture_pkt *p, nstime now)
 {
         uint32_t snap = MIN(atomic_load_explicit(&c->snap, memory_order_relaxed), CAPTURE_SNAP_MAX);
-        uint32_t kept = MIN(p->hdr_len + p->data_len, snap), need = padded(kept);
+        uint32_t kept = MIN(p->hdr_len + (p->data != NULL ? p->data_len : 0), snap),
+                 need = padded(kept);
         uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
         struct capture_rec rec = {.kept = kept,
                                   .len = p->hdr_len + p->data_len,

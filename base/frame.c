@@ -76,7 +76,69 @@ uint32_t frame_avail(const struct frames *f, uint32_t region, enum frame_class c
         return p->geom.count[c] - p->used[c];
 }
 
-static void free_if_idle(struct frames *f, uint32_t region, struct frame_pool *p, uint32_t num)
+/* ---- names ---- */
+
+/* Without names nothing of theirs is touched. */
+#define for_each_name(p, r)                                                  \
+        for (uint32_t num_ = frame_geom_total((p)->geom) + 1,                \
+                      end_ = num_ + ((p)->name_last != 0 ? FRAME_NAMES : 0); \
+             num_ < end_; num_++)                                            \
+                for (struct frame_rec *r = frame_pool_rec(p, num_); r != NULL; r = NULL)
+
+uint32_t frame_name(struct frames *f, uint32_t region, uint32_t owner, uint32_t serial)
+{
+        struct frame_pool *p = f->region[region].pool;
+
+        assert(owner != 0);
+        for (uint32_t n = 0; n < FRAME_NAMES; n++) {
+                uint32_t num = frame_geom_total(p->geom) + (p->name_last % FRAME_NAMES) + 1;
+                struct frame_rec *r = frame_pool_rec(p, num);
+                p->name_last = p->name_last % FRAME_NAMES + 1;
+                if (r->owner != 0)
+                        continue;
+                r->refs = 1;
+                r->loans = 0;
+                WRITE_ONCE(r->next, serial);
+                /* Release: who asks without the lock finds the serial number. */
+                __atomic_store_n(&r->owner, owner, __ATOMIC_RELEASE);
+                return frame_id(FRAME_REGION_NAMED(region), num);
+        }
+        return 0;
+}
+
+bool frame_name_over(const struct frames *f, uint32_t id, uint32_t serial)
+{
+        const struct frame_pool *p = f->region[frame_id_region(id)].pool;
+        const struct frame_rec *r;
+
+        if (!frame_is_name(p->geom, frame_id_num(id)))
+                return true; /* the number is another channel's now */
+        r = frame_pool_rec(p, frame_id_num(id));
+        return __atomic_load_n(&r->owner, __ATOMIC_ACQUIRE) == 0 || READ_ONCE(r->next) != serial;
+}
+
+bool frame_pool_any_name(const struct frame_pool *p, bool (*fn)(void *arg, uint32_t serial),
+                         void *arg)
+{
+        for_each_name(p, r) if (r->owner != 0 && fn(arg, r->next)) return true;
+        return false;
+}
+
+static void name_end_if_idle(struct frames *f, struct frame_rec *r)
+{
+        uint32_t owner = r->owner;
+
+        if (r->refs != 0 || r->loans != 0)
+                return;
+        __atomic_store_n(&r->owner, 0, __ATOMIC_RELEASE);
+        if (owner != 0 && f->uncharge != NULL)
+                f->uncharge(f->arg, owner, 0);
+}
+
+/* ---- ends ---- */
+
+static inline void free_if_idle(struct frames *f, uint32_t region, struct frame_pool *p,
+                                uint32_t num)
 {
         struct frame_rec *r = frame_pool_rec(p, num);
         enum frame_class c = frame_geom_class(p->geom, num);
@@ -117,13 +179,16 @@ void frame_drop(struct frames *f, uint32_t id)
         struct frame_rec *r;
 
         if (p == NULL) {
-                f->give_back(f->arg, (frame_id_region(id) - 1) / 2, frame_id_num(id));
+                f->give_back(f->arg, frame_region_chan(frame_id_region(id)), frame_id_num(id));
                 return;
         }
         r = frame_pool_rec(p, frame_id_num(id));
         assert(r->refs != 0);
         r->refs--;
-        free_if_idle(f, frame_id_region(id), p, frame_id_num(id));
+        if (unlikely(id & FRAME_NAMED))
+                name_end_if_idle(f, r);
+        else
+                free_if_idle(f, frame_id_region(id), p, frame_id_num(id));
 }
 
 void frame_lend(struct frames *f, uint32_t id)
@@ -141,7 +206,7 @@ bool frame_unlend(struct frames *f, uint32_t region, uint32_t num)
         struct frame_pool *p = f->region[region].pool;
         struct frame_rec *r;
 
-        if (num == 0 || num > frame_geom_total(p->geom) ||
+        if (num == 0 || num > frame_geom_total(p->geom) + FRAME_NAMES ||
             CHECKED(frame_pool_rec(p, num)->loans == 0)) {
                 p->bad_returns++;
                 return false;
@@ -149,7 +214,10 @@ bool frame_unlend(struct frames *f, uint32_t region, uint32_t num)
         r = frame_pool_rec(p, num);
         r->loans--;
         WRITE_ONCE(p->loans, p->loans - 1);
-        free_if_idle(f, region, p, num);
+        if (unlikely(num > frame_geom_total(p->geom)))
+                name_end_if_idle(f, r);
+        else
+                free_if_idle(f, region, p, num);
         return true;
 }
 
@@ -170,6 +238,13 @@ void frame_unlend_all(struct frames *f, uint32_t region)
                         free_if_idle(f, region, p, num);
                 }
         }
+        for_each_name(p, r)
+        {
+                if (r->loans == 0)
+                        continue;
+                r->loans = 0;
+                name_end_if_idle(f, r);
+        }
         WRITE_ONCE(p->loans, 0);
 }
 
@@ -177,6 +252,7 @@ void frame_pool_zero_refs(struct frame_pool *p)
 {
         for_each_touched (p, c, num)
                 frame_pool_rec(p, num)->refs = 0;
+        for_each_name(p, r) r->refs = 0;
 }
 
 void frame_pool_rebuild(struct frame_pool *p)
@@ -193,6 +269,12 @@ void frame_pool_rebuild(struct frame_pool *p)
                 } else {
                         p->used[c]++;
                 }
+        }
+        for_each_name(p, r)
+        {
+                WRITE_ONCE(p->loans, p->loans + r->loans);
+                if (r->owner != 0 && r->refs == 0 && r->loans == 0)
+                        r->owner = 0; /* all who wait are woken */
         }
 }
 

@@ -8,6 +8,7 @@
  *      region 0       private receive frames, in the stack's state segment
  *      region 2c + 1  what this stack sends on channel c: its own transmit region  (read and write)
  *      region 2c + 2  what the peer sends on channel c: frames lent to this stack  (read only)
+ *      region 2048 + one of these  names (below)
  *
  * Ownership. A frame of ours (region 0 and transmit regions) has two counts. `refs` is the number
  * of queue records that name it; a reservation counts as one. `loans` is the number of messages
@@ -73,6 +74,42 @@ static inline bool frame_geom_holds(struct frame_geom g, uint32_t num, uint32_t 
         return off <= size && len <= size - off;
 }
 
+/*
+ * Names. Memory of a program's own (netstack/stack_memory.h) is no frame, and is sent again and
+ * again. Each time it is sent it has a *name*: a number behind the region's small frames, with
+ * references and loans of its own. A name has no bytes. Its id is in a region of its own, which is
+ * mapped where the memory is: its `off` leads from where a small frame of that number would lie
+ * into the memory.
+ */
+#define FRAME_NAMES       256u /* of a region */
+#define FRAME_NAMED_BYTES (1u << 28)
+
+/* From where the first frame would lie to the memory. */
+static inline size_t frame_named_at(struct frame_geom g)
+{
+        return frame_geom_bytes(g) + (size_t)FRAME_NAMES * FRAME_SMALL_BYTES;
+}
+/* The `off` of the memory's first byte by that name. */
+static inline uint32_t frame_name_off(struct frame_geom g, uint32_t num)
+{
+        return (uint32_t)(frame_named_at(g) - frame_geom_offset(g, num));
+}
+static inline bool frame_is_name(struct frame_geom g, uint32_t num)
+{
+        return num > frame_geom_total(g) && num - frame_geom_total(g) <= FRAME_NAMES;
+}
+/* Returns true if a number and range from somebody else are a name and lie inside the memory. */
+static inline bool frame_name_holds(struct frame_geom g, uint32_t num, uint32_t off, uint32_t len)
+{
+        uint32_t first;
+
+        if (!frame_is_name(g, num))
+                return false;
+        first = frame_name_off(g, num);
+        return off >= first && off - first <= FRAME_NAMED_BYTES &&
+               len <= FRAME_NAMED_BYTES - (off - first);
+}
+
 /* An id: region in the upper 12 bits, number in the lower 20. 0 is none (numbers start at 1). */
 #define FRAME_NUM_BITS 20
 #define FRAME_REGIONS  4096u
@@ -88,9 +125,32 @@ static inline uint32_t frame_id_num(uint32_t id)
 {
         return id & ((1u << FRAME_NUM_BITS) - 1);
 }
-#define FRAME_REGION_PRIVATE  0u
-#define FRAME_REGION_TX(chan) (2u * (chan) + 1)
-#define FRAME_REGION_RX(chan) (2u * (chan) + 2)
+#define FRAME_REGION_PRIVATE       0u
+#define FRAME_REGION_TX(chan)      (2u * (chan) + 1)
+#define FRAME_REGION_RX(chan)      (2u * (chan) + 2)
+#define FRAME_CHANS                (FRAME_REGIONS / 4)
+#define FRAME_REGION_NAMED(region) ((region) + FRAME_REGIONS / 2)
+/* In an id, this bit is FRAME_REGION_NAMED. The last channel's receive region has it anyway, so
+ * nothing comes by name there. */
+#define FRAME_NAMED (FRAME_REGIONS / 2 << FRAME_NUM_BITS)
+static inline bool frame_chan_may_name(uint32_t chan)
+{
+        return chan < FRAME_CHANS - 1;
+}
+static inline uint32_t frame_region_chan(uint32_t region)
+{
+        return (region - 1) / 2 % FRAME_CHANS;
+}
+
+/* Returns true if an id is one of the region's, or of its names, and the range lies inside. */
+static inline bool frame_id_holds(struct frame_geom g, uint32_t region, uint32_t id, uint32_t off,
+                                  uint32_t len)
+{
+        if (frame_id_region(id) == region)
+                return frame_geom_holds(g, frame_id_num(id), off, len);
+        return frame_id_region(id) == FRAME_REGION_NAMED(region) &&
+               frame_name_holds(g, frame_id_num(id), off, len);
+}
 
 /* A range of a frame. */
 struct buf {
@@ -110,8 +170,10 @@ struct buf {
 #define FRAME_LOANS_UDP (FRAME_LOANS / 4)
 
 struct frame_rec {
-        uint32_t next;  /* free list; of a frame in use: 1 if it is to be used next (frame_near) */
-        uint32_t owner; /* connection charged for it, 0: none */
+        /* Free list; of a frame in use: 1 if it is to be used next (frame_near); of a name: its
+         * serial number. */
+        uint32_t next;
+        uint32_t owner; /* connection charged for it, 0: none; a name with none is free */
         uint16_t refs;
         uint16_t loans;
 };
@@ -128,6 +190,7 @@ struct frame_pool {
         uint32_t loans; /* sum over all frames; WRITE_ONCE() */
         uint32_t bad_returns; /* the other side returned what it had not */
         uint32_t starved;     /* 1 << class: somebody waits for a frame of it; WRITE_ONCE() */
+        uint32_t name_last;   /* the last name that was given, from 1 on; 0: none ever */
 };
 
 /* A process's view of all regions. `base` of a region that this process has not mapped is NULL. */
@@ -140,7 +203,8 @@ struct frames {
         struct frame_region region[FRAME_REGIONS];
         /* Gives a lent frame (receive region) back to its channel. */
         void (*give_back)(void *arg, uint32_t chan, uint32_t num);
-        /* A frame of ours became free; `owner` was charged frame bytes for it. May be NULL. */
+        /* A frame of ours became free; `owner` was charged frame bytes for it: 0 for a name. May
+         * be NULL. */
         void (*uncharge)(void *arg, uint32_t owner, uint32_t bytes);
         /* A frame that somebody waited for (pool->starved) became free; nobody is said to wait
          * any more. */
@@ -151,7 +215,8 @@ struct frames {
 /* Bytes that a pool's records take after its header. */
 static inline size_t frame_pool_bytes(struct frame_geom g)
 {
-        return sizeof(struct frame_pool) + sizeof(struct frame_rec) * (frame_geom_total(g) + 1);
+        return sizeof(struct frame_pool) +
+               sizeof(struct frame_rec) * (frame_geom_total(g) + FRAME_NAMES + 1);
 }
 /* Prepares a pool; its records follow the header at once. It is not sent from unless `sent` is
  * set afterwards. */
@@ -159,7 +224,7 @@ void frame_pool_init(struct frame_pool *p, struct frame_geom g);
 
 static inline struct frame_rec *frame_pool_rec(const struct frame_pool *p, uint32_t num)
 {
-        assert(num != 0 && num <= frame_geom_total(p->geom));
+        assert(num != 0 && num <= frame_geom_total(p->geom) + FRAME_NAMES);
         return (struct frame_rec *)((char *)(uintptr_t)p + p->rec_off) + num;
 }
 
@@ -181,6 +246,13 @@ void frame_near(struct frames *f, uint32_t id);
 /* The address of the frame that frame_alloc() will most likely give next, so that its lines can be
  * claimed; NULL: not known. */
 uint8_t *frame_guess(const struct frames *f, uint32_t region, enum frame_class c);
+/* A name with refs 1, which `owner` (not 0) hears of when it is free again; 0: there is none. */
+uint32_t frame_name(struct frames *f, uint32_t region, uint32_t owner, uint32_t serial);
+/* Returns true if that is over. No lock needed. */
+bool frame_name_over(const struct frames *f, uint32_t id, uint32_t serial);
+/* Returns true if fn() does so of the serial number of a name in use. */
+bool frame_pool_any_name(const struct frame_pool *p, bool (*fn)(void *arg, uint32_t serial),
+                         void *arg);
 /* Frames of the class that can still be had. */
 uint32_t frame_avail(const struct frames *f, uint32_t region, enum frame_class c);
 /* Takes a reference: one more record names the frame. Not for lent frames, which have one

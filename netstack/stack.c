@@ -207,7 +207,7 @@ static void fed(void *arg, uint32_t region)
 {
         struct stack *s = arg;
 
-        stack_frame_came(s, (region - 1) / 2);
+        stack_frame_came(s, frame_region_chan(region));
 }
 
 int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struct bell *bell)
@@ -272,6 +272,7 @@ static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct 
         c->peer = peer;
         c->netif = 0;
         c->remote = 0;
+        c->names = st->has_memory != 0 && frame_chan_may_name(k) ? STACK_NAMES_OUT : 0;
         c->starved = 0;
         c->generation++;
         c->shm = (struct shm_shared){.tx_geom = tx, .rx_geom = rx};
@@ -430,6 +431,9 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                 .base = tx_frames, .pool = stack_chan_pool(s->st, k), .geom = slot->shm.tx_geom};
         s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
                 .base = (uint8_t *)(uintptr_t)rx_frames, .geom = slot->shm.rx_geom};
+        if (unlikely(slot->names & STACK_NAMES_OUT))
+                s->frames->region[FRAME_REGION_NAMED(FRAME_REGION_TX(k))].pool =
+                        stack_chan_pool(s->st, k);
         if (slot->netif !=
             0) { /* an interface's frames are copied when they are sent, unless a bridge does it */
                 s->frames->region[FRAME_REGION_TX(k)].pool->sent = ch->caps.shared;
@@ -442,6 +446,15 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
         /* Flows that were learnt of another peer do not hold for this one. */
         memset(s->flow, 0, sizeof s->flow);
         WRITE_ONCE(s->nchan, MAX(s->nchan, k + 1));
+}
+
+void stack_chan_named(struct stack *s, uint32_t k, const uint8_t *memory)
+{
+        struct frame_geom g = s->st->chan[k].shm.rx_geom;
+
+        assert(frame_chan_may_name(k));
+        s->frames->region[FRAME_REGION_NAMED(FRAME_REGION_RX(k))] = (struct frame_region){
+                .base = (uint8_t *)(uintptr_t)memory - frame_named_at(g), .geom = g};
 }
 
 void stack_chan_unmapped(struct stack *s, uint32_t k)
@@ -487,9 +500,9 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
         }
         atomic_store_explicit(&slot->state, CHAN_DOWN, memory_order_release);
         tcp_chan_down(&s->tcp, (uint16_t)k, slot->netif != 0 ? ENETDOWN : ECONNRESET, now);
-        stack_flush(s, now);
         if (s->frames->region[FRAME_REGION_TX(k)].pool != NULL)
                 frame_unlend_all(s->frames, FRAME_REGION_TX(k));
+        stack_flush(s, now);
         atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
 }
 

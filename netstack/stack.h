@@ -41,7 +41,7 @@
 #include "unet/shm/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   32u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   33u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS 1024u /* peers at once */
 #define STACK_PROCS 4096u /* process slots of a stack; SOCK_REF_FLIGHT is never a process's */
@@ -54,6 +54,7 @@
 #define STACK_TRACE       16384u /* events of the trace; untouched until somebody traces */
 #define STACK_ADDRS       256u   /* addresses of this host */
 #define STACK_PORT_BLOCKS 1024u  /* leases of client ports */
+#define STACK_MEMORIES    64u    /* of programs' own at once */
 #define STACK_NEWS        8192u  /* sockets with events that poll sets have not looked at yet */
 
 /* ---- sizes ---- */
@@ -122,6 +123,17 @@ struct crowd_want {
         uint32_t exclusive;  /* of those who say so one is enough */
 };
 
+/* Memory of a program's own, which it sends from (stack_memory.h). */
+struct stack_memory {
+        uint32_t first, units; /* of STACK_MEMORY_UNIT; units 0: free */
+        uint32_t proc; /* slot + 1; 0: its process is gone, and peers may be reading it still */
+};
+
+/* Of a channel, from its beginning to its end: this stack may send by name; whoever maps the
+ * channel maps the peer's memory, too, so the peer may. */
+#define STACK_NAMES_OUT 1u
+#define STACK_NAMES_IN  2u
+
 /* A channel that yields goes on, and nothing new begins by it: its number is wanted for another
  * peer. */
 enum chan_state { CHAN_FREE, CHAN_READY, CHAN_DOWN, CHAN_YIELDS };
@@ -134,6 +146,7 @@ struct chan_slot {
         struct shm_shared shm;
         uint32_t netif;  /* number + 1 when it is an interface; 0: a stack's */
         uint32_t remote; /* address of the host that stack is on, IPv4 in host order; 0: this one */
+        uint32_t names;  /* STACK_NAMES_* */
         struct ip_ifaddr own; /* remote: what we are there */
         uint32_t starved;     /* somebody waits for room for so many messages; WRITE_ONCE() */
         uint32_t stuck_head, stuck_tail; /* derived: connections that do, oldest first */
@@ -322,6 +335,9 @@ struct stack_state {
         uint32_t naddr;
         struct ip_ifaddr addr[STACK_ADDRS]; /* ours: what packets on local channels may be for */
 
+        struct stack_memory memory[STACK_MEMORIES];
+        uint32_t has_memory; /* 1: there was some; channels to come may have names */
+        uint32_t names;      /* ever given */
         struct prng prng;
         struct counters cnt;
         struct wheel wheel;
@@ -412,6 +428,7 @@ struct stack {
         uint32_t nchan;    /* slots below this may be mapped; WRITE_ONCE() */
         uint32_t chan_gen; /* of the state when all channels were last mapped; store-release */
         struct bell *bell;
+        uint8_t *memory; /* of programs' own; NULL: not mapped (stack_memory.h) */
         struct stack_tmpl tmpl[STACK_TMPLS];
         /* Maps channel k, which appeared in the state. False: cannot be now. Set by sock/ and
          * the keeper. */
@@ -480,6 +497,8 @@ bool stack_chan_free(struct stack *s, uint32_t k);
  * are mapped. */
 void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_t *tx_frames,
                        const uint8_t *rx_frames);
+/* ... and where what the peer names (STACK_NAMES_IN). */
+void stack_chan_named(struct stack *s, uint32_t k, const uint8_t *memory);
 void stack_chan_unmapped(struct stack *s, uint32_t k);
 /* Takes what has come by channel k, whose peer is gone or which is to go by something else: no more
  * than the ring holds. No reader is waited for. Call between stack_time() and a flush. */

@@ -59,6 +59,12 @@ bool stack_chan_room(struct stack *s, uint32_t k)
         return chan_has_room(s, &s->chan[k], k);
 }
 
+/* Bytes that a process which has not mapped them must not look at (stack_memory.h). */
+static bool goes_by_name(uint32_t id)
+{
+        return unlikely(id & FRAME_NAMED);
+}
+
 void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len,
                     const struct buf *data)
 {
@@ -82,7 +88,7 @@ void stack_post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint
         static const struct buf none = {0, 0, 0};
         const uint8_t *start = h->ip;
 
-        if (data->id != 0 && hdr_len + data->len <= c->caps.inline_max) {
+        if (data->id != 0 && hdr_len + data->len <= c->caps.inline_max && !goes_by_name(data->id)) {
                 memcpy(h->ip + hdr_len, frame_addr(s->frames, data->id) + data->off, data->len);
                 hdr_len += data->len;
                 data = &none;
@@ -156,8 +162,8 @@ static void emit_by_frame(struct stack *s, struct stack_chan *c, const struct ip
 
         data.len = seg->len;
         ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
-        if (seg->len != 0 &&
-            IP_MIN_HDR + thl + seg->len <= c->caps.inline_max) { /* summed in one piece */
+        if (seg->len != 0 && IP_MIN_HDR + thl + seg->len <= c->caps.inline_max &&
+            !goes_by_name(data.id)) { /* summed in one piece */
                 memcpy(hdr + IP_MIN_HDR + thl, frame_addr(s->frames, data.id) + data.off, data.len);
                 thl += data.len;
                 data = (struct buf){0, 0, 0};

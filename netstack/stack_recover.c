@@ -14,6 +14,15 @@ static void each_frame_pool(struct stack_state *st, void (*fn)(struct frame_pool
                         fn(stack_chan_pool(st, k));
 }
 
+/* The same of names. */
+static void name_named(struct stack *s, uint32_t k)
+{
+        struct frame_region *r = s->frames->region;
+
+        r[FRAME_REGION_NAMED(FRAME_REGION_TX(k))].pool = stack_chan_pool(s->st, k);
+        r[FRAME_REGION_NAMED(FRAME_REGION_RX(k))].geom = s->st->chan[k].shm.rx_geom;
+}
+
 /* Recounting references needs each region's pool, and of those that peers lend how their frames
  * lie: a region that this process never mapped still has its records. */
 static void name_pools(struct stack *s)
@@ -23,6 +32,8 @@ static void name_pools(struct stack *s)
                         continue;
                 s->frames->region[FRAME_REGION_TX(k)].pool = stack_chan_pool(s->st, k);
                 s->frames->region[FRAME_REGION_RX(k)].geom = s->st->chan[k].shm.rx_geom;
+                if (s->st->chan[k].names != 0)
+                        name_named(s, k);
         }
 }
 

@@ -431,7 +431,7 @@ bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
                         bool taken = likely(c->netif.nif == NULL) ? stack_rx_packet(s, k, &rx[i])
                                                                   : netif_rx(s, k, &rx[i]);
                         if (!taken && rx[i].frame != 0)
-                                c->ops->release(c->ch, &rx[i].frame, 1);
+                                c->ops->release(c->ch, &(uint32_t){frame_id_num(rx[i].frame)}, 1);
                 }
                 tell_reader(s);
                 total += n;

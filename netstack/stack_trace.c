@@ -109,7 +109,7 @@ void stack_capture(struct stack *s, const struct stack_chan *c, enum capture_dir
                                 .dir = dir,
                                 .chan = (uint16_t)(c - s->chan)};
 
-        if (frame != 0)
+        if (frame != 0 && s->frames->region[frame_id_region(frame)].base != NULL)
                 p.data = frame_addr(s->frames, frame) + off;
         if (c->netif.nif != NULL && !netif_strip(&p))
                 return;

@@ -193,7 +193,8 @@ void tcp_loans_end(struct tcp *t, const struct tcp_conn *tc, uint32_t proc, nsti
 
 bool tcp_chan_lent(const struct tcp *t, uint32_t chan)
 {
-        for_each_loan(t, l) if (frame_id_region(l->data.id) == FRAME_REGION_RX(chan)) return true;
+        for_each_loan(t, l) if (!is_private(l->data.id) &&
+                                frame_region_chan(frame_id_region(l->data.id)) == chan) return true;
         return false;
 }
 
@@ -225,10 +226,14 @@ void lend_mend(struct tcp *t, struct tcp_conn *tc)
 
 static bool makes_sense(const struct tcp *t, const struct tcp_loan *l)
 {
-        const struct frame_region *r = &t->frames->region[frame_id_region(l->data.id)];
+        uint32_t region = FRAME_REGION_RX(frame_region_chan(frame_id_region(l->data.id)));
+        const struct frame_region *r;
 
-        return frame_geom_holds(r->pool ? r->pool->geom : r->geom, frame_id_num(l->data.id),
-                                l->data.off, l->data.len) &&
+        if (is_private(l->data.id))
+                region = FRAME_REGION_PRIVATE;
+        r = &t->frames->region[region];
+        return frame_id_holds(r->pool ? r->pool->geom : r->geom, region, l->data.id, l->data.off,
+                              l->data.len) &&
                (l->owner & ((1u << 20) - 1)) != 0;
 }
 

@@ -37,9 +37,8 @@ static bool tx_record_ok(const struct tcp *t, const struct tcp_conn *tc, uint32_
         s = txseg_at(t, i);
         if (s->len == 0)
                 return s->ctl & TCP_FIN;
-        return frame_id_region(s->frame) == tc->link.tx_region &&
-               frame_geom_holds(t->frames->region[tc->link.tx_region].pool->geom,
-                                frame_id_num(s->frame), s->off, s->len);
+        return frame_id_holds(t->frames->region[tc->link.tx_region].pool->geom, tc->link.tx_region,
+                              s->frame, s->off, s->len);
 }
 
 static uint32_t data_end(const struct tcp_txseg *s)
@@ -137,15 +136,15 @@ static void forget_snd(struct tcp_conn *tc)
 /* Returns true if a record of the receive queues names a range that it can have. */
 static bool names_range(const struct tcp *t, const struct tcp_conn *tc, const struct buf *b)
 {
-        uint32_t region = frame_id_region(b->id);
-        const struct frame_region *r = &t->frames->region[region];
+        uint32_t rx = FRAME_REGION_RX(tc->tuple.chan);
+        const struct frame_region *r = t->frames->region;
 
         if (b->id == 0)
                 return b->len == 0;
-        if (region != FRAME_REGION_PRIVATE && region != FRAME_REGION_RX(tc->tuple.chan))
-                return false;
-        return frame_geom_holds(r->pool ? r->pool->geom : r->geom, frame_id_num(b->id), b->off,
-                                b->len);
+        if (frame_id_region(b->id) == FRAME_REGION_PRIVATE)
+                return frame_geom_holds(r[FRAME_REGION_PRIVATE].pool->geom, frame_id_num(b->id),
+                                        b->off, b->len);
+        return frame_id_holds(r[rx].geom, rx, b->id, b->off, b->len);
 }
 
 /* A head that was cut: its seq follows from what is behind it. */

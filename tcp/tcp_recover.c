@@ -172,7 +172,7 @@ static void recharge(struct tcp *t)
 {
         for_each_conn (t, tc)
                 WRITE_ONCE(tc->snd_mem, 0);
-        for (uint32_t r = FRAME_REGION_TX(0); r < FRAME_REGIONS; r += 2)
+        for (uint32_t r = FRAME_REGION_TX(0); r < FRAME_REGIONS / 2; r += 2)
                 if (t->frames->region[r].pool != NULL)
                         frame_pool_charges(t->frames->region[r].pool, charge, t);
 }

@@ -327,18 +327,23 @@ static uint32_t piece_len(const struct tcp *t, const struct tcp_conn *tc, size_t
         return (uint32_t)MIN(MIN(want, most), fill_room(t, tc));
 }
 
-static void reserve_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t len)
+static inline void reserve_range(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t frame,
+                                 uint32_t off, uint32_t len)
 {
-        *txseg_at(t, i) =
-                (struct tcp_txseg){.len = len, .frame = tc->snd_fill, .off = tc->snd_fill_off};
-        frame_hold(t->frames, tc->snd_fill);
-        tc->snd_fill_off += len;
+        *txseg_at(t, i) = (struct tcp_txseg){.len = len, .frame = frame, .off = off};
+        frame_hold(t->frames, frame);
         if (tc->rsv_tail != 0)
                 txseg_at(t, tc->rsv_tail)->next = i;
         else
                 tc->rsv_head = i;
         tc->rsv_tail = i;
         tc->rsv_bytes += len;
+}
+
+static void reserve_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t len)
+{
+        reserve_range(t, tc, i, tc->snd_fill, tc->snd_fill_off, len);
+        tc->snd_fill_off += len;
 }
 
 /* A small write is not cut for the sake of a few bytes at the end of a frame, nor a large one for
@@ -494,6 +499,31 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
         } else {
                 reserve_all(t, tc, want, span, n);
         }
+        if (tc->rsv_bytes == 0) {
+                conn_flag(tc, TCF_SND_FULL);
+                return 0;
+        }
+        conn_flag(tc, TCF_RSV);
+        if (unlikely(tc->send_share != 0))
+                group_writes(t, tc, 0);
+        return (int)tc->rsv_bytes;
+}
+
+int tcp_send_reserve_named(struct tcp *t, struct tcp_conn *tc, uint32_t name, uint32_t off,
+                           size_t want)
+{
+        int err = send_error(tc);
+
+        if (err != 0)
+                return err;
+        if (tc->flags & TCF_RSV)
+                return -EBUSY;
+        want = tc->state < TCPS_ESTABLISHED || at_unsent_mark(tc) ? 0 : MIN(want, limit_room(tc));
+        if (unlikely(tc->slow & SLOW_FLOW))
+                want = may_write(t, tc, want);
+        while (tc->rsv_bytes < want && pool_room(&t->sh->txsegs) > TXSEG_SPARE(&t->sh->txsegs))
+                reserve_range(t, tc, pool_alloc(&t->sh->txsegs), name, off + tc->rsv_bytes,
+                              (uint32_t)MIN(want - tc->rsv_bytes, tc->snd_mss));
         if (tc->rsv_bytes == 0) {
                 conn_flag(tc, TCF_SND_FULL);
                 return 0;
@@ -666,6 +696,8 @@ void tcp_uncharge(struct tcp *t, uint32_t owner, uint32_t bytes)
 
         if (tc->live && frame_owner(tc) == owner) {
                 WRITE_ONCE(tc->snd_mem, tc->snd_mem - bytes);
+                if (unlikely(bytes == 0))
+                        conn_raise(t, tc, TCP_EV_FLOW);
                 if (unlikely(tc->flags & TCF_SND_FULL))
                         sndbuf_freed(t, tc);
         }

@@ -21,6 +21,10 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
 /* Reserved bytes are written where they lie, and not copied there: their frames are used again
  * first (frame_near). */
 void tcp_send_in_place(struct tcp *t, const struct tcp_conn *tc);
+/* Reserves up to `want` bytes that lie in a program's memory, from `off` on by a name that the
+ * caller holds; commit is as above. */
+int tcp_send_reserve_named(struct tcp *t, struct tcp_conn *tc, uint32_t name, uint32_t off,
+                           size_t want);
 void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent,
                      nstime now);
 /* What is written next begins a segment (MSG_EOR). */

@@ -116,6 +116,11 @@ void watch_report(struct tcp_conn *tc)
         count_one(tc, &tc->watch.counts.reports);
 }
 
+void tcp_tell(struct tcp *t, struct tcp_conn *tc)
+{
+        conn_raise(t, tc, TCP_EV_FLOW);
+}
+
 static void set_marks(struct tcp_watch *w, const struct tcp_marks *m)
 {
         w->acked = m->acked;

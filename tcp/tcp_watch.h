@@ -34,6 +34,8 @@ struct tcp_watch_counts {
 };
 /* NULL: nothing is told any more. What is so already is told at once. */
 void tcp_watch_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_marks *m);
+/* Poll sets look at the connection again. */
+void tcp_tell(struct tcp *t, struct tcp_conn *tc);
 /* A turn that changed a connection which is watched has ended. */
 void tcp_watch_look(struct tcp_conn *tc);
 /* Without the lock: marks that are reached; what happened since the record was made. */

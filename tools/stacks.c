@@ -43,13 +43,12 @@ bool stacks_map(struct unetd_client *c, uint32_t id, int prot, struct stacks_map
 
         if (unetd_stack_get(c, id, &fds) != 0)
                 return false;
-        m->st = MAP_FAILED;
-        if (fstat(fds.state, &info) == 0)
-                m->st = mmap(NULL, (size_t)info.st_size, prot, MAP_SHARED, fds.state, 0);
+        /* Without the memory of its programs' own, which is behind it. */
+        m->bytes = fstat(fds.state, &info) == 0 ? (size_t)info.st_size - FRAME_NAMED_BYTES : 0;
+        m->st = mmap(NULL, m->bytes, prot, MAP_SHARED, fds.state, 0);
         unetd_stack_fds_close(&fds);
         if (m->st == MAP_FAILED)
                 return false;
-        m->bytes = (size_t)info.st_size;
         if (stack_view_init(view, m->st, m->bytes, NULL) == 0)
                 return true;
         munmap(m->st, m->bytes);

@@ -504,6 +504,15 @@ static int map_state(struct ustack *u)
         return st != NULL && bell != NULL ? 0 : -ENOMEM;
 }
 
+bool ustack_map_memory(struct ustack *u)
+{
+        assert(ustack_locked(u));
+        if (u->s.memory == NULL)
+                u->s.memory = ustack_map_end(NULL, u->fds.state, FRAME_NAMED_BYTES,
+                                             PROT_READ | PROT_WRITE);
+        return u->s.memory != NULL;
+}
+
 static int view(struct ustack *u)
 {
         int err = stack_view_init(&u->s, u->s.st, u->bytes, u->s.bell);
@@ -540,8 +549,8 @@ static struct ustack *make(uint32_t room, int *err)
         if (u == NULL)
                 return NULL;
         ustack_limits(&l);
-        u->bytes = stack_bytes(&l);
-        *err = unetd_stack_fds_make(&u->fds, u->bytes);
+        u->bytes = stack_file_bytes(&l) - FRAME_NAMED_BYTES;
+        *err = unetd_stack_fds_make(&u->fds, stack_file_bytes(&l));
         if (*err != 0) {
                 free(u);
                 return NULL;
@@ -745,11 +754,11 @@ int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *f
         long bytes = sys3(SYS_lseek, fds->state, 0, SEEK_END);
         int err;
 
-        if (bytes < 0)
-                return (int)bytes;
+        if (bytes <= (long)FRAME_NAMED_BYTES)
+                return bytes < 0 ? (int)bytes : -EPROTO;
         u->fds = *fds;
         u->id = id;
-        u->bytes = (size_t)bytes;
+        u->bytes = (size_t)bytes - FRAME_NAMED_BYTES;
         err = map_state(u);
         if (err == 0)
                 err = view(u);
@@ -767,6 +776,7 @@ void ustack_detach(struct ustack *u)
         ustack_links_unmap(u);
         if (u->s.frames != NULL)
                 stack_view_fini(&u->s);
+        ustack_unmap(u->s.memory, FRAME_NAMED_BYTES);
         ustack_unmap(u->s.st, u->bytes);
         ustack_unmap(u->s.bell, BELL_BYTES);
 }
@@ -801,11 +811,11 @@ static struct ustack *map_given(const struct unetd_stack_fds *fds, uint32_t id, 
         off_t bytes = lseek(fds->state, 0, SEEK_END);
 
         *err = -ENOMEM;
-        if (u == NULL || bytes < 0)
+        if (u == NULL || bytes <= (off_t)FRAME_NAMED_BYTES)
                 return free(u), NULL;
         u->fds = *fds;
         u->id = id;
-        u->bytes = (size_t)bytes;
+        u->bytes = (size_t)bytes - FRAME_NAMED_BYTES;
         u->wakes_late = true;
         *err = map_state(u);
         if (*err == 0)

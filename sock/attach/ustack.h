@@ -12,6 +12,7 @@
 #include <sys/single_threaded.h>
 
 #include "netstack/stack.h"
+#include "netstack/stack_memory.h"
 #include "netstack/stack_refs.h"
 #include "sock/usock.h"
 #include "sock/attach/user.h"

@@ -97,6 +97,14 @@ void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t byt
 /* A shared mapping, NULL when it fails; prot as mmap()'s. */
 void *ustack_map(int fd, size_t bytes, int prot);
 void ustack_unmap(const volatile void *p, size_t bytes);
+/* The last `bytes` of the file, over what is at `at`; NULL: anywhere. NULL: it is too short, or
+ * there is no memory. */
+void *ustack_map_end(const volatile void *at, int fd, size_t bytes, int prot);
+/* What is sent from memory of a program's own by channel k goes by name. Under the lock. */
+bool ustack_chan_names(const struct ustack *u, uint32_t k);
+/* Maps what of the stack's state is behind u->bytes: the memory of programs' own
+ * (stack_memory.h). Under the lock. False: it cannot be. */
+bool ustack_map_memory(struct ustack *u);
 /* So much more; only told of programs that lock what they map, as far as they may
  * (RLIMIT_MEMLOCK). */
 bool ustack_may_map(size_t bytes);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/sandbox.h"
 #include "base/sys.h"
@@ -26,9 +27,10 @@ static bool failed(long p)
 /* At `at`, in the place of what is there, or, where that is NULL, anywhere. What may not be touched
  * is not filled; then it is unlocked. The place is not one that may not be touched at any moment: a
  * thread may be looking. */
-static long map_unlocked(const volatile void *at, size_t bytes, int prot, int flags, int fd)
+static long map_unlocked(const volatile void *at, size_t bytes, int prot, int flags, int fd,
+                         size_t off)
 {
-        long p = sys6(SYS_mmap, 0, (long)bytes, PROT_NONE, flags, fd, 0), r;
+        long p = sys6(SYS_mmap, 0, (long)bytes, PROT_NONE, flags, fd, (long)off), r;
 
         if (failed(p))
                 return p;
@@ -44,17 +46,22 @@ static long map_unlocked(const volatile void *at, size_t bytes, int prot, int fl
         return at != NULL ? r : p;
 }
 
-static long map_at(const volatile void *at, size_t bytes, int prot, int flags, int fd)
+static long map_part(const volatile void *at, size_t bytes, int prot, int flags, int fd, size_t off)
 {
         bool unlocked =
                 atomic_load_explicit(&locking, memory_order_relaxed) && sandbox_forbidden == 0;
-        long p = unlikely(unlocked) ? map_unlocked(at, bytes, prot, flags, fd)
+        long p = unlikely(unlocked) ? map_unlocked(at, bytes, prot, flags, fd, off)
                                     : sys6(SYS_mmap, (long)at, (long)bytes, prot,
-                                           flags | (at != NULL ? MAP_FIXED : 0), fd, 0);
+                                           flags | (at != NULL ? MAP_FIXED : 0), fd, (long)off);
 
         if (!failed(p) && sandbox_forbidden == 0)
                 sys3(SYS_madvise, p, bytes, MADV_DONTDUMP);
         return p;
+}
+
+static long map_at(const volatile void *at, size_t bytes, int prot, int flags, int fd)
+{
+        return map_part(at, bytes, prot, flags, fd, 0);
 }
 
 void *ustack_map(int fd, size_t bytes, int prot)
@@ -88,6 +95,16 @@ void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t byt
         if (!fits)
                 *room = bytes;
         return (void *)p;
+}
+
+void *ustack_map_end(const volatile void *at, int fd, size_t bytes, int prot)
+{
+        long size = sys3(SYS_lseek, fd, 0, SEEK_END), p;
+
+        if (size < (long)bytes)
+                return NULL;
+        p = map_part(at, bytes, prot, MAP_SHARED, fd, (size_t)size - bytes);
+        return failed(p) ? NULL : (void *)p;
 }
 
 /* ---- private memory of the library's ---- */

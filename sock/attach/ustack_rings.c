@@ -25,6 +25,34 @@ static void empty_peer(const struct shm_chan *c)
                 ustack_empty(c->peer, c->peer_bytes);
         if (c->bell != NULL)
                 ustack_empty(c->bell, BELL_BYTES);
+        if (c->memory != NULL)
+                ustack_empty(c->memory, FRAME_NAMED_BYTES);
+}
+
+/* A loss cannot tell whether what was lost is read still. */
+bool ustack_chan_names(const struct ustack *u, uint32_t k)
+{
+        return u->way[k] == &ustack_way_rings && u->fault[k] == NULL &&
+               u->s.st->chan[k].names & STACK_NAMES_OUT &&
+               atomic_load_explicit(&u->chan[k].peer->ctrl.names, memory_order_relaxed) != 0;
+}
+
+static bool map_names(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
+{
+        struct shm_chan *c = &u->chan[k];
+        const uint8_t *memory;
+
+        c->names = false;
+        if (likely(!(READ_ONCE(u->s.st->chan[k].names) & STACK_NAMES_IN)))
+                return true;
+        if (fds->state <= 0)
+                return false;
+        memory = ustack_map_end(c->memory, fds->state, FRAME_NAMED_BYTES, PROT_READ);
+        if (memory == NULL)
+                return false;
+        c->memory = memory;
+        c->names = true;
+        return true;
 }
 
 /* Spinners look at both without the lock: what the words say is there, at any moment. */
@@ -40,9 +68,10 @@ static bool map(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
                 __atomic_store_n(&c->peer, peer, __ATOMIC_RELEASE);
         if (bell != NULL)
                 __atomic_store_n(&c->bell, bell, __ATOMIC_RELEASE);
-        if (peer == NULL || bell == NULL)
-                empty_peer(c);
-        return peer != NULL && bell != NULL;
+        if (peer != NULL && bell != NULL && map_names(u, k, fds))
+                return true;
+        empty_peer(c);
+        return false;
 }
 
 /* UNET_FAULT (unet run --fault): what this process sends on the channel meets a bad link first. */
@@ -122,12 +151,19 @@ static void seat(struct ustack *u, uint32_t k)
         if (!ustack_way_borrows(u, fds)) {
                 close_early(&fds->tx);
                 close_early(&fds->rx);
+                if (fds->state > 0)
+                        sys1(SYS_close, fds->state);
         }
+        fds->state = 0;
         shm_chan_init(c, &st->chan[k].shm, &st->cnt);
         if (iface)
                 c->base.caps = bridge_caps(fds);
         stack_chan_mapped(&u->s, k, iface ? &c->base : with_faults(u, k), c->mine->frames,
                           c->peer->frames);
+        if (unlikely(c->names)) {
+                stack_chan_named(&u->s, k, c->memory);
+                atomic_store_explicit(&c->mine->ctrl.names, 1, memory_order_release);
+        }
 }
 
 static void make_ringer(int *named, int *fd)
@@ -191,8 +227,10 @@ static void unmap(struct ustack *u, uint32_t k)
 
         ustack_unmap(c->peer, c->peer_bytes);
         ustack_unmap(c->bell, BELL_BYTES);
+        ustack_unmap(c->memory, FRAME_NAMED_BYTES);
         c->peer = NULL;
         c->bell = NULL;
+        c->memory = NULL;
 }
 
 static void ring(struct ustack *u, uint32_t k)

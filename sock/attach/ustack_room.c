@@ -128,6 +128,16 @@ bool ustack_chan_fits(void)
         return ustack_may_map(chan_bytes());
 }
 
+/* For memory of programs' own. */
+static uint64_t memory_bytes(const struct ustack *u)
+{
+        uint32_t n = u->s.memory != NULL;
+
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                n += u->chan[k].memory != NULL;
+        return (uint64_t)n * FRAME_NAMED_BYTES;
+}
+
 uint64_t usock_address_space(bool keep_to)
 {
         struct ustack *all[USTACKS_MAX];
@@ -140,7 +150,7 @@ uint64_t usock_address_space(bool keep_to)
                 room = MIN(room, READ_ONCE(all[i]->s.st->chan_room));
                 if (keep_to)
                         WRITE_ONCE(all[i]->s.st->chan_room, room);
-                bytes += all[i]->bytes + room * chan_bytes();
+                bytes += all[i]->bytes + memory_bytes(all[i]) + room * chan_bytes();
         }
         return bytes;
 }

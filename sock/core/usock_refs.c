@@ -209,6 +209,7 @@ void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
         uint32_t n = stack_procs(st);
 
         end_refs(u, slot, false, now);
+        stack_memory_end(st, slot + 1);
         atomic_store(&st->proc[slot].pid, 0);
         while (n > 0 && atomic_load(&st->proc[n - 1].pid) == 0)
                 n--;
@@ -217,6 +218,7 @@ void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
 
 bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now)
 {
+        stack_memory_end(u->s.st, slot + 1);
         return end_refs(u, slot, true, now);
 }
 

@@ -68,6 +68,20 @@ static bool has_space(const struct stack_state *st, uint64_t bytes)
         return true;
 }
 
+/* Where a limit bounds the address space of a process, what its peers' memory would take is the
+ * program's. */
+bool keeper_may_name(const struct keeper_view *v)
+{
+        const struct stack_state *st = v->u.s.st;
+        struct rlimit rl;
+        uint32_t pid;
+
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
+                if (limit_of(st, i, RLIMIT_AS, &pid, &rl) && rl.rlim_cur != RLIM_INFINITY)
+                        return false;
+        return true;
+}
+
 /* ---- descriptors ---- */
 
 /* So many descriptors its table has room for, and no more are open; 0: that cannot be read. */

@@ -376,6 +376,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .cookie_owner = cookie_owner,
         .has_chan = keeper_has_chan,
         .chans = keeper_chans,
+        .has_memory = keeper_has_memory,
         .listener_gone = listener_gone,
         .link_moved = link_moved,
         .link_attach = link_attach,

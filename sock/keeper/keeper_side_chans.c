@@ -167,6 +167,22 @@ static void give_back(struct ustack *u, uint32_t slot)
         ustack_chan_over(&u->s, slot);
 }
 
+static uint32_t names_of(const struct ustack *u, uint32_t slot)
+{
+        return READ_ONCE(u->s.st->chan[slot].names);
+}
+
+/* No process has it yet: that asks the keeper, which is busy. */
+static void begin(struct keeper_view *v, uint32_t slot, const struct unetd_chan *chan)
+{
+        struct ustack *u = &v->u;
+
+        v->quiet[slot].since = 0;
+        if (chan->state > 0 && chan->peer_uid == u->s.st->uid && frame_chan_may_name(slot) &&
+            keeper_may_name(v))
+                WRITE_ONCE(u->s.st->chan[slot].names, names_of(u, slot) | STACK_NAMES_IN);
+}
+
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
 {
         struct keeper_view *v = view;
@@ -175,6 +191,8 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
 
         if (!keeper_has_room(v, slot, chan))
                 return -ENOSPC;
+        if (is_same(u, slot, chan) && names_of(u, slot) & STACK_NAMES_IN && chan->state == 0)
+                return -EAGAIN; /* its peer is the next stack that a keeper before us had */
         if (unetd_chan_is_iface(chan))
                 return iface_attach_locked(u, slot, chan);
         if (unetd_chan_is_remote(chan))
@@ -188,7 +206,7 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         if (err != 0 && !(err == -EBUSY && is_same(u, slot, chan)))
                 return err;
         if (err == 0)
-                v->quiet[slot].since = 0;
+                begin(v, slot, chan);
         else
                 stack_chan_yield(&u->s, slot, false);
         note_quiet(v, ustack_now());
@@ -330,6 +348,11 @@ bool keeper_has_chan(void *view, uint32_t slot)
 
         return slot < STACK_CHANS &&
                atomic_load_explicit(&st->chan[slot].state, memory_order_relaxed) != CHAN_FREE;
+}
+
+bool keeper_has_memory(void *view)
+{
+        return READ_ONCE(((const struct keeper_view *)view)->u.s.st->has_memory) != 0;
 }
 
 uint32_t keeper_chans(void *view)

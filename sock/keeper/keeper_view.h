@@ -57,6 +57,7 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
 int keeper_chan_down(void *view, uint32_t slot);
 bool keeper_has_chan(void *view, uint32_t slot);
 uint32_t keeper_chans(void *view);
+bool keeper_has_memory(void *view);
 int keeper_chan_yield(void *view, const uint64_t *may);
 int keeper_chan_part(void *view, uint32_t slot);
 void keeper_chan_stay(void *view, uint32_t slot);
@@ -65,6 +66,8 @@ void keeper_chan_stay(void *view, uint32_t slot);
 
 /* Whether the stack's processes have room for the channel: it is there, or for one more. */
 bool keeper_has_room(struct keeper_view *v, uint32_t slot, const struct unetd_chan *chan);
+/* Returns true if all processes of the stack may map the memory of its peers. */
+bool keeper_may_name(const struct keeper_view *v);
 
 /* ---- keeper_side_procs.c ---- */
 

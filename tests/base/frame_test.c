@@ -58,6 +58,7 @@ static int setup(void **state)
         x->pool = calloc(1, frame_pool_bytes(geom));
         frame_pool_init(x->pool, geom);
         x->f.region[TX] = (struct frame_region){malloc(frame_geom_bytes(geom)), x->pool, {{0, 0}}};
+        x->f.region[FRAME_REGION_NAMED(TX)].pool = x->pool;
         x->f.region[RX] = (struct frame_region){malloc(frame_geom_bytes(geom)), NULL, geom};
         x->f.give_back = give_back;
         x->f.uncharge = uncharge;
@@ -122,6 +123,104 @@ static void a_range_outside_its_frame_is_seen(void **state)
         for (size_t i = 0; i < ARRAY_LEN(table); i++)
                 assert_int_equal(frame_geom_holds(geom, table[i].num, table[i].off, table[i].len),
                                  table[i].holds);
+}
+
+static void a_name_leads_into_the_memory(void **state)
+{
+        struct fixture *x = *state;
+        uint8_t *memory = x->f.region[RX].base; /* any */
+        uint32_t first = frame_geom_total(geom) + 1, last = first + FRAME_NAMES - 1;
+
+        x->f.region[FRAME_REGION_NAMED(RX)] =
+                (struct frame_region){.base = memory - frame_named_at(geom), .geom = geom};
+        for (uint32_t num = first; num <= last; num++) {
+                uint32_t off = frame_name_off(geom, num), id = frame_id(RX, num) | FRAME_NAMED;
+
+                assert_ptr_equal(frame_addr(&x->f, id) + off, memory);
+                assert_true(frame_id_holds(geom, RX, id, off, 1));
+                assert_false(frame_id_holds(geom, RX, id, off - 1, 1));
+                assert_false(frame_id_holds(geom, RX, frame_id(RX, num), off, 1));
+                assert_false(frame_id_holds(geom, TX, id, off, 1));
+                assert_false(frame_geom_holds(geom, num, off, 1));
+                assert_true(frame_name_holds(geom, num, off, FRAME_NAMED_BYTES));
+                assert_true(frame_name_holds(geom, num, off + FRAME_NAMED_BYTES, 0));
+                assert_false(frame_name_holds(geom, num, off + FRAME_NAMED_BYTES, 1));
+                assert_false(frame_name_holds(geom, num, off + 1, FRAME_NAMED_BYTES));
+                assert_false(frame_name_holds(geom, num, off - 1, 1));
+                assert_false(frame_name_holds(geom, num, UINT32_MAX, 1));
+                assert_false(frame_name_holds(geom, num, off, UINT32_MAX));
+        }
+        assert_false(frame_name_holds(geom, first - 1, frame_name_off(geom, first - 1), 1));
+        assert_false(frame_name_holds(geom, last + 1, frame_name_off(geom, last + 1), 1));
+        assert_false(frame_name_holds(geom, UINT32_MAX, 0, 0));
+}
+
+static void a_name_is_over_when_all_let_go(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t id = frame_name(&x->f, TX, 7, 41);
+
+        assert_true(frame_is_name(geom, frame_id_num(id)));
+        frame_hold(&x->f, id);
+        frame_lend(&x->f, id);
+        frame_drop(&x->f, id);
+        frame_drop(&x->f, id);
+        assert_false(frame_name_over(&x->f, id, 41));
+        assert_true(frame_name_over(&x->f, id, 40)); /* an earlier one of that number */
+        assert_int_equal(x->uncharged_owner, 0);
+        assert_true(frame_unlend(&x->f, TX, frame_id_num(id)));
+        assert_true(frame_name_over(&x->f, id, 41));
+        assert_int_equal(x->uncharged_owner, 7);
+        assert_int_equal(x->uncharged, 0);
+        assert_int_equal(x->pool->loans, 0);
+        assert_false(frame_unlend(&x->f, TX, frame_id_num(id)));
+        assert_false(frame_unlend(&x->f, TX, frame_geom_total(geom) + FRAME_NAMES + 1));
+        assert_int_equal(frame_avail(&x->f, TX, FRAME_SMALL), SMALL);
+}
+
+static void names_run_out_and_come_back(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t id[FRAME_NAMES];
+
+        for (uint32_t i = 0; i < FRAME_NAMES; i++) {
+                id[i] = frame_name(&x->f, TX, 1, i);
+                assert_int_not_equal(id[i], 0);
+                frame_lend(&x->f, id[i]);
+        }
+        assert_int_equal(frame_name(&x->f, TX, 1, 1), 0);
+        for (uint32_t i = 0; i < FRAME_NAMES; i++)
+                frame_drop(&x->f, id[i]);
+        assert_int_equal(frame_name(&x->f, TX, 1, 1), 0);
+        frame_unlend_all(&x->f, TX);
+        for (uint32_t i = 0; i < FRAME_NAMES; i++)
+                assert_true(frame_name_over(&x->f, id[i], i));
+        assert_int_not_equal(frame_name(&x->f, TX, 1, 1), 0);
+}
+
+static bool is_9(void *arg, uint32_t serial)
+{
+        return serial == 9;
+}
+
+/* After a death: one is in a queue, one with the peer, and one is nobody's any more. */
+static void names_are_counted_anew(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t queued = frame_name(&x->f, TX, 1, 8), lent = frame_name(&x->f, TX, 1, 9),
+                 lost = frame_name(&x->f, TX, 1, 10);
+
+        frame_lend(&x->f, lent);
+        frame_pool_zero_refs(x->pool);
+        frame_pool_rec(x->pool, frame_id_num(queued))->refs++;
+        frame_pool_rebuild(x->pool);
+        assert_false(frame_name_over(&x->f, queued, 8));
+        assert_false(frame_name_over(&x->f, lent, 9));
+        assert_true(frame_name_over(&x->f, lost, 10));
+        assert_int_equal(x->pool->loans, 1);
+        assert_true(frame_pool_any_name(x->pool, is_9, NULL));
+        assert_true(frame_unlend(&x->f, TX, frame_id_num(lent)));
+        assert_false(frame_pool_any_name(x->pool, is_9, NULL));
 }
 
 static void a_class_runs_out_alone(void **state)
@@ -374,6 +473,10 @@ static void who_waits_for_a_frame_is_told_once(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                TEST(a_name_leads_into_the_memory),
+                TEST(a_name_is_over_when_all_let_go),
+                TEST(names_run_out_and_come_back),
+                TEST(names_are_counted_anew),
                 TEST(numbers_and_places_agree),
                 TEST(a_range_outside_its_frame_is_seen),
                 TEST(a_class_runs_out_alone),

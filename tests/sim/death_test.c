@@ -348,6 +348,29 @@ static void giving_back_may_end_anywhere(void **state)
         dies_everywhere(.prepare = reads_all, .act = gives_back, .gives_back = RETURNED);
 }
 
+/* Some of it leaves, some waits; and the peer gives back what it has read of an earlier one. */
+static void sends_by_name(struct view *v)
+{
+        write_by_name(v, 0, 0, 9000);
+        runs_with_input(v);
+}
+
+static void prepare_by_name(struct view *v)
+{
+        write_by_name(v, 0, 0, 5000);
+        write_by_name(v, 0, 0, 5000);
+        assert_true(stack_run(&v->s[1], v->w->now));
+        read_bytes(v, 1, 0, 7000);
+}
+
+static void sending_by_name_may_end_anywhere(void **state)
+{
+        dies_everywhere(.act = sends_by_name);
+        dies_everywhere(.prepare = prepare_by_name, .act = sends_by_name);
+        dies_everywhere(.prepare = prepare_by_name, .act = runs_with_input);
+        dies_everywhere(.prepare = prepare_by_name, .act = closes, .after = RESETS);
+}
+
 static void lending_may_end_anywhere(void **state)
 {
         dies_everywhere(.act = lends, .reads = true);
@@ -476,6 +499,7 @@ int main(void)
                 cmocka_unit_test(a_read_may_end_anywhere),
                 cmocka_unit_test(a_small_read_may_end_anywhere),
                 cmocka_unit_test(giving_back_may_end_anywhere),
+                cmocka_unit_test(sending_by_name_may_end_anywhere),
                 cmocka_unit_test(lending_may_end_anywhere),
                 cmocka_unit_test(returning_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_input_may_end_anywhere),

@@ -30,6 +30,8 @@ static struct stack_limits limits(void)
         return l;
 }
 
+#define NAMED_AT SHM_REGION_BYTES(geom) /* a side's memory lies behind its region */
+
 static void no_event(struct stack *s, uint32_t sock, uint32_t events)
 {
 }
@@ -56,8 +58,11 @@ struct view *view_of(struct world *w)
                 c->peer = at(w, w->region[!i]);
                 c->bell = &w->bell[!i];
                 c->leader_fd = c->keeper_fd = -1;
+                c->names = true;
                 shm_chan_init(c, &v->s[i].st->chan[CHAN].shm, &v->s[i].st->cnt);
+                v->s[i].st->chan[CHAN].names = STACK_NAMES_OUT | STACK_NAMES_IN;
                 stack_chan_mapped(&v->s[i], CHAN, &c->base, c->mine->frames, c->peer->frames);
+                stack_chan_named(&v->s[i], CHAN, (const uint8_t *)c->peer + NAMED_AT);
         }
         return v;
 }
@@ -77,7 +82,7 @@ static size_t rounded(size_t n)
 struct world *world_make(void)
 {
         struct stack_limits l = limits();
-        size_t state = rounded(stack_bytes(&l)), region = rounded(SHM_REGION_BYTES(geom)),
+        size_t state = rounded(stack_bytes(&l)), region = rounded(NAMED_AT + STREAM),
                first = rounded(sizeof(struct world));
         size_t bytes = first + 2 * (state + region);
         struct world *w =
@@ -132,6 +137,28 @@ void write_bytes(struct view *v, int side, int n, size_t want)
                 memcpy(span[i].ptr, &stream[side][n][off + (uint32_t)k], span[i].len);
         if (got > 0)
                 tcp_send_commit(&s->tcp, tc, (size_t)got, false, false, v->w->now);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+/* From memory behind the region, where all of the stream lies. */
+void write_by_name(struct view *v, int side, int n, size_t want)
+{
+        struct stack *s = &v->s[side];
+        struct tcp_conn *tc = conn(v, side, n);
+        uint32_t off = tc->snd_end - tc->iss - 1, id;
+        int got;
+
+        memcpy((uint8_t *)v->chan[side].mine + NAMED_AT + off, &stream[side][n][off], want);
+        s->now = v->w->now;
+        stack_begin(s->st, tc->self);
+        id = frame_name(s->frames, FRAME_REGION_TX(CHAN), frame_owner(tc), ++s->st->names);
+        assert_int_not_equal(id, 0);
+        got = tcp_send_reserve_named(&s->tcp, tc, id, frame_name_off(geom, frame_id_num(id)) + off,
+                                     want);
+        if (got > 0)
+                tcp_send_commit(&s->tcp, tc, (size_t)got, false, false, v->w->now);
+        frame_drop(s->frames, id);
         stack_end(s->st);
         stack_flush(s, v->w->now);
 }

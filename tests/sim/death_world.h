@@ -51,6 +51,7 @@ void make_streams(void);
 struct tcp_conn *conn(struct view *v, int side, int n);
 void write_bytes(struct view *v, int side, int n, size_t want);
 /* Reads up to `most` bytes and compares them. */
+void write_by_name(struct view *v, int side, int n, size_t want);
 void read_bytes(struct view *v, int side, int n, size_t most);
 /* Both stacks run until neither has anything to do. */
 void settle(struct view *v);

@@ -4,6 +4,7 @@
  * its own:
  *
  *      - what is lent is what was sent, and is still when it is returned, however long that takes;
+ *        also where it lies in memory that the sender writes over as soon as its name is over;
  *      - a loan is returned once, by who has it, and by nobody else;
  *      - what is lent and what is unread are never more than the buffer, where that has a size;
  *      - who returns nothing stops his peer, and nobody else: another connection goes on;
@@ -29,6 +30,8 @@
 #define PROCS    3u   /* that share the reader's socket */
 #define HELD     512u /* loans at once */
 #define PATIENCE 100000u
+#define SLOTS    6u /* of the sender's memory, */
+#define SLOT     65536u
 
 struct held {
         struct tcp_lent lent;
@@ -46,6 +49,10 @@ struct talk {
         uint32_t size; /* of the buffer; 0: the stack's choice */
         struct held held[HELD];
         uint32_t n;
+        struct {
+                uint32_t name, serial; /* name 0: none was */
+        } slot[SLOTS];
+        uint32_t names;
         struct tcp_lent stale; /* returned already; token 0: none was */
 };
 
@@ -153,12 +160,63 @@ static uint32_t reads(struct talk *k, uint32_t most)
 
 /* ---- the sender ---- */
 
+/* Bytes that go. Under the name that was alloted. */
+static int sends_by_name(struct talk *k, uint32_t i, uint32_t at, uint32_t want)
+{
+        struct stack *s = &k->p->side[WRITER].s;
+        struct tcp_conn *tc = pair_conn(k->p, WRITER, k->conn[WRITER]);
+        uint32_t id =
+                frame_name(s->frames, FRAME_REGION_TX(PAIR_CHAN), frame_owner(tc), ++k->names);
+        int n;
+
+        if (id == 0)
+                return 0;
+        s->now = k->p->now;
+        stack_begin(s->st, tc->self);
+        n = tcp_send_reserve_named(&s->tcp, tc, id,
+                                   frame_name_off(k->p->size.tx, frame_id_num(id)) + i * SLOT + at,
+                                   want);
+        if (n > 0)
+                tcp_send_commit(&s->tcp, tc, (size_t)n, below(k, 2) == 0, false, k->p->now);
+        frame_drop(s->frames, id);
+        stack_end(s->st);
+        stack_flush(s, k->p->now);
+        if (n > 0) {
+                k->slot[i].name = id;
+                k->slot[i].serial = k->names;
+        } else if (!frame_name_over(s->frames, id, k->names)) {
+                wrong(k, "a name that nothing has");
+        }
+        return n;
+}
+
+/* From a slot that nobody reads any more, and which is written over first. */
+static uint32_t writes_by_name(struct talk *k, uint32_t want)
+{
+        uint32_t i = below(k, SLOTS), at = below(k, 2) * below(k, SLOT / 2);
+        uint8_t *p = pair_memory(k->p, WRITER) + i * SLOT;
+        int n;
+
+        if (k->slot[i].name != 0 &&
+            !frame_name_over(k->p->side[WRITER].s.frames, k->slot[i].name, k->slot[i].serial))
+                return 0;
+        memset(p, (int)below(k, 256), SLOT);
+        want = (uint32_t)MIN(MIN(want, SLOT - at), k->total - k->written);
+        for (uint32_t b = 0; b < want; b++)
+                p[at + b] = byte_at(k->written + b);
+        n = want != 0 ? sends_by_name(k, i, at, want) : 0;
+        k->written += (uint32_t)MAX(n, 0);
+        return (uint32_t)MAX(n, 0);
+}
+
 static uint32_t writes(struct talk *k, uint32_t most)
 {
         static uint8_t data[65536];
         uint32_t want = 1 + below(k, most);
         int n;
 
+        if (k->p->sim == NULL && below(k, 2) == 0)
+                return writes_by_name(k, want);
         want = (uint32_t)MIN(want, k->total - k->written);
         for (uint32_t i = 0; i < want; i++)
                 data[i] = byte_at(k->written + i);
@@ -326,9 +384,48 @@ static void what_is_lent_is_what_was_sent_and_comes_back(void **state)
                 talk(seed);
 }
 
+/* What the other side is shown of a message with that range: its frame, 0: the message is dropped.
+ */
+static uint32_t shows(struct pair *p, uint32_t num, uint32_t off, uint32_t len)
+{
+        struct unet_chan *from = &p->side[WRITER].shm.base, *to = &p->side[READER].shm.base;
+        uint64_t *dropped = &p->side[READER].st->cnt.drop[DROP_NI_BAD_FRAME], before = *dropped;
+        struct unet_tx tx = {
+                .inl = (const uint8_t *)"x", .inl_len = 1, .frame = num, .off = off, .len = len};
+        struct unet_rx rx;
+        int n;
+
+        assert_int_equal(from->ops->send(from, &tx, 1), 1);
+        n = to->ops->recv(to, &rx, 1);
+        assert_int_equal(*dropped - before, n == 0);
+        return n == 1 ? rx.frame : 0;
+}
+
+static void a_name_that_leads_elsewhere_is_dropped(void **state)
+{
+        struct pair *p = pair_new(1, NULL, &pair_size_default);
+        struct frame_geom g = p->size.tx;
+        uint32_t num = frame_geom_total(g) + 1, off = frame_name_off(g, num),
+                 past = num + FRAME_NAMES;
+
+        assert_int_equal(shows(p, num, off, 65000), num | FRAME_NAMED);
+        assert_int_equal(shows(p, num, off + FRAME_NAMED_BYTES - 5, 5), num | FRAME_NAMED);
+        assert_int_equal(shows(p, num, off + FRAME_NAMED_BYTES - 5, 6), 0);
+        assert_int_equal(shows(p, num, off - 1, 1), 0);
+        assert_int_equal(shows(p, num, 0, 1), 0);
+        assert_int_equal(shows(p, num, off, UINT32_MAX), 0);
+        assert_int_equal(shows(p, num, UINT32_MAX, 1), 0);
+        assert_int_equal(shows(p, past, frame_name_off(g, past), 1), 0);
+        assert_int_equal(shows(p, num | FRAME_NAMED, off, 1), 0);
+        p->side[READER].shm.names = false;
+        assert_int_equal(shows(p, num, off, 65000), 0);
+        pair_free(p);
+}
+
 int main(int argc, char **argv)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_name_that_leads_elsewhere_is_dropped),
                 cmocka_unit_test(what_is_lent_is_what_was_sent_and_comes_back)};
 
         if (argc == 3) {

@@ -100,13 +100,19 @@ struct pair *pair_unjoined(uint64_t seed, const struct pair_size *z)
         return make(seed, z, 0);
 }
 
+uint8_t *pair_memory(struct pair *p, int side)
+{
+        assert(p->side[side].region != NULL);
+        return (uint8_t *)p->side[side].region + SHM_REGION_BYTES(p->size.tx);
+}
+
 /* Both are on one host, which has both addresses. */
 static void join_by_memory(struct pair *p)
 {
         const ip_addr both[2] = {pair_addr(0), pair_addr(1)};
 
         for (int i = 0; i < 2; i++) {
-                p->side[i].region = zeroed(SHM_REGION_BYTES(p->size.tx));
+                p->side[i].region = zeroed(SHM_REGION_BYTES(p->size.tx) + PAIR_MEMORY);
                 stack_set_addrs(p->side[i].st, both, 2);
         }
         for (int i = 0; i < 2; i++) {
@@ -115,12 +121,15 @@ static void join_by_memory(struct pair *p)
                 d->shm.peer = p->side[!i].region;
                 d->shm.bell = &p->side[!i].bell;
                 d->shm.leader_fd = d->shm.keeper_fd = -1;
+                d->shm.names = true;
                 shm_chan_init(&d->shm, &d->st->chan[PAIR_CHAN].shm, &d->st->cnt);
                 /* One host. */
                 stack_set_addrs(d->st, (const ip_addr[]){ip_addr_v4(addr[0]), ip_addr_v4(addr[1])},
                                 2);
+                d->st->chan[PAIR_CHAN].names = STACK_NAMES_OUT | STACK_NAMES_IN;
                 stack_chan_mapped(&d->s, PAIR_CHAN, &d->shm.base, d->region->frames,
                                   d->shm.peer->frames);
+                stack_chan_named(&d->s, PAIR_CHAN, pair_memory(p, !i));
         }
 }
 
@@ -195,7 +204,7 @@ void pair_free(struct pair *p)
                 stack_view_fini(&d->s);
                 munmap(d->st, d->bytes);
                 if (d->region != NULL)
-                        munmap(d->region, SHM_REGION_BYTES(p->size.tx));
+                        munmap(d->region, SHM_REGION_BYTES(p->size.tx) + PAIR_MEMORY);
                 if (d->tx_frames != NULL)
                         munmap(d->tx_frames, frame_geom_bytes(p->size.tx));
         }
@@ -324,6 +333,11 @@ static unsigned leak(int side, const char *what, uint32_t n)
         return n;
 }
 
+static bool any_name(void *arg, uint32_t serial)
+{
+        return true;
+}
+
 unsigned pair_leaks(struct pair *p)
 {
         unsigned n = 0;
@@ -337,6 +351,9 @@ unsigned pair_leaks(struct pair *p)
                 n += leak(i, "receive records", s->tcp.sh->rxsegs.used);
                 n += leak(i, "loans to processes", s->tcp.sh->loans.used);
                 n += leak(i, "loans of the link", p->sim != NULL ? sim_loans(p->sim, i) : 0);
+                n += leak(i, "names",
+                          frame_pool_any_name(s->frames->region[FRAME_REGION_TX(PAIR_CHAN)].pool,
+                                              any_name, NULL));
                 for (int c = 0; c < FRAME_CLASSES; c++) {
                         n += leak(i, "private frames",
                                   s->frames->region[FRAME_REGION_PRIVATE].pool->used[c]);

@@ -39,6 +39,9 @@ struct pair {
 };
 
 #define PAIR_CHAN 0u /* the channel, on both sides */
+/* Over shared memory: bytes of memory that may be sent by name, and where they are. */
+#define PAIR_MEMORY FRAME_NAMED_BYTES
+uint8_t *pair_memory(struct pair *p, int side);
 ip_addr pair_addr(int side);
 
 /* Over shared memory (`dir` NULL) or the simulated link. */

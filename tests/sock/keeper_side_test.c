@@ -45,7 +45,7 @@ static int setup(void **state)
 
         stack_limits_default(&l);
         sc->bytes = stack_bytes(&l);
-        assert_int_equal(unetd_stack_fds_make(&sc->fds, sc->bytes), 0);
+        assert_int_equal(unetd_stack_fds_make(&sc->fds, stack_file_bytes(&l)), 0);
         p = mmap(NULL, sc->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, sc->fds.state, 0);
         assert_ptr_not_equal(p, MAP_FAILED);
         stack_format(p, &l, seed, NS_PER_S);

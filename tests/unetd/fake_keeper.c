@@ -135,6 +135,11 @@ static bool fake_has_chan(void *view, uint32_t slot)
         return false;
 }
 
+static bool fake_has_memory(void *view)
+{
+        return false;
+}
+
 static uint32_t fake_chans(void *view)
 {
         return 0;
@@ -209,6 +214,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .rang = fake_rang,
         .has_chan = fake_has_chan,
         .chans = fake_chans,
+        .has_memory = fake_has_memory,
         .listener_gone = fake_listener_gone,
         .link_moved = fake_link_moved,
         .link_attach = fake_link_attach,

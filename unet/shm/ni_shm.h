@@ -49,8 +49,10 @@ struct shm_chan {
         struct counters *cnt;
         /* The peer's ctrl.quiet, read before the first message that was not flushed. */
         uint32_t quiet_before;
-        bool sent; /* since the last flush: messages */
-        bool gave; /* since the last flush: slots consumed or frames returned */
+        const uint8_t *memory; /* of the peer's programs' own: whither names lead */
+        bool names;            /* ... which it is, for this channel: they may come */
+        bool sent;             /* since the last flush: messages */
+        bool gave;             /* since the last flush: slots consumed or frames returned */
 };
 
 /* What was sent by it may not have been rung for: the next flush does. */

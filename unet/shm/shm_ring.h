@@ -63,6 +63,7 @@ struct shm_ctrl {              /* written by the region's owner about the peer's
         _Atomic uint32_t cons; /* messages of the peer taken: their slots may be written again */
         _Atomic uint32_t want_room; /* owner sleeps until the peer consumes or returns something */
         _Atomic uint32_t closed;    /* owner has left: nothing more will come (raw endpoints) */
+        _Atomic uint32_t names; /* owner has the peer's memory mapped: names may come (frame.h) */
         /* The peer looks at this one all the time: on a line of its own. */
         _Alignas(CACHE_LINE) _Atomic uint32_t ret_prod; /* frames given back so far, in ret[] */
         /* How often the owner has stopped looking at the peer's ring until it is rung. */

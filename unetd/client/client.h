@@ -97,7 +97,8 @@ struct unetd_chan {
         int peer_leader, peer_keeper; /* ringers */
         /* An interface of the stack's own (struct ni_xdp_fds); rx and all peer_* are then -1. */
         int mem, xsk, packet, ring, sender;
-        int book; /* a stack of another host (unet/verbs/vlink.h): it, tx and mem, and no others */
+        int book;  /* a stack of another host (unet/verbs/vlink.h): it, tx and mem, and no others */
+        int state; /* the peer's, for the memory at its end, when it is the user's own; 0: none */
         struct frame_geom tx_geom, rx_geom;
         uint32_t peer_stack, peer_chan, peer_uid;
         struct unetd_iface iface;
@@ -215,7 +216,7 @@ int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *sta
 int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_stack, uint32_t *chan,
                     uint32_t *peer_chan);
 /* The descriptors of one side, for any process of the stack. They have been verified: type, seals,
- * size, mode. */
+ * size, mode; of the peer's state, whose size only its stack knows, the others. */
 int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan,
                    struct unetd_chan *out);
 void unetd_chan_close(struct unetd_chan *ch);

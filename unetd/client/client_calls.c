@@ -295,15 +295,22 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
         struct unetd_msg msg = {.type = UNETD_CHAN_GET, .chan = {.stack = stack_id, .chan = chan}};
         struct wire_in in;
         int r = client_ask_keeper(c, &msg, &in);
+        bool with_state;
 
         if (r < 0)
                 return r;
-        r = in.n == unetd_chan_nfds(&in.msg.chan) ? unetd_chan_check(&in.msg.chan, in.fds)
-                                                  : -EPROTO;
+        with_state = in.n == UNETD_FD_PEER_STATE + 1 &&
+                     unetd_chan_nfds(&in.msg.chan) == UNETD_FD_PEER_STATE;
+        r = in.n == unetd_chan_nfds(&in.msg.chan) || with_state
+                    ? unetd_chan_check(&in.msg.chan, in.fds)
+                    : -EPROTO;
+        if (r == 0 && with_state)
+                r = unet_memfd_check(in.fds[UNETD_FD_PEER_STATE], 0, true, UNET_MEMFD_ANYBODY);
         if (r == 0)
                 r = raise_fds(&in);
         if (r == 0) {
                 *out = unetd_chan_of(&in.msg.chan, in.fds);
+                out->state = with_state ? in.fds[UNETD_FD_PEER_STATE] : 0;
                 in.n = 0;
         }
         wire_in_close(&in);
@@ -321,6 +328,9 @@ void unetd_chan_close(struct unetd_chan *ch)
                         sys_close(*fd[i]);
                 *fd[i] = -1;
         }
+        if (ch->state > 0)
+                sys_close(ch->state);
+        ch->state = 0;
 }
 
 int unetd_link_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, int *mem, int *book)

@@ -25,7 +25,7 @@
 #include "base/frame.h"
 #include "config/settings.h"
 
-#define UNETD_ABI        32u
+#define UNETD_ABI        33u
 #define UNETD_MAGIC      0x756e6574u /* "unet" */
 #define UNETD_NAMES      8u          /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX    8u          /* most descriptors in one message */
@@ -287,6 +287,10 @@ static inline bool unetd_chan_is_own(const struct unetd_chan_info *info)
 {
         return unetd_is_iface(info->peer_stack) && info->iface.link != UNETD_LINK_GATE;
 }
+/* One more in the reply to CHAN_GET, behind those of K_CHAN: the state of a peer that is the same
+ * user's, if the keeper has it. */
+#define UNETD_FD_PEER_STATE ((unsigned)UNETD_CHAN_FDS)
+static_assert((int)UNETD_CHAN_FDS < (int)UNETD_CHAN_FDS_MAX, "room for it");
 static inline unsigned unetd_chan_nfds(const struct unetd_chan_info *info)
 {
         if (unetd_is_remote(info->peer_stack))

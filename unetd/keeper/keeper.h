@@ -44,6 +44,7 @@ struct kchan {
         struct kstack *stack;
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS_MAX];
+        unsigned nfds; /* those of K_CHAN, and UNETD_FD_PEER_STATE */
         enum chan_state state;
         bool yields; /* ... while it is up, for another */
         /* Answered when the state changes; type 0: nobody waits for that. */

@@ -5,6 +5,7 @@
 #include "unetd/keeper/keeper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@ static void close_fds(struct kchan *ch)
 {
         if (ch->xsk.fd >= 0)
                 loop_del(&keeper.loop, &ch->xsk);
-        for (unsigned i = 0; i < unetd_chan_nfds(&ch->info); i++)
+        for (unsigned i = 0; i < ch->nfds; i++)
                 close(ch->fds[i]);
 }
 
@@ -72,11 +73,33 @@ void kchans_tell_taken(struct kstack *st)
                         keeper_tell(UNETD_K_CHAN_TAKEN, st->id, slot);
 }
 
+/* The state of its peer, when that is a stack of the user's own with memory to send from; 0: it is
+ * not, or has not come. It is needed as long as the channel is here. All stacks of the user are
+ * this keeper's. */
+static int peer_state(struct kchan *ch)
+{
+        const struct kstack *peer = kstack_find(ch->info.peer_stack);
+        int fd;
+
+        if (unetd_chan_nfds(&ch->info) != UNETD_FD_PEER_STATE || !peer ||
+            !keeper.ops->has_memory(peer->view))
+                return 0;
+        if (ch->nfds > UNETD_FD_PEER_STATE)
+                return ch->fds[UNETD_FD_PEER_STATE];
+        fd = fcntl(peer->fds[UNETD_FD_STATE], F_DUPFD_CLOEXEC, 3);
+        if (fd < 0)
+                return 0;
+        ch->fds[ch->nfds++] = fd;
+        return fd;
+}
+
 static void chan_attach(struct kstack *st, struct kchan *ch)
 {
         struct unetd_chan view = unetd_chan_of(&ch->info, ch->fds);
-        int r = keeper.ops->chan_attach(st->view, ch->info.chan, &view);
+        int r;
 
+        view.state = peer_state(ch);
+        r = keeper.ops->chan_attach(st->view, ch->info.chan, &view);
         assert(ch->state == CHAN_ATTACHING && ch->stack == st);
         if (r == -EAGAIN)
                 return;
@@ -215,6 +238,7 @@ int kchan_take(struct wire_in *in)
         *ch = (struct kchan){.xsk = {.fd = -1, .ready = packets_came}, .stack = st};
         ch->info = in->msg.chan;
         ch->request = in->msg;
+        ch->nfds = in->n;
         for (unsigned i = 0; i < in->n; i++)
                 ch->fds[i] = wire_in_take(in, i);
         LIST_INSERT_HEAD(&st->chans, ch, link);
@@ -264,7 +288,8 @@ int kchan_drop(const struct wire_in *in)
 
         if (!ch)
                 return -ENOENT;
-        if (ch->state == CHAN_ATTACHING) { /* never got into the state */
+        if (ch->state == CHAN_ATTACHING && !keeper.ops->has_chan(st->view, ch->info.chan)) {
+                /* Never got into the state. */
                 answer(ch, -ECANCELED);
                 kchan_free(ch);
                 return 0;

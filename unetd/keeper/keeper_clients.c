@@ -46,7 +46,7 @@ static int chan_get(struct conn *c, struct unetd_msg *msg)
                 return -ENOENT;
         msg->err = 0;
         msg->chan = ch->info;
-        conn_send(c, msg, ch->fds, unetd_chan_nfds(&ch->info));
+        conn_send(c, msg, ch->fds, ch->nfds);
         return 1;
 }
 

@@ -76,6 +76,8 @@ struct keeper_stack_ops {
          * were never used. */
         bool (*has_chan)(void *view, uint32_t slot);
         uint32_t (*chans)(void *view);
+        /* Returns true if a program of the stack had memory to send from (stack_memory.h). */
+        bool (*has_memory)(void *view);
         /* The next listener that lost its last holder since last asked; false when there is none
          * (left). */
         bool (*listener_gone)(void *view, struct keeper_listener *out);
