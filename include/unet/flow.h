@@ -178,6 +178,49 @@ UNET_API int unet_send_reserve(int sock, size_t bytes, struct iovec *v, int n, i
 UNET_API ssize_t unet_send_commit(int sock, size_t bytes, int flags);
 
 /*
+ * Memory of the program's own, sent without a copy, and as often as one likes: by any TCP sockets.
+ *
+ *      unet_memory_new(1 << 20, &p);           once
+ *      read(file, p, n);
+ *      unet_memory_send(s, p, n, 0, 7);        to each who asks
+ *      ... UNET_EV_SENT ... unet_memory_reap(s, &cookie, 1);   7: p may be written again
+ *
+ * A peer of the same user on this host reads it where it lies: unet_recv_lend() hands out those
+ * very bytes, and unet_recv() copies them once. It can read all such memory of its peers' stacks.
+ * Towards others, over an interface too, they are copied by the call, and so are 4 KB or fewer.
+ *
+ * Make some before you listen or connect. Two programs have one channel for all their connections.
+ * One that began before a program's first unet_memory_new() copies as long as it lasts. So does one
+ * to a program whose address space is bounded (RLIMIT_AS).
+ *
+ * A cookie says that nobody reads the bytes any more. What was copied is over when the call
+ * returns. What was not is when it is acknowledged and the peer has read it and given it back. So
+ * who keeps loans keeps the cookie from coming, and nothing else. After a reset, or the peer's
+ * death, cookies come as well: they do not say that the peer has got the bytes (UNET_EV_ACKED
+ * does).
+ *
+ * The memory is the calling process's, zeroes at first, and begins at a page. A child of fork() has
+ * none of it, and no cookie: what it writes there its parent sends. Sending it is EINVAL there.
+ * When a process ends, what it sent goes on. What it had is given out again when nobody reads it.
+ */
+#define UNET_MEMORY_COOKIES 1024 /* of a socket and process, not reaped */
+/* ENOMEM: the stack has 64 such memories, or 256 MB of them, or there is no address space for
+ * those. */
+UNET_API int unet_memory_new(size_t bytes, void **out);
+/* EBUSY: some of it is under way, from a socket that was closed perhaps; EINVAL: none begins
+ * there. */
+UNET_API int unet_memory_free(void *p);
+/*
+ * As unet_send(). If it takes any bytes, the cookie comes for those once, by unet_memory_reap() of
+ * this socket in this process. Closing the socket there forgets its cookies. flags: MSG_DONTWAIT,
+ * MSG_MORE. EINVAL: not in such memory of this process's, or no bytes; ENOBUFS: there are
+ * UNET_MEMORY_COOKIES.
+ */
+UNET_API ssize_t unet_memory_send(int sock, const void *p, size_t n, int flags, uint64_t cookie);
+/* Up to n cookies that have come, in the order of the calls. How many; never waits. */
+UNET_API int unet_memory_reap(int sock, uint64_t *cookie, int n);
+
+/*
  * Events of a connection, beside POLLIN and POLLOUT in unet_pollset_add(), unet_pollset_mod() and
  * struct unet_event. A mark is reported as long as it is reached; what happened, until
  * unet_watch_take() has taken it; with UNET_EDGE each once.
@@ -194,6 +237,8 @@ UNET_API ssize_t unet_send_commit(int sock, size_t bytes, int flags);
 #define UNET_EV_SHUT  0x00200000u /* the peer's window became 0, or opened again */
 #define UNET_EV_NIQ   0x00400000u /* the interface's send queue was full, or has room again */
 #define UNET_EV_LIMIT 0x00800000u /* what limits the sender became one of `limits` */
+/* There are cookies to reap; needs no watch. */
+#define UNET_EV_SENT 0x01000000u
 
 struct unet_watch {
         uint32_t size;   /* sizeof(struct unet_watch) */
@@ -309,6 +354,8 @@ UNET_API int unet_pollset_fd(struct unet_pollset *set);
 #if defined(UNET_TSAN) && !defined(UNET_IS_INSTRUMENTED)
 #define unet_recv_lend(...)   ((int)unet_tsan_after(unet_recv_lend(__VA_ARGS__)))
 #define unet_send_commit(...) ((void)unet_tsan_before(), unet_send_commit(__VA_ARGS__))
+#define unet_memory_send(...) ((void)unet_tsan_before(), unet_memory_send(__VA_ARGS__))
+#define unet_memory_reap(...) ((int)unet_tsan_after(unet_memory_reap(__VA_ARGS__)))
 #endif
 
 #endif

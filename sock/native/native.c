@@ -79,6 +79,7 @@ static void slot_end(struct native_slot *n)
                 native_set_forget(n);
         release = n->held && last_holder(us);
         native_end_reserved(n);
+        native_cookies_end(n);
         usock_close(us);
         if (release) {
                 unetd_port_release(ustack_client(), u->id, proto, n->held_addr, port);
@@ -180,6 +181,7 @@ static void fork_child(void)
                 for (uint32_t i = 0; chunk != NULL && i < CHUNK; i++) {
                         chunk[i].use = chunk[i].use & SLOT_OPEN ? SLOT_OPEN + 1 : 0;
                         native_unreserve(&chunk[i]); /* the parent's */
+                        native_cookies_end(&chunk[i]);
                         pthread_mutex_init(&chunk[i].setup, NULL);
                 }
         }

@@ -25,6 +25,7 @@
 #include "tcp/tcp_watch.h"
 #include "unet/sock.h"
 
+struct native_cookies;
 struct native_member;
 
 struct native_slot {
@@ -40,6 +41,8 @@ struct native_slot {
         struct native_member *members; /* under the lock of memberships */
         /* What unet_send_reserve() handed out; under the stack's lock. */
         struct native_reserved *reserved;
+        /* Of unet_memory_send(); made under the stack's lock, and there until the end. */
+        struct native_cookies *cookies;
         /* What this process has taken of what happened (unet_watch_take()); WRITE_ONCE(). */
         struct tcp_watch_counts seen;
 };
@@ -141,7 +144,7 @@ void native_give_struct(const void *ours, size_t size, void *theirs);
 /* UNET_EV_* of a watch that are there, without a lock. */
 uint32_t native_watch_events(struct native_slot *n);
 /* Of those the ones that came since this was asked last with the same counts, which move on. */
-uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at);
+uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at, uint32_t *given);
 
 /* ---- native_flow.c ---- */
 
@@ -165,6 +168,13 @@ static inline struct tcp_conn *native_conn(struct usock *s)
 void native_unreserve(struct native_slot *n);
 /* The slot is closed: it is not sent either. */
 void native_end_reserved(struct native_slot *n);
+
+/* ---- native_memory.c ---- */
+
+/* Of the slot's cookies: a count that grows when one becomes ready, and whether *any is. Without a
+ * lock. */
+uint32_t native_cookies_ready(const struct native_slot *n, bool *any);
+void native_cookies_end(struct native_slot *n);
 
 /* ---- native_user.c ---- */
 

@@ -39,7 +39,7 @@
 #define OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 #define FLOW_EVENTS                                                                     \
         (UNET_EV_ACKED | UNET_EV_UNSENT | UNET_EV_UNREAD | UNET_EV_LOSS | UNET_EV_RTT | \
-         UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT | UNET_EV_REPORT)
+         UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT | UNET_EV_REPORT | UNET_EV_SENT)
 /* With our sockets busy, the kernel's are asked this often. */
 #define KERNEL_EVERY (30 * NS_PER_US)
 #define BUCKETS_MIN  64u
@@ -57,6 +57,7 @@ struct native_member {
         uint64_t data;
         uint32_t in, out; /* edges seen */
         struct tcp_watch_counts flow;
+        uint32_t given; /* native_cookies_ready() */
 };
 LIST_HEAD(bucket, native_member);
 
@@ -595,7 +596,7 @@ static bool edge(struct native_member *m)
  * happens; of what is unread, input. */
 static uint32_t ready_of_flow(struct native_member *m, bool fresh, bool input)
 {
-        uint32_t edges = native_watch_edges(m->slot, &m->flow),
+        uint32_t edges = native_watch_edges(m->slot, &m->flow, &m->given),
                  events = native_watch_events(m->slot) & m->events;
 
         if (fresh || !(m->events & UNET_EDGE))

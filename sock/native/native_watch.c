@@ -45,16 +45,19 @@ static uint32_t happened(const struct tcp_watch_counts *now, const struct tcp_wa
         return ev;
 }
 
-uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at)
+uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at, uint32_t *given)
 {
         const struct tcp_conn *tc = conn_of(n->us);
+        uint32_t before = *given, ev;
         struct tcp_watch_counts now;
-        uint32_t ev;
+        bool any;
 
+        *given = native_cookies_ready(n, &any);
         if (tc == NULL)
                 return 0;
         tcp_watch_counts(tc, &now);
-        ev = happened(&now, at) | (now.acked != at->acked ? UNET_EV_ACKED : 0) |
+        ev = (any && *given != before ? UNET_EV_SENT : 0) | happened(&now, at) |
+             (now.acked != at->acked ? UNET_EV_ACKED : 0) |
              (now.unsent != at->unsent ? UNET_EV_UNSENT : 0);
         *at = now;
         return ev;
@@ -64,11 +67,14 @@ uint32_t native_watch_events(struct native_slot *n)
 {
         const struct tcp_conn *tc = conn_of(n->us);
         struct tcp_watch_counts counts;
+        bool any;
 
+        native_cookies_ready(n, &any);
         if (tc == NULL)
                 return 0;
         tcp_watch_counts(tc, &counts);
-        return OF_WATCH(tcp_watch_marks(tc)) | happened(&counts, &n->seen);
+        return OF_WATCH(tcp_watch_marks(tc)) | happened(&counts, &n->seen) |
+               (any ? UNET_EV_SENT : 0);
 }
 
 static int set(struct native_slot *n, const struct unet_watch *w)

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "unet/flow.h"
+
 #define CONNS   8
 #define CHILDS  4    /* connections from here on are the child's while it lives */
 #define PASSING 255u /* the number of connections that come and go */
@@ -84,6 +86,25 @@ static void peer_greeting(struct peer_conn *p)
         }
 }
 
+/* By loan, or by a copy. */
+static ssize_t peer_take(struct peer_conn *p)
+{
+        struct unet_loan v = {.ptr = buf};
+        ssize_t n;
+
+        if (p->got % 3 == 0) {
+                n = unet_recv_lend(p->sock, &v, 1, MSG_DONTWAIT);
+                n = n > 0 ? (ssize_t)v.len : n;
+        } else {
+                n = unet_recv(p->sock, buf, sizeof buf, MSG_DONTWAIT);
+        }
+        if (n > 0)
+                CHECK(filled(v.ptr, (size_t)n, p->hello.seed, p->got));
+        if (n > 0 && v.ptr != buf)
+                CHECK(unet_recv_return(p->sock, &v, 1) == 0);
+        return n;
+}
+
 /* Everything there is. */
 static void peer_read(struct peer_conn *p)
 {
@@ -91,12 +112,11 @@ static void peer_read(struct peer_conn *p)
 
         if (!p->greeted)
                 peer_greeting(p);
-        while (p->greeted && (n = unet_recv(p->sock, buf, sizeof buf, MSG_DONTWAIT)) != -1) {
+        while (p->greeted && (n = peer_take(p)) != -1) {
                 if (n == 0) {
                         peer_close(p);
                         return;
                 }
-                CHECK(filled(buf, (size_t)n, p->hello.seed, p->got));
                 p->got += (uint64_t)n;
         }
         if (p->greeted && errno != EAGAIN)
@@ -196,16 +216,65 @@ static bool line_open(struct line *l, uint64_t number)
         return unet_send(l->sock, &h, sizeof h, 0) == sizeof h;
 }
 
+/* Memory of the process's own, and which of its parts a peer may be reading. */
+#define PARTS 16
+
+static struct {
+        pid_t pid; /* whose it is */
+        uint8_t *at;
+        bool busy[PARTS];
+} own;
+
+static void reap(const struct line *l)
+{
+        uint64_t cookie[PARTS];
+        int n = unet_memory_reap(l->sock, cookie, PARTS);
+
+        CHECK(n >= 0);
+        while (n-- > 0) {
+                CHECK(cookie[n] < PARTS && own.busy[cookie[n]]);
+                own.busy[cookie[n]] = false;
+        }
+}
+
+/* A part that may be written; PARTS: there is none, or another time. */
+static uint64_t free_part(struct line *l, uint64_t *rng)
+{
+        uint64_t part = rnd(rng) % PARTS;
+        void *p = NULL;
+
+        if (own.pid != getpid()) {
+                memset(&own, 0, sizeof own);
+                own.pid = getpid();
+                if (unet_memory_new(PARTS * CHUNK, &p) == 0)
+                        own.at = p;
+        }
+        reap(l);
+        return own.at != NULL && rnd(rng) % 2 && !own.busy[part] ? part : PARTS;
+}
+
+static ssize_t line_send(struct line *l, size_t want, uint64_t at, uint64_t part)
+{
+        uint8_t *p = part == PARTS ? buf : own.at + part * CHUNK;
+        ssize_t n;
+
+        fill(p, want, l->seed, at);
+        l->sent_try = at + want;
+        if (part == PARTS)
+                return unet_send(l->sock, buf, want, MSG_DONTWAIT);
+        own.busy[part] = true;
+        n = unet_memory_send(l->sock, p, want, MSG_DONTWAIT, part);
+        own.busy[part] = n > 0;
+        return n;
+}
+
 /* False: the connection was reset. */
 static bool line_write(struct line *l, uint64_t *rng)
 {
         size_t want = 1 + rnd(rng) % (rnd(rng) % 2 ? CHUNK : 1000);
         uint64_t at = l->sent;
-        ssize_t n;
+        ssize_t n = line_send(l, want, at, free_part(l, rng));
 
-        fill(buf, want, l->seed, at);
-        l->sent_try = at + want;
-        n = unet_send(l->sock, buf, want, MSG_DONTWAIT);
         if (n > 0)
                 l->sent = at + (uint64_t)n;
         l->sent_try = l->sent;
@@ -351,15 +420,20 @@ static void one_death(struct side *s, uint64_t *rng)
 static void parent_side(struct side *s)
 {
         uint64_t rng = test_seed();
+        void *all;
 
         sh->port = (uint16_t)hear(s);
         sh->seeds = rng + 2;
+        /* There has been some before the channel: the processes send by name. */
+        CHECK(unet_memory_new(1, &all) == 0 && unet_memory_free(all) == 0);
         for (uint64_t i = 0; i < CONNS; i++)
                 CHECK(line_open(&sh->line[i], i));
         for (uint32_t i = 0; i < ROUNDS; i++)
                 one_death(s, &rng);
         for (struct line *l = sh->line; l < sh->line + CONNS; l++)
                 CHECK(settle_written(s, l) && line_read(l, &rng));
+        /* The dead have left none of their memory behind. */
+        EVENTUALLY(unet_memory_new((256u << 20) - (32u << 20), &all) == 0);
         fprintf(stderr, "%u deaths amid %llu calls, %llu resets\n", ROUNDS,
                 (unsigned long long)sh->ops, (unsigned long long)resets);
         tell(s, RESET);

@@ -3,7 +3,8 @@
  *
  *      lend serve PORT | lend call ADDRESS PORT
  *
- * The caller writes BYTES into reserved frames. The server borrows what comes and returns nothing,
+ * The caller writes half of BYTES into reserved frames, and sends half from memory of its own. That
+ * is copied here, so it writes over it at once. The server borrows what comes and returns nothing,
  * until its window is shut; a second connection, to the next port, goes on meanwhile. Then it
  * returns all in any order, goes on so to the end, and compares every byte.
  */
@@ -70,13 +71,31 @@ static void fills(struct iovec *v, int n, uint64_t at)
                         ((uint8_t *)v[i].iov_base)[k] = byte_at(at++);
 }
 
-static void writes_in_place(int s)
+static void sends_from_memory(int s, uint64_t at, uint64_t end)
+{
+        uint64_t cookie = 0;
+        struct iovec v;
+
+        v.iov_len = 100000;
+        must(unet_memory_new(v.iov_len, &v.iov_base) == 0, "memory");
+        for (; at < end; at += v.iov_len) {
+                v.iov_len = end - at < v.iov_len ? end - at : v.iov_len;
+                fills(&v, 1, at);
+                must(unet_memory_send(s, v.iov_base, v.iov_len, 0, at) == (ssize_t)v.iov_len,
+                     "send");
+                must(unet_memory_reap(s, &cookie, 1) == 1 && cookie == at, "cookie");
+                memset(v.iov_base, 0, v.iov_len);
+        }
+        must(unet_memory_free(v.iov_base) == 0, "free");
+}
+
+static void writes_in_place(int s, uint64_t end)
 {
         struct iovec v[UNET_RESERVE_MOST];
 
-        for (uint64_t at = 0; at < BYTES;) {
+        for (uint64_t at = 0; at < end;) {
                 size_t sum = 0;
-                int n = unet_send_reserve(s, BYTES - at, v, UNET_RESERVE_MOST, 0);
+                int n = unet_send_reserve(s, end - at, v, UNET_RESERVE_MOST, 0);
 
                 must(n > 0, "reserve");
                 for (int i = 0; i < n; i++)
@@ -107,7 +126,8 @@ static int call(const char *address, int port)
         kept = calls(at, port);
         talk = calls(at, port + 1);
         must(pthread_create(&thread, NULL, echoes, &talk) == 0, "thread");
-        writes_in_place(kept);
+        writes_in_place(kept, BYTES / 2);
+        sends_from_memory(kept, BYTES / 2, BYTES);
         must(unet_close(kept) == 0, "close");
         must(pthread_join(thread, NULL) == 0 && unet_close(talk) == 0, "the other connection");
         return 0;

@@ -1,7 +1,8 @@
 /*
- * Without copies between users: what a process is lent nobody can change, and what it has reserved
- * and not sent nobody can see. Which memory that is says /proc/self/maps: a peer's frames are
- * mapped for reading only, and our own for writing, shared with the peer.
+ * Without copies between users: what a process is lent nobody can change, and what it has reserved,
+ * or in memory that it sends from, and not sent nobody can see. Which memory that is says
+ * /proc/self/maps: a peer's frames are mapped for reading only, and our own for writing, shared
+ * with the peer.
  */
 #include "tests/users/users.h"
 
@@ -66,17 +67,51 @@ static int receives(void)
         return 0;
 }
 
-static int sends(void)
+static int connects(void)
 {
         struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        struct iovec v[UNET_RESERVE_MOST];
-        char perms[5];
-        int s, n;
+        int s = unet_socket(AF_INET, SOCK_STREAM, 0);
 
         must_eventually(table->port != 0);
         to.sin_port = htons((uint16_t)table->port);
-        s = unet_socket(AF_INET, SOCK_STREAM, 0);
         must(s >= 0 && unet_connect(s, (struct sockaddr *)&to, sizeof to) == 0);
+        return s;
+}
+
+#define PIECE 200000u
+
+/* Towards another user each cookie is there at once, and what is written then he does not see. */
+static int sends_from_memory(void)
+{
+        int s = connects();
+        uint64_t cookie = 0;
+        void *out;
+        uint8_t *p;
+
+        must(unet_memory_new(PIECE, &out) == 0);
+        p = out;
+        for (uint64_t pos = 0, n; pos < BYTES; pos += n) {
+                n = BYTES - pos < PIECE ? BYTES - pos : PIECE;
+                for (uint64_t k = 0; k < n; k++)
+                        p[k] = byte_at(pos + k);
+                must(unet_memory_send(s, p, n, 0, pos + 1) == (ssize_t)n);
+                if (table->value[0] != 0)
+                        must(unet_memory_reap(s, &cookie, 1) == 1);
+                else
+                        must_eventually(unet_memory_reap(s, &cookie, 1) == 1);
+                must(cookie == pos + 1);
+                memset(p, 0xee, PIECE);
+        }
+        must(unet_close(s) == 0);
+        return 0;
+}
+
+static int sends(void)
+{
+        struct iovec v[UNET_RESERVE_MOST];
+        char perms[5];
+        int s = connects(), n;
+
         for (uint64_t pos = 0, sum; pos < BYTES; pos += sum) {
                 n = unet_send_reserve(s, BYTES - pos, v, UNET_RESERVE_MOST, 0);
                 must(n > 0);
@@ -94,7 +129,7 @@ static int sends(void)
         return 0;
 }
 
-static void streams(uint32_t from, uint32_t to)
+static void streams(uint32_t from, uint32_t to, int (*sends_so)(void))
 {
         pid_t receiver, sender;
 
@@ -102,7 +137,7 @@ static void streams(uint32_t from, uint32_t to)
         table->value[0] = from != to;
         table->value[1] = 0;
         receiver = users_begin(to, receives);
-        sender = users_begin(from, sends);
+        sender = users_begin(from, sends_so);
         users_wait(sender);
         users_wait(receiver);
 }
@@ -111,7 +146,15 @@ static void another_user_neither_changes_what_is_lent_nor_sees_what_is_reserved(
 {
         if (users_cannot_run())
                 skip();
-        streams(HOSTILE, VICTIM);
+        streams(HOSTILE, VICTIM, sends);
+        assert_int_equal(table->value[1], 0);
+}
+
+static void another_user_gets_a_copy_of_what_is_sent_from_memory(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        streams(HOSTILE, VICTIM, sends_from_memory);
         assert_int_equal(table->value[1], 0);
 }
 
@@ -119,7 +162,9 @@ static void processes_of_one_user_share_frames(void **state)
 {
         if (users_cannot_run())
                 skip();
-        streams(VICTIM, VICTIM);
+        streams(VICTIM, VICTIM, sends);
+        assert_true(table->value[1] > 0);
+        streams(VICTIM, VICTIM, sends_from_memory);
         assert_true(table->value[1] > 0);
 }
 
@@ -129,6 +174,9 @@ int main(void)
                 cmocka_unit_test_setup_teardown(
                         another_user_neither_changes_what_is_lent_nor_sees_what_is_reserved,
                         users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(
+                        another_user_gets_a_copy_of_what_is_sent_from_memory, users_setup,
+                        users_teardown),
                 cmocka_unit_test_setup_teardown(processes_of_one_user_share_frames, users_setup,
                                                 users_teardown),
         };
