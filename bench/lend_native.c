@@ -1,7 +1,8 @@
 /*
  * A stream of messages of 1 MB that its sender writes and its receiver reads, every byte, between
  * two processes: by unet_send() and unet_recv(), from and into memory of theirs; and without
- * copies, by unet_send_reserve() and unet_recv_lend().
+ * copies, by unet_send_reserve() and unet_recv_lend(). And the same megabyte again and again, which
+ * nobody writes meanwhile, as a server sends its cache: by unet_send(); and by unet_memory_send().
  *
  *      lend_native [--json] [SECONDS [ROUNDS]]
  *              SECONDS of each way in each round, by default 1 and 3, in turn; the best round of
@@ -23,8 +24,8 @@
 #define CHUNK   (128u << 10) /* committed at once, so that it is read while it is warm */
 #define PIECES  4
 
-enum way { COPIED, LENT, WAYS };
-static const char *const name[WAYS] = {"copied", "lent"};
+enum way { COPIED, LENT, CACHED, MEMORY, WAYS };
+static const char *const name[WAYS] = {"copied", "lent", "cached", "memory"};
 enum where { APART, TOGETHER, WHERES };
 static const char *const place[WHERES] = {"two processors", "one processor"};
 static const char *const key[WHERES] = {"two", "one"};
@@ -91,6 +92,29 @@ static void send_lent(int s, uint64_t serial)
         }
 }
 
+static void send_cached(int s, uint64_t serial)
+{
+        if (serial == 0)
+                writes(message, MESSAGE, serial);
+        if (unet_send(s, message, MESSAGE, 0) != MESSAGE)
+                die("send");
+}
+
+static void *memory;
+
+/* The cookies are reaped as they come. */
+static void send_memory(int s, uint64_t serial)
+{
+        uint64_t came[64];
+
+        if (serial == 0)
+                writes(memory, MESSAGE, serial);
+        if (unet_memory_send(s, memory, MESSAGE, 0, serial) != MESSAGE)
+                die("send");
+        while (unet_memory_reap(s, came, 64) == 64)
+                ;
+}
+
 static bool recv_copied(int s, volatile uint64_t *sum)
 {
         if (!native_recv_all(s, message, MESSAGE))
@@ -150,7 +174,7 @@ static _Noreturn void receiver(enum way way, int tell)
         if (write(tell, &port, sizeof port) != sizeof port)
                 die("tell");
         s = native_accept(l);
-        while (way == COPIED ? recv_copied(s, &sum) : recv_lent(s, &sum))
+        while (way == COPIED || way == CACHED ? recv_copied(s, &sum) : recv_lent(s, &sum))
                 ;
         unet_close(s);
         exit(0);
@@ -158,19 +182,20 @@ static _Noreturn void receiver(enum way way, int tell)
 
 static _Noreturn void sender(enum way way, int hear, int tell, double seconds)
 {
+        static void (*const send[WAYS])(int s, uint64_t serial) = {send_copied, send_lent,
+                                                                   send_cached, send_memory};
         double start, now;
         struct result r = {0};
         int port, s;
 
         if (read(hear, &port, sizeof port) != sizeof port)
                 die("hear");
+        if (way == MEMORY && unet_memory_new(MESSAGE, &memory) != 0)
+                die("memory");
         s = native_connect(port);
         start = now_s();
         do {
-                if (way == COPIED)
-                        send_copied(s, r.messages++);
-                else
-                        send_lent(s, r.messages++);
+                send[way](s, r.messages++);
                 now = now_s();
         } while (now - start < seconds);
         r.seconds = now - start;
@@ -233,7 +258,9 @@ static double cpu_a_gb(const struct result *r)
 static void say(enum where where, const struct result best[WAYS], bool json)
 {
         double faster = us_a_message(&best[COPIED]) / us_a_message(&best[LENT]),
-               cpu = cpu_a_gb(&best[LENT]) / cpu_a_gb(&best[COPIED]);
+               cpu = cpu_a_gb(&best[LENT]) / cpu_a_gb(&best[COPIED]),
+               again = us_a_message(&best[CACHED]) / us_a_message(&best[MEMORY]),
+               again_cpu = cpu_a_gb(&best[MEMORY]) / cpu_a_gb(&best[CACHED]);
 
         if (json)
                 printf("\"%s\": {", key[where]);
@@ -244,9 +271,12 @@ static void say(enum where where, const struct result best[WAYS], bool json)
                             : "  %-8s %8.1f us a message, %6.1f Gb/s, %.4f s of processor a GB\n",
                        name[w], us_a_message(&best[w]), MESSAGE * 8e-3 / us_a_message(&best[w]),
                        cpu_a_gb(&best[w]));
-        printf(json ? "\"faster\": %.2f, \"cpu\": %.2f}"
+        printf(json ? "\"faster\": %.2f, \"cpu\": %.2f, "
                     : "  lent: %.2f times as fast, %.2f of the processor time a GB\n",
                faster, cpu);
+        printf(json ? "\"memory_faster\": %.2f, \"memory_cpu\": %.2f}"
+                    : "  memory: %.2f times as fast as cached, %.2f of the processor time a GB\n",
+               again, again_cpu);
 }
 
 static void measure(enum where where, double seconds, int rounds, bool json)
