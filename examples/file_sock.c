@@ -1,9 +1,10 @@
 /*
  * Files without copies: the server reads a file straight into the memory that is sent, the client
  * checks and stores what came where it lies. The kernel copies from its page cache, and to it; the
- * programs and the stack copy nothing.
+ * programs and the stack copy nothing. A server of many keeps the file in memory of its own, and
+ * sends it from there to each.
  *
- *      file_sock -s [-p PORT] FILE             serves it once
+ *      file_sock -s [-p PORT] [-n TIMES] FILE  serves it, to TIMES clients
  *      file_sock [-p PORT] FILE                stores what comes, and says how much that was and a
  *                                              sum over it
  */
@@ -50,8 +51,34 @@ static void sends(int s, int fd)
         } while (got != 0);
 }
 
-static int serve(int port, int fd)
+/* The whole file, in memory that can be sent any number of times. */
+static void *cache(int fd, size_t bytes)
 {
+        void *p;
+
+        if (unet_memory_new(bytes, &p) != 0)
+                die("memory");
+        for (size_t at = 0; at < bytes;) {
+                ssize_t got = pread(fd, (char *)p + at, bytes - at, (off_t)at);
+
+                if (got <= 0)
+                        die("read");
+                at += (size_t)got;
+        }
+        return p;
+}
+
+static void sends_cached(int s, const void *p, size_t bytes)
+{
+        /* No cookie is asked for: nobody writes the memory. */
+        if (bytes != 0 && unet_memory_send(s, p, bytes, 0, 0) != (ssize_t)bytes)
+                die("send");
+}
+
+static int serve(int port, int fd, int times)
+{
+        off_t bytes = lseek(fd, 0, SEEK_END);
+        void *cached = times > 1 && bytes > 0 ? cache(fd, (size_t)bytes) : NULL;
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
         int listener = unet_socket(AF_INET, SOCK_STREAM, 0), s;
 
@@ -60,11 +87,16 @@ static int serve(int port, int fd)
         if (unet_bind(listener, (struct sockaddr *)&at, sizeof at) != 0 ||
             unet_listen(listener, 1) != 0)
                 die("bind");
-        s = unet_accept(listener, NULL, NULL);
-        if (s < 0)
-                die("accept");
-        sends(s, fd);
-        unet_close(s);
+        while (times-- > 0) {
+                s = unet_accept(listener, NULL, NULL);
+                if (s < 0)
+                        die("accept");
+                if (cached != NULL)
+                        sends_cached(s, cached, (size_t)bytes);
+                else
+                        sends(s, fd);
+                unet_close(s);
+        }
         unet_close(listener);
         return 0;
 }
@@ -117,13 +149,15 @@ static int fetch(int port, int fd)
 int main(int argc, char **argv)
 {
         bool server = false;
-        int port = 7012, c, fd;
+        int port = 7012, times = 1, c, fd;
 
-        while ((c = getopt(argc, argv, "sp:")) != -1) {
+        while ((c = getopt(argc, argv, "sp:n:")) != -1) {
                 if (c == 's')
                         server = true;
                 else if (c == 'p')
                         port = atoi(optarg);
+                else if (c == 'n')
+                        times = atoi(optarg);
                 else
                         return 2;
         }
@@ -133,5 +167,5 @@ int main(int argc, char **argv)
                     : open(argv[optind], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         if (fd < 0)
                 die(argv[optind]);
-        return server ? serve(port, fd) : fetch(port, fd);
+        return server ? serve(port, fd, times) : fetch(port, fd);
 }

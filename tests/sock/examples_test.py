@@ -52,19 +52,31 @@ class Examples(unittest.TestCase):
         self.metered(2000000, 600000)
         self.metered(100000, 30001)
 
+    def reads_by_the_shim(self, port, path):
+        """A program that knows nothing of us, of what lies in the server's own memory."""
+        code = "import socket, sys\ns = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n" \
+               "sys.stdout.buffer.write(b''.join(iter(lambda: s.recv(99999), b'')))"
+        run = subprocess.run([os.path.join(BUILD, "tools", "unet"), "run", sys.executable, "-c", code, str(port)], capture_output=True,
+                             check=True, timeout=PATIENCE)
+        with open(path, "rb") as f:
+            self.assertEqual(f.read(), run.stdout)
+
     def test_a_file_arrives_as_it_is(self):
         with tempfile.TemporaryDirectory() as where:
             there, here = os.path.join(where, "there"), os.path.join(where, "here")
-            for size in 0, 1, 5000001:
+            for size, times in (0, 1), (1, 1), (5000001, 1), (1, 2), (5000001, 4):
                 with open(there, "wb") as f:
                     f.write(os.urandom(size))
                 port = next(p for p in ports.candidates() if ports.claimed(p))
-                server = example("file_sock", "-s", "-p", port, there)
-                self.assertIn(f"{size} bytes", self.sends(server, "file_sock", "-p", port, here))
+                server = example("file_sock", "-s", "-p", port, "-n", times, there)
+                for _ in range(min(times, 3)):
+                    self.assertIn(f"{size} bytes", self.sends(server, "file_sock", "-p", port, here))
+                    with open(there, "rb") as a, open(here, "rb") as b:
+                        self.assertEqual(a.read(), b.read())
+                if times == 4:
+                    self.reads_by_the_shim(port, there)
                 _, err = server.communicate(timeout=PATIENCE)
                 self.assertEqual(server.returncode, 0, err)
-                with open(there, "rb") as a, open(here, "rb") as b:
-                    self.assertEqual(a.read(), b.read())
 
     def served(self, name, serve, *ask):
         """What a server and its client print."""
