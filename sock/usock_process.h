@@ -57,6 +57,8 @@ void usock_exit(void);
  */
 void usock_exec(void);
 void usock_survives(struct usock *s);
+/* Another image, of this process or of a child, is to find sockets of ours. */
+void usock_found_by_image(void);
 /* Who connects from now on finds no such listener; its connections, those that wait to be accepted
  * as well, are as they were. */
 void usock_withdraw(struct usock *s);

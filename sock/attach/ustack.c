@@ -328,6 +328,15 @@ void ustack_daemon_look(void)
         ustack_client_done();
 }
 
+void ustack_daemon_knows(void)
+{
+        struct unetd_client *c = ustack_client();
+
+        if (proc.open)
+                unetd_look(c, true);
+        ustack_client_done();
+}
+
 bool ustack_stays_with_unetd(bool anyway)
 {
         bool stays;

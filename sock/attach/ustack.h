@@ -134,6 +134,10 @@ void ustack_lose(struct ustack *u);
  * locks must not be held.
  */
 void ustack_daemon_look(void);
+/* Another image is to find our stacks now, by unetd: if it has died, the next one, which is started
+ * when there is none, is told of them. We may sleep, in calls of the kernel's, until that image has
+ * ended. The locks must not be held. */
+void ustack_daemon_knows(void);
 /* Returns true if the unetd that made the stack known was there when it was looked for last: it
  * tells of peers that end. */
 bool ustack_is_told(const struct ustack *u);

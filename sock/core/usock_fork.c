@@ -412,6 +412,11 @@ void usock_survives(struct usock *s)
         ustack_leave(s->u);
 }
 
+void usock_found_by_image(void)
+{
+        ustack_daemon_knows();
+}
+
 /* By the number that unetd has for it. */
 static uint32_t own_pid(const struct ustack *u)
 {

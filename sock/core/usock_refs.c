@@ -124,7 +124,7 @@ void usock_fly(struct usock *s)
         ustack_client_done();
         ustack_lock(u);
         rec->flyer = 0;
-        if (err != 0)
+        if (err != 0 && err != -ETIMEDOUT) /* late, it is told all the same */
                 end_flight(u, rec, ustack_now());
         ustack_leave(u);
 }

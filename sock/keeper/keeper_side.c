@@ -37,25 +37,20 @@ static bool in_message(const struct sock_rec *rec)
         return (rec->refs & sock_ref_bit(SOCK_REF_FLIGHT)) != 0 && rec->flyer == 0;
 }
 
-/*
- * What is under way when the stack is brought to us is what another keeper was told of: its
- * processes wait for our answer, and have told us of nothing yet. They may have by the first tick,
- * which a busy machine lets come late.
- */
-static bool note_unwatched(struct keeper_view *v)
+static bool flight_next(void *view, uint32_t *at, uint64_t *cookie)
 {
+        const struct keeper_view *v = view;
         struct pool *p = &v->u.s.st->socks;
-        uint32_t n = 0;
 
-        for (uint32_t i = 1; i < p->fresh; i++)
-                n += in_message(pool_at(p, i));
-        if (n == 0)
+        for (uint32_t i = MAX(*at, 1u); i < p->fresh; i++) {
+                const struct sock_rec *rec = pool_at(p, i);
+                if (!in_message(rec))
+                        continue;
+                *cookie = READ_ONCE(rec->cookie);
+                *at = i + 1;
                 return true;
-        v->unwatched = calloc(n, sizeof *v->unwatched);
-        for (uint32_t i = 1; v->unwatched != NULL && i < p->fresh && v->nunwatched < n; i++)
-                if (in_message(pool_at(p, i)))
-                        v->unwatched[v->nunwatched++] = i;
-        return v->unwatched != NULL;
+        }
+        return false;
 }
 
 static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *fds)
@@ -66,10 +61,6 @@ static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *f
         if (v == NULL)
                 return -ENOMEM;
         err = ustack_attach(&v->u, stack_id, fds);
-        if (err == 0 && !note_unwatched(v)) {
-                ustack_detach(&v->u);
-                err = -ENOMEM;
-        }
         if (err != 0) {
                 free(v);
                 return err;
@@ -87,7 +78,6 @@ static void detach(void *view)
         struct keeper_view *v = view;
 
         ustack_detach(&v->u);
-        free(v->unwatched);
         free(v);
 }
 
@@ -141,18 +131,6 @@ static void end_flights(struct keeper_view *v, struct sock_rec *rec)
         ustack_unref(&v->u, pool_index(&v->u.s.st->socks, rec), SOCK_REF_FLIGHT, ustack_now());
 }
 
-/* What another keeper watched nobody watches any more. */
-static void end_unwatched(struct keeper_view *v)
-{
-        assert(ustack_locked(&v->u));
-        for (uint32_t i = 0; i < v->nunwatched; i++) {
-                struct sock_rec *rec = stack_sock(&v->u.s, v->unwatched[i]);
-                if (in_message(rec))
-                        end_flights(v, rec);
-        }
-        v->nunwatched = 0;
-}
-
 /* Whose timer is due soon costs the others who sleep on that processor: up to 3 us a round trip in
  * a virtual machine (docs/decisions.md). */
 static nstime next_look(const struct keeper_view *v, nstime now)
@@ -187,7 +165,6 @@ static nstime tick(void *view, nstime now, bool *active)
         atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
         if (st->leader == 0)
                 bell_disarm(u->s.bell);
-        end_unwatched(v);
         ustack_wake_asked(u);
         others = st->cnt.n[COUNT_NI_RX_MSGS] != v->seen;
         found = stack_run(&u->s, now);
@@ -372,6 +349,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .proc_died = keeper_proc_died,
         .proc_execed = keeper_proc_execed,
         .flight = in_flight,
+        .flight_next = flight_next,
         .empty = empty,
         .cookie_owner = cookie_owner,
         .has_chan = keeper_has_chan,

@@ -24,9 +24,6 @@ struct keeper_view {
         /* Whether processes had numbers left, and when that is looked at again. */
         bool numbers;
         nstime numbers_again;
-        /* Sockets in messages that another keeper watched, until the first tick. */
-        uint32_t *unwatched;
-        uint32_t nunwatched;
         bool heard;   /* a ring told of a channel that nobody looked at, and no turn has followed */
         bool resting; /* the bell is armed for us, or a process's leader sleeps */
         bool strangers;    /* no process that unetd knows is left, but there are others */

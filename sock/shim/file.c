@@ -496,7 +496,19 @@ static int adopt(int fd, int domain, uint64_t cookie)
         return 0;
 }
 
-/* 0, or why it is none of ours. -EAGAIN: whoever has it has not come back to a new unetd yet. */
+/* A connection of the kernel's is none of ours. */
+static bool is_connected(int fd)
+{
+        struct sockaddr_storage peer;
+        socklen_t len = sizeof(peer), tlen = sizeof(int);
+        int type = 0;
+
+        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &tlen) == 0 &&
+               type == SOCK_STREAM && sys3(SYS_getpeername, fd, &peer, &len) == 0;
+}
+
+/* 0, or why it is none of ours. -EAGAIN: that cannot be said yet. Whoever has it has not come back
+ * to a new unetd, or a keeper has just died. */
 static int try_adopt_fd(int fd)
 {
         int domain = 0, err;
@@ -512,12 +524,30 @@ static int try_adopt_fd(int fd)
         usock_enter();
         err = adopt(fd, domain, cookie);
         usock_leave();
-        return err;
+        if (err != -EAGAIN && err != -ECONNRESET)
+                return err;
+        return is_connected(fd) ? -ENOENT : -EAGAIN;
+}
+
+/* Longer than a keeper waits for another one. */
+#define ADOPT_TRIES 200
+
+static bool adopt_again(int tries)
+{
+        const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
+
+        if (tries > 0)
+                sys2(SYS_nanosleep, &pause, NULL);
+        return tries < ADOPT_TRIES;
 }
 
 bool shim_adopt_fd(int fd)
 {
-        return try_adopt_fd(fd) == 0;
+        int err = -EAGAIN;
+
+        for (int i = 0; err == -EAGAIN && adopt_again(i); i++)
+                err = try_adopt_fd(fd);
+        return err == 0;
 }
 
 struct dirent64_raw {
@@ -565,15 +595,12 @@ static void adopt_one(int fd, void *arg)
 /* So many of its numbers are sockets of ours. */
 static void adopt_all(int n)
 {
-        const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
-        struct given g = {.adopted = 0};
+        struct given g = {.again = true};
 
-        do {
-                if (g.again)
-                        sys2(SYS_nanosleep, &pause, NULL);
+        for (int i = 0; g.again && g.adopted < n && adopt_again(i); i++) {
                 g.again = false;
                 file_each_open(adopt_one, &g);
-        } while (g.again && g.adopted < n);
+        }
 }
 
 static void set_comes(int fd, void *arg)

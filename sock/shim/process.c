@@ -295,6 +295,8 @@ static bool something_survives(struct image *s)
         if (!s->here && s->survive > 0 && !is_deaf(s))
                 file_each(set_survives, s);
         s->sets = s->here && s->survive > 0 && !is_deaf(s) ? epoll_image_make() : -1;
+        if (s->survive > 0)
+                usock_found_by_image();
         usock_leave();
         return s->survive > 0;
 }

@@ -13,6 +13,9 @@ import sys
 import threading
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from daemons import daemons  # noqa: E402
+
 HOST = "127.0.0.1"
 PATIENCE = 60
 
@@ -474,16 +477,6 @@ def client_slow(port):
     ask_datagram(s, b"!")
 
 
-def keepers():
-    """Those of this domain: one that is stopped reads nothing for its stacks."""
-    mine = f"UNET_DOMAIN={os.environ['UNET_DOMAIN']}".encode()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/comm", encoding="ascii") as comm, open(f"/proc/{pid}/environ", "rb") as environ:
-                if comm.read().strip() == "unet-keeper" and mine in environ.read().split(b"\0"):
-                    yield int(pid)
-
-
 def server_stops(port):
     """Says who it is, and reads what else comes, until it is stopped."""
     s = socket.socket(type=socket.SOCK_DGRAM)
@@ -516,7 +509,7 @@ def client_stops(port):
     s = socket.socket(type=socket.SOCK_DGRAM)
     s.connect((HOST, port))
     s.send(b"?")
-    pids = [int(s.recv(10)), *keepers()]
+    pids = [int(s.recv(10)), *daemons("unet-keeper")]
     assert len(pids) > 1, "no keeper"
     s.setblocking(False)
     for name, wait in waits_for_room(s):

@@ -133,23 +133,27 @@ static void a_listener_that_no_process_has_is_aloft(void **state)
         keeper->detach(view);
 }
 
-/* What it watched nobody watches any more; what is just being told will be. */
-static void what_a_keeper_that_is_gone_watched_ends(void **state)
+/* They are the next one's to watch; of what is just being told it will hear. */
+static void what_a_keeper_that_is_gone_watched_the_next_one_hears_of(void **state)
 {
         struct scene *sc = *state;
         void *first = attached(sc), *second;
+        uint64_t cookie;
+        uint32_t at = 0;
 
         fly(sc, 77, 0);
         fly(sc, 78, 1);
+        fly(sc, 79, 0);
         look(first);
         keeper->detach(first);
         second = attached(sc);
-        fly(sc, 79, 0);
-        assert_true(in_flight(second, 77));
         look(second);
-        assert_false(in_flight(second, 77));
-        assert_true(in_flight(second, 78));
-        assert_true(in_flight(second, 79));
+        assert_true(keeper->flight_next(second, &at, &cookie));
+        assert_int_equal(cookie, 77);
+        assert_true(keeper->flight_next(second, &at, &cookie));
+        assert_int_equal(cookie, 79);
+        assert_false(keeper->flight_next(second, &at, &cookie));
+        assert_true(in_flight(second, 77));
         keeper->detach(second);
 }
 
@@ -560,8 +564,8 @@ int main(void)
                         a_socket_that_left_before_the_first_look_is_under_way, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_listener_that_no_process_has_is_aloft, setup,
                                                 teardown),
-                cmocka_unit_test_setup_teardown(what_a_keeper_that_is_gone_watched_ends, setup,
-                                                teardown),
+                cmocka_unit_test_setup_teardown(
+                        what_a_keeper_that_is_gone_watched_the_next_one_hears_of, setup, teardown),
                 cmocka_unit_test_setup_teardown(
                         a_listener_that_was_about_to_leave_ends_with_its_process, setup, teardown),
                 cmocka_unit_test_setup_teardown(looks_become_seldom_where_a_process_has_the_lock,

@@ -109,6 +109,11 @@ static int fake_flight(void *view, uint64_t cookie, bool over, struct keeper_lis
         return 0;
 }
 
+static bool fake_flight_next(void *view, uint32_t *at, uint64_t *cookie)
+{
+        return false;
+}
+
 static bool fake_empty(void *view)
 {
         struct fake_state *s = view;
@@ -209,6 +214,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .proc_died = fake_proc_died,
         .proc_execed = fake_proc_execed,
         .flight = fake_flight,
+        .flight_next = fake_flight_next,
         .empty = fake_empty,
         .cookie_owner = fake_cookie_owner,
         .rang = fake_rang,

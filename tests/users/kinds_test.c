@@ -411,6 +411,7 @@ static const struct place by_keeper[] = {
         {UNETD_K_PROC, 1, 0},     {UNETD_K_CHAN, 5, 0},    {UNETD_K_CHAN, 3, 0},
         {UNETD_K_RLINK, 2, 0},    {UNETD_K_RLINK, 2, 1},   {UNETD_K_GONE, 1, 0},
         {UNETD_LISTEN_ADD, 1, 0}, {UNETD_PORT_HOLD, 1, 0}, {UNETD_PORT_LEASE, 1, 0},
+        {UNETD_K_FLIGHTS, 1, 0},
 };
 
 static struct unetd_msg about(const struct place *p, const struct hostile_stack *st)

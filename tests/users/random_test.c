@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -40,6 +41,7 @@ struct player {
         uint16_t port[PORTS];
         int strange[STRANGE];
         int region;                    /* a channel's */
+        int epoll;                     /* a keeper's, of sockets in messages */
         struct unetd_msg asked[ASKED]; /* by unetd, of our keeper */
         unsigned nasked;
         unsigned sent, done, refused;
@@ -77,6 +79,7 @@ static void make_region(void)
         p.region = unet_memfd_make_sealed("unet-channel",
                                           SHM_REGION_BYTES(((struct frame_geom){{0}})));
         must(p.region >= 0);
+        must((p.epoll = epoll_create1(EPOLL_CLOEXEC)) >= 0);
 }
 
 static void make_ports(void)
@@ -203,6 +206,9 @@ static unsigned fill(struct unetd_msg *m, int fds[UNETD_FDS_MAX])
                                                 .slot = some_channel(),
                                                 .uid = rnd(2) ? UINT32_MAX : 0};
                 return 0;
+        case UNETD_K_FLIGHTS:
+                fds[0] = rnd(4) ? p.epoll : p.region;
+                return rnd(8) ? 1 : 0;
         case UNETD_STATUS:
                 m->status =
                         (struct unetd_status_item){.kind = rnd(UNETD_S_KINDS + 1), .index = rnd(5)};
@@ -326,7 +332,7 @@ static uint16_t any_type(bool keeper)
                              said[] = {UNETD_K_STACK,      UNETD_K_PROC,      UNETD_K_CHAN,
                                        UNETD_K_PROC_GONE,  UNETD_K_UNLISTEN,  UNETD_K_ALOFT,
                                        UNETD_K_CHAN_TAKEN, UNETD_K_CHAN_FREE, UNETD_LISTEN_ADD,
-                                       UNETD_PORT_HOLD,    UNETD_PORT_LEASE};
+                                       UNETD_PORT_HOLD,    UNETD_PORT_LEASE,  UNETD_K_FLIGHTS};
         uint16_t type = (uint16_t)(1 + rnd(UNETD_TYPES - 1));
 
         if (rnd(4) != 0)

@@ -99,7 +99,10 @@ enum unetd_type {
         UNETD_K_CHAN_STAY, /* channel `slot`, which yielded, is as before; not answered */
         UNETD_K_LEFT,   /* a client closed its connection: process `pid` may be another program by
                          * now; not answered */
-        UNETD_K_FLIGHT, /* the same, passed on; not answered */
+        UNETD_K_FLIGHT, /* the same, passed on; answered when the keeper watches it */
+        /* fd: the epoll instance that has in it the kernel sockets that are in messages, by their
+         * cookies; both ways, not answered: the keeper that comes next goes on with it. */
+        UNETD_K_FLIGHTS,
         UNETD_K_SETTLE, /* answered when processes that are dead by now have nothing left */
         /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers
          * itself with K_HELLO, then all it holds, in the form of K_STACK, K_PROC, K_RLINK,

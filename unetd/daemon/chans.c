@@ -118,18 +118,24 @@ void chan_number_taken(struct user *u, const struct unetd_msg *msg)
                 slot_take(st, msg->stack.slot);
 }
 
-void chan_number_free(struct user *u, const struct unetd_msg *msg)
+/* A number that a keeper reported as taken is free again, unless a channel has it. */
+static void slot_free_if_unused(struct stack *st, uint32_t slot)
 {
-        uint32_t slot = msg->stack.slot;
-        struct stack *st;
-        struct end *e;
+        const struct end *e;
 
-        if (stack_of(u, msg->stack.stack, &st) < 0 || slot >= UNETD_CHANS_MAX)
-                return;
+        assert(slot < UNETD_CHANS_MAX);
         LIST_FOREACH (e, &st->ends, link)
                 if (e->slot == slot)
                         return;
         st->slots[slot / 64] &= ~((uint64_t)1 << (slot % 64));
+}
+
+void chan_number_free(struct user *u, const struct unetd_msg *msg)
+{
+        struct stack *st;
+
+        if (stack_of(u, msg->stack.stack, &st) == 0 && msg->stack.slot < UNETD_CHANS_MAX)
+                slot_free_if_unused(st, msg->stack.slot);
 }
 
 /* ---- making one ---- */
@@ -204,6 +210,14 @@ static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_
         st->user->kept += e->kept;
         LIST_INSERT_HEAD(&st->ends, e, link);
         return 0;
+}
+
+/* Binds an end of a channel that a keeper brings back. Another keeper, which knows the stack and
+ * not its channels, may have reported the number as taken: by this one. */
+static int end_bind_again(struct end *e, struct stack *st, struct user *payer, uint32_t slot)
+{
+        slot_free_if_unused(st, slot);
+        return end_bind(e, st, payer, slot);
 }
 
 /* Binds an end of a new channel. The keeper of the stack's user must have room for it, whoever
@@ -638,7 +652,7 @@ int chan_open_by(struct client *cl, struct unetd_msg *msg, bool yields)
 {
         struct stack *mine, *peer = stack_find(msg->chan.peer_stack);
         struct end *e;
-        int r = stack_of(cl->user, msg->chan.stack, &mine);
+        int r = stack_for(cl, msg->chan.stack, &mine);
 
         if (r < 0)
                 return r;
@@ -648,6 +662,8 @@ int chan_open_by(struct client *cl, struct unetd_msg *msg, bool yields)
         }
         if (mine->state != STACK_UP || !peer || peer->state != STACK_UP)
                 return -ENOENT;
+        if (peer->from) /* who is another user goes by the kernel */
+                return peer->user == cl->user ? -EAGAIN : -ETIMEDOUT;
         e = find_pair(mine, peer);
         if (!e && (user_keeper_silent(mine->user) || user_keeper_silent(peer->user)))
                 return -ETIMEDOUT;
@@ -801,7 +817,7 @@ static void remote_offered(struct user *u, struct wire_in *in)
         ch = chan_alloc();
         if (!ch)
                 return;
-        if (end_bind(&ch->end[0], st, u, info->chan) < 0) {
+        if (end_bind_again(&ch->end[0], st, u, info->chan) < 0) {
                 chan_free_if_unused(ch);
                 return;
         }
@@ -844,7 +860,7 @@ void chan_offered(struct user *u, struct wire_in *in)
                 e = &ch->end[0];
                 ch->end[1].slot = info->peer_chan;
         }
-        if (end_bind(e, st, u, info->chan) < 0) {
+        if (end_bind_again(e, st, u, info->chan) < 0) {
                 chan_free_if_unused(ch);
                 return;
         }
@@ -857,7 +873,6 @@ void chan_offered(struct user *u, struct wire_in *in)
 int chan_back(struct user *u, struct wire_in *in)
 {
         const struct unetd_chan_info info = in->msg.chan;
-        const struct unetd_msg number = {.stack = {.stack = info.stack, .slot = info.chan}};
         struct stack *st;
         struct end *e;
         int r = stack_of(u, info.stack, &st);
@@ -869,8 +884,6 @@ int chan_back(struct user *u, struct wire_in *in)
         e = end_numbered(st, info.chan);
         if (e)
                 return 0;
-        /* The keeper had reported the number as taken: by this channel. */
-        chan_number_free(u, &number);
         remote_offered(u, in);
         e = end_numbered(st, info.chan);
         if (!e || e->state != END_UP)

@@ -120,6 +120,8 @@ struct trash {
         nstime again; /* when to try again to make a child; 0: the last try succeeded */
 };
 
+#define USER_FLIGHTS 4u /* keepers of one user that watch sockets in messages */
+
 struct user {
         struct conn keeper; /* first: handlers cast */
         bool keeper_died;   /* users_tick() buries it */
@@ -153,6 +155,8 @@ struct user {
         uint32_t unread, unread_keepers;
         LIST_HEAD(, client) given;
         uint32_t ngiven;
+        int flights[USER_FLIGHTS]; /* K_FLIGHTS of his keepers, the oldest first */
+        uint32_t nflights;
         TAILQ_HEAD(, stack) later;    /* stacks of which the keeper has not been told (replay.h), */
         TAILQ_HEAD(, end) later_ends; /* and ends of stacks of which it has */
         nstime replayed;              /* when it was told last */

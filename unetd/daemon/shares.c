@@ -24,7 +24,7 @@ static uint32_t held_by(const struct user *u)
         return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + n->chans + n->listeners +
                n->holds + n->emul_endpoints * (UNETD_EMUL_FDS + 2) + u->trash.n +
                u->trash.in_child + u->keeper.queued_fds + u->queued_fds + u->unread +
-               u->unread_keepers;
+               u->unread_keepers + u->nflights;
 }
 
 /* A keeper lends its view those of a channel to a stack. It opens the others once more. */

@@ -54,6 +54,13 @@ int stack_of(struct user *u, uint32_t id, struct stack **out)
         return 0;
 }
 
+int stack_for(const struct client *cl, uint32_t id, struct stack **out)
+{
+        int r = stack_of(cl->user, id, out);
+
+        return r == 0 && (*out)->from ? -EAGAIN : r;
+}
+
 static bool is_number_of(const struct user *u, uint32_t id)
 {
         return id != 0 && id - unetd_stacks_of(u->uid) < UNETD_STACKS_OF_USER;
@@ -195,12 +202,24 @@ static struct ask *ask_proc(struct stack *st, uint16_t type, const struct proc *
         return a;
 }
 
+/* Lets the request wait for the keeper's answer; a NULL: there was no memory to ask. */
+static int await(const struct stack *st, struct waiter *w, struct ask *a)
+{
+        if (a) {
+                a->stack = st->id;
+                a->waiter = w;
+                w->ask = a;
+        } else {
+                waiter_end(w, -ENOMEM);
+        }
+        return REPLY_LATER;
+}
+
 /* Asks the keeper about a process, and lets the request wait for the answer. */
 static int wait_proc(struct client *cl, struct stack *st, uint16_t type, const struct proc *p,
                      const struct unetd_msg *request)
 {
         struct waiter *w;
-        struct ask *a;
         int r;
 
         assert(p != NULL && st->user == cl->user);
@@ -209,14 +228,7 @@ static int wait_proc(struct client *cl, struct stack *st, uint16_t type, const s
         r = waiter_new(cl, request, &w);
         if (r < 0)
                 return r;
-        a = ask_proc(st, type, p);
-        if (a) {
-                a->waiter = w;
-                w->ask = a;
-        } else {
-                waiter_end(w, -ENOMEM);
-        }
-        return REPLY_LATER;
+        return await(st, w, ask_proc(st, type, p));
 }
 
 /* -EBUSY if the slot belongs to another process; 0, with *known if it is this process's already. */
@@ -257,7 +269,7 @@ static int proc_register(struct client *cl, struct stack *st, const struct unetd
 int stack_proc_add(struct client *cl, struct wire_in *in)
 {
         struct stack *st;
-        int r = stack_of(cl->user, in->msg.stack.stack, &st);
+        int r = stack_for(cl, in->msg.stack.stack, &st);
 
         if (r < 0)
                 return r;
@@ -274,7 +286,7 @@ int stack_proc_del(struct client *cl, struct wire_in *in)
 {
         struct stack *st;
         struct proc *p;
-        int r = stack_of(cl->user, in->msg.stack.stack, &st);
+        int r = stack_for(cl, in->msg.stack.stack, &st);
 
         if (r < 0)
                 return r;
@@ -284,26 +296,30 @@ int stack_proc_del(struct client *cl, struct wire_in *in)
         return wait_proc(cl, st, UNETD_K_PROC_DEL, p, &in->msg);
 }
 
-/* Passes a kernel socket on to the keeper, if it has the cookie that the client names. */
+/* Passes a kernel socket on to the keeper, if it has the cookie that the client names. Its answer
+ * is the client's: who dies before has not watched it. A keeper that is stopped will. */
 int stack_flight(struct client *cl, struct wire_in *in)
 {
         struct unetd_msg msg = {.type = UNETD_K_FLIGHT, .stack = in->msg.stack};
         uint64_t cookie = 0;
         socklen_t len = sizeof cookie;
+        struct waiter *w;
         struct stack *st;
-        int r = stack_of(cl->user, in->msg.stack.stack, &st);
+        int r = stack_for(cl, in->msg.stack.stack, &st);
 
         if (r < 0)
                 return r;
         if (in->n != 1 || cl->user->keeper_state != KEEPER_RUNS)
                 return in->n != 1 ? -EBADMSG : -EAGAIN;
-        if (!share_may_hold(cl->user, 1))
+        if (!share_may_hold(cl->user, 1) || cl->user->nasks >= ASKS_MAX)
                 return -EDQUOT;
         if (getsockopt(in->fds[0], SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 || cookie == 0 ||
             cookie != in->msg.stack.cookie)
                 return -EINVAL;
-        conn_send(&cl->user->keeper, &msg, in->fds, 1);
-        return 0;
+        if (user_keeper_silent(cl->user))
+                return ask_send(cl->user, &msg, in->fds, 1) ? 0 : -ENOMEM;
+        r = waiter_new(cl, &in->msg, &w);
+        return r < 0 ? r : await(st, w, ask_send(cl->user, &msg, in->fds, 1));
 }
 
 /* ---- stacks ---- */
@@ -470,10 +486,11 @@ int stack_new(struct client *cl, struct wire_in *in)
         if (r < 0)
                 return r;
         in->msg.stack.pid = 0;
-        if (in->msg.stack.stack != 0 && known) /* the keeper brought it back before */
-                return known->user == cl->user && is_same(known, in)
-                               ? proc_register(cl, known, &in->msg)
-                               : -EEXIST;
+        if (in->msg.stack.stack != 0 && known) { /* the keeper brought it back before */
+                if (known->user != cl->user || !is_same(known, in))
+                        return -EEXIST;
+                return known->from ? -EAGAIN : proc_register(cl, known, &in->msg);
+        }
         if (in->msg.stack.stack == 0 && cl->user->keeper_state == KEEPER_AWAITED)
                 return -EEXIST; /* the keeper has not said yet which numbers are taken */
         if (user_keeper_silent(cl->user))
@@ -521,7 +538,7 @@ void stack_answered(struct user *u, struct ask *a, int err)
                 err = -ENOENT;
         else if (a->type == UNETD_K_STACK)
                 attach_answered(st, err);
-        else
+        else if (a->type != UNETD_K_FLIGHT)
                 proc_answered(st, a, err);
         if (w)
                 waiter_end(w, err);

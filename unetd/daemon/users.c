@@ -69,6 +69,11 @@ static void user_free_if_unused(struct user *u)
         if (u->used.clients || u->used.stacks || u->used.chans || u->used.emul_endpoints ||
             u->unread || u->unread_keepers || discard_busy(u) || u->keeper_state != KEEPER_NONE)
                 return;
+        if (u->nflights > 0) {
+                discard(u, u->flights, u->nflights, false);
+                u->nflights = 0;
+                return; /* freed when they are closed */
+        }
         LIST_REMOVE(u, link);
         free(u->trash.fd);
         free(u);
@@ -98,6 +103,30 @@ bool user_may_log(const struct user *u)
         return true;
 }
 
+/* ---- sockets in messages ---- */
+
+static void give_flights(struct user *u, int ep)
+{
+        struct unetd_msg msg = {.type = UNETD_K_FLIGHTS};
+
+        conn_send(&u->keeper, &msg, &ep, 1);
+}
+
+/* Keeps what a keeper watches sockets in messages with: the next one goes on with it. */
+static void flights_told(struct user *u, struct wire_in *in)
+{
+        char kind[32];
+
+        if (in->n != 1 || fd_link(in->fds[0], kind, sizeof kind) <= 0 ||
+            strcmp(kind, "anon_inode:[eventpoll]") != 0)
+                return;
+        if (u->nflights == USER_FLIGHTS) {
+                discard(u, &u->flights[0], 1, false);
+                memmove(u->flights, u->flights + 1, --u->nflights * sizeof *u->flights);
+        }
+        u->flights[u->nflights++] = wire_in_take(in, 0);
+}
+
 /* ---- starting a keeper ---- */
 
 /* Takes fd as the connection to the user's keeper, and sends what was queued for an awaited keeper.
@@ -119,6 +148,8 @@ static int keeper_connect(struct user *u, int fd, int32_t pid)
         u->stopped_at = 0;
         msg.hello.flags = unetd.cfg.shared ? UNETD_SHARED : 0;
         conn_send(&u->keeper, &msg, &unetd.dir.fd, 1);
+        for (uint32_t i = 0; i < u->nflights; i++)
+                give_flights(u, u->flights[i]);
         return 0;
 }
 
@@ -355,6 +386,9 @@ static void keeper_said(struct user *u, struct wire_in *in)
         case UNETD_K_RLINK:
                 link_offered(u, in);
                 return;
+        case UNETD_K_FLIGHTS:
+                flights_told(u, in);
+                return;
         case UNETD_LISTEN_ADD:
         case UNETD_PORT_HOLD:
         case UNETD_PORT_LEASE:
@@ -372,10 +406,15 @@ void keeper_hands_over(const struct client *cl, struct wire_in *in)
         /* The first field in each message. */
         const struct stack *st = stack_find(in->msg.stack.stack);
 
-        if (in->msg.type == UNETD_K_STACK)
+        if (in->msg.type == UNETD_K_STACK) {
                 stack_offered(cl->user, cl, in);
-        else if (st && st->from == cl)
+        } else if (in->msg.type == UNETD_K_FLIGHTS) {
+                if (in->n == 1 && cl->user->keeper_state != KEEPER_NONE)
+                        give_flights(cl->user, in->fds[0]);
+                flights_told(cl->user, in);
+        } else if (st && st->from == cl) {
                 keeper_said(cl->user, in);
+        }
 }
 
 static void keeper_message(struct conn *c, struct wire_in *in)

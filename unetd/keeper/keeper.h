@@ -21,7 +21,8 @@
 /* Messages to unetd that may wait: all that a user may have. */
 #define KEEPER_DAEMON_QUEUE 262144u
 
-#define KEEPER_SETTLES 64u /* that wait at once; the others are answered without */
+#define KEEPER_FLIGHTS_EPS 4u
+#define KEEPER_SETTLES     64u /* that wait at once; the others are answered without */
 
 enum proc_state { PROC_LIVE, PROC_DYING, PROC_DONE };
 
@@ -108,8 +109,11 @@ extern struct keeper {
         LIST_HEAD(, kclient) clients, dead;
         LIST_HEAD(, kflight) flights;
         uint32_t nflights;
-        bool flights_missed;            /* one of them could not be looked at */
-        int flights_ep;                 /* watches them, holding none */
+        bool flights_missed; /* one of them could not be looked at */
+        /* Watch them, holding none: the first is ours, or that of the keeper before us; the others
+         * are those of keepers that handed their stacks over. */
+        int flights_ep[KEEPER_FLIGHTS_EPS];
+        uint32_t nflights_eps;
         nstime flights_at, flights_gap; /* when they are looked at next; the gap doubles */
         uint32_t nclients;
         nstime idle_since;
@@ -180,8 +184,14 @@ void kstack_work(struct kstack *st);
 
 /* ---- keeper_flights.c ---- */
 
-/* A kernel socket that left in a message. */
-void kflight_take(struct wire_in *in);
+/* A kernel socket that left in a message: K_FLIGHT. What is answered. */
+int kflight_take(struct wire_in *in);
+/* What another keeper watches, or a dead one watched: K_FLIGHTS. */
+void kflights_take(struct wire_in *in);
+/* Sockets of a stack that has come are in messages: they are watched by another keeper. */
+void kflights_begin(const struct kstack *st);
+/* Another unetd is told what watches them. */
+void kflights_offer(void);
 bool kflights_of(const struct kstack *st);
 /* They are looked at in this batch. */
 void kflights_due(void);
@@ -196,6 +206,9 @@ int ksettle_take(const struct wire_in *in);
 nstime ksettle_work(void);
 
 /* ---- keeper_clients.c ---- */
+
+/* Another keeper may come, and hand over what it has. */
+bool keeper_may_be_handed_more(void);
 
 /* The socket of a client that unetd sends to us; without room for it, it sees the end. */
 void kclient_take(struct wire_in *in);

@@ -19,8 +19,7 @@ static struct kstack *find_for(const struct unetd_msg *msg)
         return NULL;
 }
 
-/* The keeper of the last unetd may come, and hand over the stacks that it has. */
-static bool may_be_handed_more(void)
+bool keeper_may_be_handed_more(void)
 {
         return keeper.loop.now - keeper.began < keeper.cfg.adopt_ms * NS_PER_MS;
 }
@@ -30,7 +29,7 @@ static int stack_get(struct conn *c, struct unetd_msg *msg)
         struct kstack *st = find_for(msg);
 
         if (!st)
-                return msg->stack.stack == 0 && may_be_handed_more() ? -EAGAIN : -ENOENT;
+                return msg->stack.stack == 0 && keeper_may_be_handed_more() ? -EAGAIN : -ENOENT;
         msg->err = 0;
         msg->stack.stack = st->id;
         conn_send(c, msg, st->fds, UNETD_STACK_FDS);

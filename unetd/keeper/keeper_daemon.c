@@ -72,6 +72,8 @@ static int serve(struct wire_in *in)
                 return take_proc(in);
         case UNETD_K_PROC_DEL:
                 return drop_proc(in);
+        case UNETD_K_FLIGHT:
+                return kflight_take(in);
         case UNETD_K_SETTLE:
                 return ksettle_take(in);
         case UNETD_K_CHAN:
@@ -100,8 +102,8 @@ void keeper_daemon_message(struct conn *c, struct wire_in *in)
         case UNETD_K_CLIENT:
                 kclient_take(in);
                 return;
-        case UNETD_K_FLIGHT:
-                kflight_take(in);
+        case UNETD_K_FLIGHTS:
+                kflights_take(in);
                 return;
         case UNETD_K_LEFT:
                 kproc_left(in->msg.stack.pid);
@@ -237,6 +239,7 @@ static void offer_all(void)
 {
         struct kstack *st;
 
+        kflights_offer();
         LIST_FOREACH (st, &keeper.stacks, link)
                 offer_stack(st);
 }

@@ -67,6 +67,10 @@ struct keeper_stack_ops {
          * -EAGAIN: ask again. KEEPER_ALOFT: they are, no process has it, and it is at a port that
          * unetd knows, *at. */
         int (*flight)(void *view, uint64_t cookie, bool over, struct keeper_listener *at);
+        /* The next socket, by its SO_COOKIE, that the stack says is in a message; *at is 0 at
+         * first. False: that was all. Asked once, when the stack was attached: its processes wait
+         * for our answer, and have told us of none yet. */
+        bool (*flight_next)(void *view, uint32_t *at, uint64_t *cookie);
         /* Nothing is left to finish, TIME-WAIT aside, or nothing of it can be. Asked when no
          * process is left, every second. */
         bool (*empty)(void *view);

@@ -101,6 +101,7 @@ int kstack_new(struct wire_in *in, struct kstack **out)
                 kstack_free(st);
                 return r;
         }
+        kflights_begin(st);
         *out = st;
         return 0;
 }
