@@ -11,7 +11,8 @@
  *     hold udp|tcp PORT REUSE    binds the port, and is two processes that wait to be killed
  *
  * A server sends its process number first, and then what it is sent. Who asks checks each byte. A
- * line for each transfer: "ok BYTES", or "broken PID ERROR BYTES", where PID is whoever served it.
+ * line for each transfer: "ok BYTES", or "broken PID ERROR BYTES", where PID is whoever served it;
+ * and when it ended (CLOCK_MONOTONIC).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,6 +29,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/pass_fd.h"
@@ -165,12 +167,21 @@ struct transfer {
         int32_t server;
 };
 
+static double seconds(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
 static void end(const struct transfer *t, const char *why)
 {
         if (*why)
-                printf("broken %d %s %zu of %zu\n", t->server, why, t->came, t->bytes);
+                printf("broken %d %s %zu of %zu, process %d at %.2f\n", t->server, why, t->came,
+                       t->bytes, getpid(), seconds());
         else
-                printf("ok %zu\n", t->came);
+                printf("ok %zu at %.2f\n", t->came, seconds());
         fflush(stdout);
 }
 
@@ -219,12 +230,14 @@ static const char *go_on(int fd, struct transfer *t, size_t until)
 static const char *finish(int fd, struct transfer *t)
 {
         const char *why = go_on(fd, t, t->bytes);
+        ssize_t n;
         char b;
 
         if (*why)
                 return why;
         shutdown(fd, SHUT_WR);
-        return recv(fd, &b, 1, 0) == 0 ? "" : "MORE";
+        n = recv(fd, &b, 1, 0);
+        return n == 0 ? "" : n > 0 ? "MORE" : strerrorname_np(errno);
 }
 
 /* `rest FD NUMBER BYTES SENT CAME SERVER`: goes on with it over an exec. */
