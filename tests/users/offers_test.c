@@ -295,6 +295,40 @@ static void who_waits_for_a_channel_that_comes_back(void **state)
         assert_int_equal(users_broker(), broker);
 }
 
+/* ---- stacks that may come yet ---- */
+
+static int join_a_stack_that_is_not_there(int client)
+{
+        struct unetd_msg msg = {.type = UNETD_PROC_ADD,
+                                .stack = {.stack = unetd_stacks_of(geteuid()) + 7, .slot = 1}};
+
+        return hostile_ask(client, &msg, NULL, 0);
+}
+
+static int asks_while_keepers_offer(void)
+{
+        struct unetd_msg hello = {.type = UNETD_K_HELLO}, all = {.type = UNETD_K_OFFERED};
+        int keeper = be_keeper(), c = hostile_client(), late;
+
+        must(join_a_stack_that_is_not_there(c) == -EAGAIN);
+        must(hostile_send(keeper, &all, NULL, 0) == 0);
+        must_eventually(join_a_stack_that_is_not_there(c) == -ENOENT);
+        late = hostile_client();
+        must(hostile_ask(late, &hello, NULL, 0) == -EEXIST);
+        must(join_a_stack_that_is_not_there(c) == -EAGAIN);
+        close(late);
+        must_eventually(join_a_stack_that_is_not_there(c) == -ENOENT);
+        return 0;
+}
+
+static void what_a_keeper_may_bring_yet_is_asked_for_again(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(HOSTILE, asks_while_keepers_offer);
+        users_unetd_answers();
+}
+
 /* ---- a keeper that takes its time to part ---- */
 
 #define SLOW_MS 300
@@ -341,6 +375,8 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(who_waits_for_a_channel_that_comes_back, setup,
                                                 users_teardown),
+                cmocka_unit_test_setup_teardown(what_a_keeper_may_bring_yet_is_asked_for_again,
+                                                setup, users_teardown),
                 cmocka_unit_test_setup_teardown(who_parts_slowly_is_not_waited_for_again_and_again,
                                                 setup, users_teardown),
         };

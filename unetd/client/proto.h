@@ -106,10 +106,11 @@ enum unetd_type {
         UNETD_K_SETTLE, /* answered when processes that are dead by now have nothing left */
         /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers
          * itself with K_HELLO, then all it holds, in the form of K_STACK, K_PROC, K_RLINK,
-         * LISTEN_ADD, PORT_HOLD, PORT_LEASE and K_CHAN with seq 0. When K_HELLO is
-         * answered -EEXIST, the user has another keeper by now: the offers go to that one, and who
-         * made them leaves. */
+         * LISTEN_ADD, PORT_HOLD, PORT_LEASE and K_CHAN with seq 0, and at last K_OFFERED. When
+         * K_HELLO is answered -EEXIST, the user has another keeper by now: the offers go to that
+         * one, and who made them leaves. */
         UNETD_K_HELLO,
+        UNETD_K_OFFERED,    /* that was all */
         UNETD_K_PROC_GONE,  /* the process is dead, its slot is free */
         UNETD_K_ORPHAN,     /* no process of the stack is left: it accepts nothing new */
         UNETD_K_GONE,       /* the stack is empty and detached */

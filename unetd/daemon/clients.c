@@ -443,6 +443,8 @@ void clients_bury(void)
                 if (replay_goes_on(cl->user))
                         continue;
                 user_client_left(cl);
+                assert(cl->user->hand_overs >= cl->hands_over);
+                cl->user->hand_overs -= cl->hands_over;
                 if (cl->hands_over && user_need_keeper(cl->user, false) == 0)
                         replay_begin(cl->user, cl);
                 LIST_REMOVE(cl, link);

@@ -136,9 +136,11 @@ struct user {
         nstime stopped_at;  /* when unetd looked last */
         bool stopped;       /* what it saw; it looks once a turn of the loop */
         bool ports_said;    /* logged, since he last had none: he gets no more client ports */
-        bool silence_said;  /* logged, since the keeper last answered: it is stopped */
-        nstime adopt_until; /* KEEPER_AWAITED: unetd starts a keeper then */
-        uint32_t deaths;    /* keepers that died within DEATHS_WINDOW of the first */
+        bool offers; /* the keeper has not said yet that it has brought all its stacks back */
+        uint32_t hand_overs; /* keepers that bring theirs to this one */
+        bool silence_said;   /* logged, since the keeper last answered: it is stopped */
+        nstime adopt_until;  /* KEEPER_AWAITED: unetd starts a keeper then */
+        uint32_t deaths;     /* keepers that died within DEATHS_WINDOW of the first */
         nstime first_death;
         /* The present PART_WINDOW's start, and how long parting took in it. */
         nstime part_since, part_took;

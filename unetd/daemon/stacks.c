@@ -56,8 +56,11 @@ int stack_of(struct user *u, uint32_t id, struct stack **out)
 
 int stack_for(const struct client *cl, uint32_t id, struct stack **out)
 {
+        const struct user *u = cl->user;
         int r = stack_of(cl->user, id, out);
 
+        if (r == -ENOENT && (u->keeper_state == KEEPER_AWAITED || u->offers || u->hand_overs > 0))
+                return -EAGAIN;
         return r == 0 && (*out)->from ? -EAGAIN : r;
 }
 

@@ -221,6 +221,7 @@ int user_adopt(struct client *cl, struct unetd_msg *msg)
         int fd, r;
 
         cl->hands_over = u->keeper_state == KEEPER_RUNS;
+        u->hand_overs += cl->hands_over;
         if (cl->hands_over)
                 return -EEXIST;
         if (u->unread_keepers >= UNREAD_KEEPERS)
@@ -231,6 +232,7 @@ int user_adopt(struct client *cl, struct unetd_msg *msg)
         if (fd < 0) /* it ended as it was answered */
                 return REPLY_LATER;
         r = keeper_connect(u, fd, cl->pid);
+        u->offers = r == 0;
         if (r == 0)
                 user_log(u, "keeper %d of uid %u came back", cl->pid, u->uid);
         return REPLY_LATER; /* the reply is sent, and the client freed */
@@ -352,6 +354,9 @@ static void keeper_said(struct user *u, struct wire_in *in)
         switch ((enum unetd_type)in->msg.type) {
         case UNETD_K_PROC_GONE:
                 stack_proc_gone(u, &in->msg);
+                return;
+        case UNETD_K_OFFERED:
+                u->offers = false;
                 return;
         case UNETD_K_ORPHAN:
                 stack_orphan(u, &in->msg);
@@ -475,6 +480,7 @@ static void keeper_bury(struct user *u)
 {
         u->keeper_died = false;
         u->keeper_state = KEEPER_NONE;
+        u->offers = false;
         asks_fail(u);
         if (u->used.stacks == 0)
                 return;

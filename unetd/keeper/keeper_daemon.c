@@ -242,6 +242,7 @@ static void offer_all(void)
         kflights_offer();
         LIST_FOREACH (st, &keeper.stacks, link)
                 offer_stack(st);
+        keeper_tell(UNETD_K_OFFERED, 0, 0);
 }
 
 void keeper_daemon_lost(void)
