@@ -305,11 +305,24 @@ static int join_a_stack_that_is_not_there(int client)
         return hostile_ask(client, &msg, NULL, 0);
 }
 
+static int client_of_an_earlier_unetd(void)
+{
+        struct unetd_msg hello = {.type = UNETD_HELLO,
+                                  .hello = {.abi = UNETD_ABI, .flags = UNETD_HAS_KEEPER}};
+        int fd = hostile_dial();
+
+        must(fd >= 0 && hostile_ask(fd, &hello, NULL, 0) == 0);
+        return fd;
+}
+
 static int asks_while_keepers_offer(void)
 {
         struct unetd_msg hello = {.type = UNETD_K_HELLO}, all = {.type = UNETD_K_OFFERED};
-        int keeper = be_keeper(), c = hostile_client(), late;
+        int early = client_of_an_earlier_unetd(), keeper, c, late;
 
+        must(join_a_stack_that_is_not_there(early) == -EAGAIN);
+        keeper = be_keeper();
+        c = hostile_client();
         must(join_a_stack_that_is_not_there(c) == -EAGAIN);
         must(hostile_send(keeper, &all, NULL, 0) == 0);
         must_eventually(join_a_stack_that_is_not_there(c) == -ENOENT);

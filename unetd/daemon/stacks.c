@@ -54,12 +54,22 @@ int stack_of(struct user *u, uint32_t id, struct stack **out)
         return 0;
 }
 
-int stack_for(const struct client *cl, uint32_t id, struct stack **out)
+/* Returns true if a keeper may bring back a stack that there is not. The client of another unetd's
+ * may be here before its keeper. */
+static bool may_be_brought(struct client *cl)
 {
-        const struct user *u = cl->user;
+        struct user *u = cl->user;
+
+        if (u->keeper_state == KEEPER_NONE && cl->has_keeper)
+                user_need_keeper(u, true);
+        return u->keeper_state == KEEPER_AWAITED || u->offers || u->hand_overs > 0;
+}
+
+int stack_for(struct client *cl, uint32_t id, struct stack **out)
+{
         int r = stack_of(cl->user, id, out);
 
-        if (r == -ENOENT && (u->keeper_state == KEEPER_AWAITED || u->offers || u->hand_overs > 0))
+        if (r == -ENOENT && may_be_brought(cl))
                 return -EAGAIN;
         return r == 0 && (*out)->from ? -EAGAIN : r;
 }

@@ -9,7 +9,7 @@ struct stack *stack_find(uint32_t id);
 int stack_of(struct user *u, uint32_t id, struct stack **st);
 /* As that, for a request that the user's keeper has a part in. -EAGAIN: the stack may be brought
  * back yet, or the keeper does not have it, since another one is handing it over. */
-int stack_for(const struct client *cl, uint32_t id, struct stack **st);
+int stack_for(struct client *cl, uint32_t id, struct stack **st);
 /* Requests return 0 (answer now), a negative errno, or REPLY_LATER. */
 int stack_new(struct client *cl, struct wire_in *in);
 int stack_proc_add(struct client *cl, struct wire_in *in);
