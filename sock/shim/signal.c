@@ -454,11 +454,17 @@ void signals_start(void)
         }
 }
 
-/* Another thread of the parent may have held the lock; what was put off in the parent happens in
- * the parent. */
+/* Another thread of the parent may have held the lock. What was put off in the parent happens in
+ * the parent; what was blocked for it there is blocked here. */
 void signals_fork_child(void)
 {
+        sigset_t now;
+
         acts_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-        queue.n = 0;
+        if (queue.n) {
+                programs_mask(&now);
+                queue.n = 0;
+                set_mask(&now);
+        }
         usock_tls.pending = 0;
 }

@@ -118,6 +118,7 @@ static const struct {
         {"poll_beside_writers", scene_poll_beside_writers},
         {"epoll_before_connect", scene_epoll_before_connect},
         {"signals", scene_signals},
+        {"signals_at_fork", scene_signals_at_fork},
         {"signal_calls", scene_signal_calls},
         {"posix_aio", scene_posix_aio},
         {"handlers_in_turn", scene_handlers_in_turn},

@@ -183,6 +183,7 @@ void scene_select_again(void);
 void scene_epoll(void);
 void scene_epoll_before_connect(void);
 void scene_signals(void);
+void scene_signals_at_fork(void);
 void scene_signal_calls(void);
 void scene_posix_aio(void);
 void scene_handlers_in_turn(void);

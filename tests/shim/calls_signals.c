@@ -273,3 +273,31 @@ void scene_signal_calls(void)
         signal(SIGUSR1, SIG_DFL);
         close2(v);
 }
+
+/* A signal comes at each moment of a fork: the child blocks none for that. */
+void scene_signals_at_fork(void)
+{
+        int v[2], blocked = 0, status;
+
+        tcp_pair(v);
+        signal(SIGALRM, on_signal);
+        for (int i = 0; i < 300; i++) {
+                const struct itimerval once = {.it_value = {.tv_usec = 10 + i * 2}};
+                sigset_t mask;
+                pid_t pid;
+
+                setitimer(ITIMER_REAL, &once, NULL);
+                pid = fork();
+                if (pid == 0) {
+                        sigprocmask(SIG_BLOCK, NULL, &mask);
+                        _exit(!sigisemptyset(&mask));
+                }
+                while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                        ;
+                blocked += status != 0;
+        }
+        SHOW(blocked);
+        SHOW(got == SIGALRM);
+        signal(SIGALRM, SIG_DFL);
+        close2(v);
+}
