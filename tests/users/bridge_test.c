@@ -276,6 +276,65 @@ static void who_is_at_an_interface_takes_nothing_of_who_is_at_another(void **sta
         users_wait(victim);
 }
 
+/* ---- the log is on somebody else's disk ---- */
+
+#define OFTEN 60
+
+static char log_path[64];
+
+static int is_refused_often(void)
+{
+        struct hostile_stack st;
+        int c;
+
+        must(hostile_keeper(HOSTILE_REFUSES) >= 0);
+        c = hostile_client();
+        must(hostile_stack(c, &st) == 0);
+        for (int i = 0; i < OFTEN; i++)
+                must(enters(c, &st) < 0);
+        return 0;
+}
+
+/* Lines about stacks at the interface. */
+static int lines_logged(void)
+{
+        FILE *f = fopen(log_path, "re");
+        char line[512];
+        int n = 0;
+
+        assert_non_null(f);
+        while (fgets(line, sizeof line, f))
+                n += strstr(line, " stack ") != NULL;
+        fclose(f);
+        return n;
+}
+
+/* He causes two lines each time. He gets a line a second, and some at once. */
+static void who_comes_again_and_again_does_not_fill_the_log(void **state)
+{
+        int64_t began = users_now_ms();
+        int lines, may;
+
+        users_run(HOSTILE, is_refused_often);
+        lines = lines_logged();
+        may = 20 + (int)((users_now_ms() - began) / 1000) + 1;
+        print_message("%d times refused: %d lines, at most %d\n", OFTEN, lines, may);
+        assert_in_range(lines, 1, may);
+        unlink(log_path);
+}
+
+static int setup_logged(void **state)
+{
+        char config[200];
+
+        snprintf(log_path, sizeof log_path, "/tmp/unet-bridge-test-%d.log", (int)getpid());
+        snprintf(config, sizeof config,
+                 "[daemon]\nlog = %s\n"
+                 "[interface unet0]\naddress = 10.79.0.1/24\nprovider = packet\nprobe = no\n",
+                 log_path);
+        return users_setup_with(config);
+}
+
 static int setup(void **state)
 {
         return users_setup_with(
@@ -299,6 +358,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(
                         who_is_at_an_interface_takes_nothing_of_who_is_at_another, setup,
                         users_teardown),
+                cmocka_unit_test_setup_teardown(who_comes_again_and_again_does_not_fill_the_log,
+                                                setup_logged, users_teardown),
         };
 
         if (users_cannot_run())

@@ -461,10 +461,18 @@ static bool is_about_idle(uint16_t type)
         return type == UNETD_K_CHAN_YIELD || type == UNETD_K_CHAN_PART;
 }
 
+static int answer_to(uint16_t type)
+{
+        if (keeper.what == HOSTILE_REFUSES && type == UNETD_K_CHAN)
+                return -EPROTO;
+        return is_about_idle(type) ? -EBUSY : 0;
+}
+
 static bool is_answered(const struct unetd_msg *asked)
 {
         switch (keeper.what) {
         case HOSTILE_ANSWERS:
+        case HOSTILE_REFUSES:
                 return true;
         case HOSTILE_ATTACHES:
                 return asked->type == UNETD_K_STACK;
@@ -495,7 +503,7 @@ static void *keep(void *arg)
                 if (answer.type == UNETD_K_CHAN)
                         keep_channel(&in);
                 wire_in_close(&in);
-                answer.err = is_about_idle(answer.type) ? -EBUSY : 0;
+                answer.err = answer_to(answer.type);
                 if (answer.seq != 0 && is_answered(&in.msg))
                         hostile_send(keeper.fd, &answer, NULL, 0);
         }

@@ -133,10 +133,16 @@ int hostile_client(void);
 /*
  * Becomes this user's keeper, before unetd has one, with a thread that answers what unetd asks of
  * it: everything with 0, but for what is idle: nothing; or only K_STACK; or nothing; or the first
- * K_CHAN when another one comes, with -EPROTO, and all others at once. HOSTILE_LATE sets
- * table->ready to 1 when the first K_CHAN comes.
+ * K_CHAN when another one comes, with -EPROTO, and all others at once; or everything with 0 but
+ * K_CHAN with -EPROTO. HOSTILE_LATE sets table->ready to 1 when the first K_CHAN comes.
  */
-enum hostile_keeps { HOSTILE_ANSWERS, HOSTILE_ATTACHES, HOSTILE_MUTE, HOSTILE_LATE };
+enum hostile_keeps {
+        HOSTILE_ANSWERS,
+        HOSTILE_ATTACHES,
+        HOSTILE_MUTE,
+        HOSTILE_LATE,
+        HOSTILE_REFUSES
+};
 int hostile_keeper(enum hostile_keeps what);
 /* The last K_CHAN that came, with its descriptors; 0: none did since this was asked last. */
 unsigned hostile_channel(struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX]);

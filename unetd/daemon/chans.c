@@ -508,7 +508,8 @@ void chans_share(const struct iface *f)
                 if (r == 0 && e->state != END_CLOSING)
                         r = end_attach(e);
                 if (r < 0)
-                        log_line("stack %u loses its interface: %s", e->stack->id, strerror(-r));
+                        user_log(e->stack->user, "stack %u loses its interface: %s", e->stack->id,
+                                 strerror(-r));
         }
 }
 
@@ -603,7 +604,7 @@ void chan_offer_iface(struct stack *st, struct iface *f)
                 return;
         r = end_attach(e);
         if (r < 0) {
-                log_line("stack %u gets no interface: %s", st->id, strerror(-r));
+                user_log(st->user, "stack %u gets no interface: %s", st->id, strerror(-r));
                 chan_close(e->chan, r);
         }
 }
@@ -736,13 +737,15 @@ void chan_answered(struct ask *a, int err)
                         err == -ENOSPC && !ch->iface && !ch->remote && has_no_room(st, e->slot);
 
                 if (ch->iface)
-                        log_line("stack %u gets no interface: %s", st->id, strerror(-err));
+                        user_log(st->user, "stack %u gets no interface: %s", st->id,
+                                 strerror(-err));
                 end_free(e);
                 if (learnt)
                         yield_retry(ch, st);
                 chan_close(ch, err);
         } else if (e->state == END_UP && ch->iface && err < 0) {
-                log_line("stack %u loses its interface: %s", e->stack->id, strerror(-err));
+                user_log(e->stack->user, "stack %u loses its interface: %s", e->stack->id,
+                         strerror(-err));
                 chan_close(ch, err);
         }
 }

@@ -34,6 +34,7 @@
 #include "unetd/daemon/probe.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/stacks.h"
+#include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 
 struct iface {
@@ -440,6 +441,14 @@ static void say_alone(struct iface *f, int err, const char *line)
                  line);
 }
 
+static void say_how(const struct iface *f, uint32_t stack, const char *which)
+{
+        const struct stack *st = stack_find(stack);
+
+        if (!st || user_may_log(st->user))
+                log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack, which, f->how);
+}
+
 /* Gives the first stack a socket to itself. 0 or a negative errno. */
 static int enter_alone(struct iface *f, uint32_t stack)
 {
@@ -447,7 +456,7 @@ static int enter_alone(struct iface *f, uint32_t stack)
         int r = open_socket(f, stack, false, line);
 
         say_alone(f, r, line);
-        log_line("interface %s, for stack %u: %s", f->cfg->name, stack, f->how);
+        say_how(f, stack, "");
         if (r == 0)
                 f->alone = stack;
         return r;
@@ -460,8 +469,7 @@ static int enter_gate(struct iface *f, uint32_t stack)
         int r = open_gate(f, line);
 
         snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "bridge: " : "no bridge: ", line);
-        log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack,
-                 f->alone != 0 ? " besides another" : "", f->how);
+        say_how(f, stack, f->alone != 0 ? " besides another" : "");
         if (r < 0)
                 return r;
         if (f->back_since != 0 && unetd.loop.now - f->back_since < BACK_LAST)
@@ -494,8 +502,7 @@ static void go_back(struct iface *f)
         f->back_at = NSTIME_NEVER;
         f->back_since = unetd.loop.now;
         say_alone(f, 0, line);
-        log_line("interface %s, for stack %u, which is alone again: %s", f->cfg->name, stack,
-                 f->how);
+        say_how(f, stack, ", which is alone again");
         chan_unshare(f);
         if (f->gate)
                 gate_close(f->gate);

@@ -23,6 +23,7 @@
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/links_int.h"
 #include "unetd/daemon/stacks.h"
+#include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 #include "unetd/agent/owners.h"
 #include "unetd/client/wire.h"
@@ -348,7 +349,7 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
         r = may_name(u, pid, l, by->qpn);
         if (r < 0) {
                 l->refused++;
-                log_line("interface %s: process %d may not name queue pair %u: %s", a->cfg->name,
+                user_log(u, "interface %s: process %d may not name queue pair %u: %s", a->cfg->name,
                          pid, by->qpn, strerror(-r));
                 return -EPERM;
         }
