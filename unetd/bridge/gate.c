@@ -112,6 +112,7 @@ int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev,
                 r = loop_add(loop, &g->rings, EPOLLIN);
         if (r < 0) {
                 gate_close(g);
+                free(g);
                 return r;
         }
         g->awake = true;
@@ -149,7 +150,16 @@ void gate_close(struct gate *g)
         if (g->rx != MAP_FAILED)
                 munmap(g->rx, GATE_BATCH * GATE_ROOM);
         free(g->cache);
-        free(g);
+}
+
+void gates_free(struct gate **list)
+{
+        struct gate *g;
+
+        while ((g = *list)) {
+                *list = g->next;
+                free(g);
+        }
 }
 
 /* ---- stacks ---- */

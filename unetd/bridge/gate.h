@@ -60,6 +60,7 @@ struct gate_port {
 };
 
 struct gate {
+        struct gate *next; /* of those that are closed */
         struct pkt_dev dev;
         struct loop *loop;
         struct loop_source wire, rings;
@@ -101,8 +102,11 @@ int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev,
 /* Its name is another device's now, which it takes, with all who are there. 0 or a
  * negative errno. */
 int gate_reopen(struct gate *g, struct pkt_dev *dev);
-/* All have left. */
+/* All have left. Its memory stays until gates_free(): the loop's batch may have more events of it.
+ */
 void gate_close(struct gate *g);
+/* Frees those of the list that are closed (by `next`). */
+void gates_free(struct gate **list);
 
 /* A stack joins; it leaves, and what it has sent goes out first. */
 int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **out);

@@ -67,6 +67,7 @@ struct iface {
 #define LAST_WORDS NS_PER_S
 
 static struct iface ifaces[UNETD_IFACES];
+static struct gate *closed; /* bridges, until the loop's batch is over */
 static_assert(UNETD_IFACES <= DIR_IFACES, "all can be published");
 
 /* The device may have been renamed. It counts as the same as long as no other has the configured
@@ -223,13 +224,22 @@ static void end_last_words(struct iface *f)
         f->last_until = NSTIME_NEVER;
 }
 
+/* This may be a handler of the loop's, with events of the bridge's to come in the same batch. */
+static void close_gate(struct iface *f)
+{
+        if (!f->gate)
+                return;
+        gate_close(f->gate);
+        f->gate->next = closed;
+        closed = f->gate;
+        f->gate = NULL;
+}
+
 /* Gives the interface's packets back to the kernel. */
 static void give_back(struct iface *f)
 {
         close_socket(f);
-        if (f->gate)
-                gate_close(f->gate);
-        f->gate = NULL;
+        close_gate(f);
         f->how[0] = '\0';
 }
 
@@ -504,9 +514,7 @@ static void go_back(struct iface *f)
         say_alone(f, 0, line);
         say_how(f, stack, ", which is alone again");
         chan_unshare(f);
-        if (f->gate)
-                gate_close(f->gate);
-        f->gate = NULL;
+        close_gate(f);
         publish_use(f);
 }
 
@@ -683,6 +691,7 @@ nstime ifaces_turn(void)
 {
         nstime when = NSTIME_NEVER;
 
+        gates_free(&closed);
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
                 struct gate *g = ifaces[i].gate;
                 const struct netconf_if *link = &unetd.dir.d->net.ifs[i];
