@@ -112,19 +112,21 @@ static void give_flights(struct user *u, int ep)
         conn_send(&u->keeper, &msg, &ep, 1);
 }
 
-/* Keeps what a keeper watches sockets in messages with: the next one goes on with it. */
-static void flights_told(struct user *u, struct wire_in *in)
+/* Keeps what a keeper watches sockets in messages with: the next one goes on with it. Returns false
+ * if it is something else. */
+static bool flights_told(struct user *u, struct wire_in *in)
 {
         char kind[32];
 
         if (in->n != 1 || fd_link(in->fds[0], kind, sizeof kind) <= 0 ||
             strcmp(kind, "anon_inode:[eventpoll]") != 0)
-                return;
+                return false;
         if (u->nflights == USER_FLIGHTS) {
                 discard(u, &u->flights[0], 1, false);
                 memmove(u->flights, u->flights + 1, --u->nflights * sizeof *u->flights);
         }
         u->flights[u->nflights++] = wire_in_take(in, 0);
+        return true;
 }
 
 /* ---- starting a keeper ---- */
@@ -414,9 +416,8 @@ void keeper_hands_over(const struct client *cl, struct wire_in *in)
         if (in->msg.type == UNETD_K_STACK) {
                 stack_offered(cl->user, cl, in);
         } else if (in->msg.type == UNETD_K_FLIGHTS) {
-                if (in->n == 1 && cl->user->keeper_state != KEEPER_NONE)
-                        give_flights(cl->user, in->fds[0]);
-                flights_told(cl->user, in);
+                if (flights_told(cl->user, in) && cl->user->keeper_state != KEEPER_NONE)
+                        give_flights(cl->user, cl->user->flights[cl->user->nflights - 1]);
         } else if (st && st->from == cl) {
                 keeper_said(cl->user, in);
         }
