@@ -83,7 +83,7 @@ static struct frame_pool *private_pool(struct world *w)
 static struct world *make_world(const uint8_t *data, size_t size)
 {
         static _Alignas(CACHE_LINE) uint8_t lent[LENT_BYTES], private[PRIVATE_BYTES], shared[65536],
-                pool[4096];
+                pool[8192];
         static const uint8_t secret[16] = "secret";
         static struct world world;
         struct udp_limits l = {.pcbs = PCBS, .errors = 4, .lend_max = 3 * FRAME_LARGE_BYTES};

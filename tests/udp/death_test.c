@@ -17,7 +17,7 @@
 /* Everything that a stack has in shared memory, as far as UDP goes. */
 struct segment {
         _Alignas(CACHE_LINE) uint8_t shared[65536];
-        _Alignas(CACHE_LINE) uint8_t pool[1024];
+        _Alignas(CACHE_LINE) uint8_t pool[8192];
         struct counters cnt;
         uint32_t lent_back; /* bit of each frame given back */
         _Alignas(4096) uint8_t
