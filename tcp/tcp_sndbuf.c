@@ -476,6 +476,19 @@ static size_t may_write(struct tcp *t, struct tcp_conn *tc, size_t want)
         return tc->send_share != 0 ? group_writes(t, tc, (uint32_t)MIN(want, INT32_MAX)) : want;
 }
 
+/* What a reservation came to, in bytes. */
+static inline int reserved(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->rsv_bytes == 0) {
+                conn_flag(tc, TCF_SND_FULL);
+                return 0;
+        }
+        conn_flag(tc, TCF_RSV);
+        if (unlikely(tc->send_share != 0))
+                group_writes(t, tc, 0);
+        return (int)tc->rsv_bytes;
+}
+
 int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n)
 {
         if (unlikely((tc->err | (tc->shut & SHUT_SND)) != 0 || tc->state < TCPS_ESTABLISHED)) {
@@ -499,14 +512,7 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
         } else {
                 reserve_all(t, tc, want, span, n);
         }
-        if (tc->rsv_bytes == 0) {
-                conn_flag(tc, TCF_SND_FULL);
-                return 0;
-        }
-        conn_flag(tc, TCF_RSV);
-        if (unlikely(tc->send_share != 0))
-                group_writes(t, tc, 0);
-        return (int)tc->rsv_bytes;
+        return reserved(t, tc);
 }
 
 int tcp_send_reserve_named(struct tcp *t, struct tcp_conn *tc, uint32_t name, uint32_t off,
@@ -524,14 +530,7 @@ int tcp_send_reserve_named(struct tcp *t, struct tcp_conn *tc, uint32_t name, ui
         while (tc->rsv_bytes < want && pool_room(&t->sh->txsegs) > TXSEG_SPARE(&t->sh->txsegs))
                 reserve_range(t, tc, pool_alloc(&t->sh->txsegs), name, off + tc->rsv_bytes,
                               (uint32_t)MIN(want - tc->rsv_bytes, tc->snd_mss));
-        if (tc->rsv_bytes == 0) {
-                conn_flag(tc, TCF_SND_FULL);
-                return 0;
-        }
-        conn_flag(tc, TCF_RSV);
-        if (unlikely(tc->send_share != 0))
-                group_writes(t, tc, 0);
-        return (int)tc->rsv_bytes;
+        return reserved(t, tc);
 }
 
 void tcp_send_in_place(struct tcp *t, const struct tcp_conn *tc)
