@@ -81,6 +81,10 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint32_t d
  * stack has it. -EALREADY: it is no `role` (any more). No lock is held.
  */
 int usock_register(struct usock *s, enum sock_registered as, uint8_t role);
+/* The fabric says that the socket's port is taken, and the kernel does not: who has it is a process
+ * that has just died, or a socket in a message that nobody will get. Returns true when nothing of
+ * them is left. False: there is no kernel's socket, or unetd does not answer. */
+bool usock_settle(struct usock *s);
 /* A connection that it tried to make failed, and it listens. No lock is held. */
 void usock_unregister_sender(struct usock *s);
 /* The record has no entry any more, under both locks; what is then to be asked of unetd, under the

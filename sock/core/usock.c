@@ -488,26 +488,34 @@ int usock_kind(const struct usock *s)
 
 /* ---- names ---- */
 
-int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
+static int bind_once(struct usock *s, ip_addr addr, uint16_t port)
 {
         struct sock_rec *rec = usock_rec(s);
-        ip_addr addr;
-        uint16_t port;
-        int err = usock_addr_in(sa, len, &addr, &port);
-        bool many;
+        int err = 0;
 
-        if (err != 0)
-                return err;
-        many = usock_addr_is_many(addr);
         ustack_lock(s->u);
         rec->laddr = addr;
         WRITE_ONCE(rec->lport, port);
-        rec->bound_many = many;
+        rec->bound_many = usock_addr_is_many(addr);
         rec->bound = 1;
         if (rec->role == SOCK_ROLE_UDP && port != 0)
                 err = rec->bound_many ? udp_bind_many(&s->u->s.udp, rec->conn, addr, port)
                                       : udp_bind(&s->u->s.udp, rec->conn, addr, port);
         ustack_leave(s->u);
+        return err;
+}
+
+int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
+{
+        ip_addr addr;
+        uint16_t port;
+        int err = usock_addr_in(sa, len, &addr, &port);
+
+        if (err != 0)
+                return err;
+        err = bind_once(s, addr, port);
+        if (unlikely(err == -EADDRINUSE) && usock_settle(s))
+                err = bind_once(s, addr, port);
         return err;
 }
 

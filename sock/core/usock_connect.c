@@ -456,38 +456,45 @@ void usock_let_copy(void)
                 sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-int usock_listen(struct usock *s, int backlog)
+/* 1: it listens from here on; 0: it did before. */
+static int listen_once(struct usock *s, uint32_t depth)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
-        uint32_t depth = MIN((uint32_t)backlog, 4096u); /* as Linux: less than nothing is all */
-        ip_addr addr = ustack_listen_addr(rec);
-        int l = 0, err;
+        int l = -EINVAL;
 
-        assert(s->kind == USOCK_TCP);
-        assert(!ustack_locked(u));
-        usock_fastopen_listen(s, depth);
         ustack_lock(u);
         if (rec->role == SOCK_ROLE_LISTENER) {
                 tcp_listen_backlog(&u->s.tcp, rec->conn, depth);
-                ustack_leave(u);
-                return 0;
+                l = 0;
+        } else if (rec->role == SOCK_ROLE_NONE && rec->lport != 0) {
+                l = tcp_listen(&u->s.tcp, ustack_listen_addr(rec), rec->lport, depth, &rec->opts);
         }
-        if (rec->role != SOCK_ROLE_NONE || rec->lport == 0)
-                l = -EINVAL;
-        else
-                l = tcp_listen(&u->s.tcp, addr, rec->lport, depth, &rec->opts);
         if (l > 0) {
                 WRITE_ONCE(rec->conn, (uint32_t)l);
                 tcp_listener_set_sock(&u->s.tcp, (uint32_t)l, s->idx);
                 sock_set_role(rec, SOCK_ROLE_LISTENER);
         }
         ustack_leave(u);
-        if (l < 0)
-                return l;
+        return MIN(l, 1);
+}
+
+int usock_listen(struct usock *s, int backlog)
+{
+        uint32_t depth = MIN((uint32_t)backlog, 4096u); /* as Linux: less than nothing is all */
+        int r;
+
+        assert(s->kind == USOCK_TCP);
+        assert(!ustack_locked(s->u));
+        usock_fastopen_listen(s, depth);
+        r = listen_once(s, depth);
+        if (unlikely(r == -EADDRINUSE) && usock_settle(s))
+                r = listen_once(s, depth);
+        if (r <= 0)
+                return r;
         usock_unregister_sender(s);
         usock_set_kfd(s, usock_kfd(s)); /* its entry is told by the cookie */
-        ustack_take_ifaces(u, addr);
-        err = usock_register(s, SOCK_TAKES, SOCK_ROLE_LISTENER);
-        return err == -EALREADY ? 0 : err; /* it listened for a moment */
+        ustack_take_ifaces(s->u, ustack_listen_addr(usock_rec(s)));
+        r = usock_register(s, SOCK_TAKES, SOCK_ROLE_LISTENER);
+        return r == -EALREADY ? 0 : r; /* it listened for a moment */
 }

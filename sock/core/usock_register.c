@@ -56,7 +56,27 @@ static bool begin(struct ustack *u, struct sock_rec *rec, enum sock_registered a
         return true;
 }
 
-int usock_register(struct usock *s, enum sock_registered as, uint8_t role)
+bool usock_settle(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+        uint8_t proto = s->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP;
+        ip_addr addr;
+        uint16_t port;
+        int err;
+
+        assert(!ustack_locked(s->u));
+        if (usock_kfd(s) < 0)
+                return false;
+        ustack_lock(s->u);
+        addr = rec->laddr;
+        port = rec->lport;
+        ustack_leave(s->u);
+        err = unetd_port_settle(ustack_client(), proto, addr, port);
+        ustack_client_done();
+        return err == 0 || err == -ENOENT; /* nobody has it: not any more, maybe */
+}
+
+static int register_once(struct usock *s, enum sock_registered as, uint8_t role)
 {
         struct unetd_client *c = ustack_client();
         struct ustack *u = s->u;
@@ -78,7 +98,16 @@ int usock_register(struct usock *s, enum sock_registered as, uint8_t role)
                 ustack_leave(u);
         }
         ustack_client_done();
-        ustack_note_limit(u, err);
+        return err;
+}
+
+int usock_register(struct usock *s, enum sock_registered as, uint8_t role)
+{
+        int err = register_once(s, as, role);
+
+        if (unlikely(err == -EADDRINUSE) && usock_settle(s))
+                err = register_once(s, as, role);
+        ustack_note_limit(s->u, err);
         return err;
 }
 

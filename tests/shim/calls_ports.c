@@ -65,6 +65,23 @@ static void is_had(enum how how, int fd)
         waitpid(pid, NULL, 0);
 }
 
+/* Who asks there reaches this server, and no one else. */
+static bool is_reached(int type, int fd, const struct sockaddr_in *sa)
+{
+        int by = socket(AF_INET, type, 0), it = -1;
+        struct pollfd p = {fd, POLLIN, 0};
+        bool reached;
+
+        connect(by, (const void *)sa, sizeof(*sa));
+        write(by, "here", 4);
+        reached = poll(&p, 1, LONG) == 1;
+        if (reached && type == SOCK_STREAM)
+                it = accept(fd, NULL, NULL);
+        close(by);
+        close(it);
+        return reached;
+}
+
 /* A port is free when its last holder is no more, at once: a server that is started again
  * gets it. */
 void scene_port_again(void)
@@ -81,6 +98,8 @@ void scene_port_again(void)
                                 is_had(how, fd);
                                 close(fd);
                                 err = serve_at(type, &sa, &fd);
+                                if (err == 0 && !is_reached(type, fd, &sa))
+                                        err = ENOTCONN;
                         }
                         printf("  %s, %s: %s\n", type == SOCK_STREAM ? "TCP" : "UDP", name[how],
                                strerror(err));

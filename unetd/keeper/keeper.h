@@ -86,6 +86,7 @@ struct kflight {
         LIST_ENTRY(kflight) link;
         uint32_t stack;
         uint64_t cookie;
+        bool own;   /* it is in our own instance */
         bool aloft; /* unetd was told that no process has it */
 };
 

@@ -58,13 +58,13 @@ static bool flight_watch(uint64_t cookie, int fd)
         return epoll_ctl(keeper.flights_ep[0], EPOLL_CTL_ADD, fd, &ev) == 0 || errno == EEXIST;
 }
 
-static int flight_begin(const struct kstack *st, uint64_t cookie)
+static int flight_begin(const struct kstack *st, uint64_t cookie, bool own)
 {
         struct kflight *f = keeper.nflights < FLIGHTS_MAX ? calloc(1, sizeof *f) : NULL;
 
         if (!f)
                 return -EDQUOT;
-        *f = (struct kflight){.stack = st->id, .cookie = cookie};
+        *f = (struct kflight){.stack = st->id, .cookie = cookie, .own = own};
         LIST_INSERT_HEAD(&keeper.flights, f, link);
         keeper.nflights++;
         keeper.flights_gap = FLIGHTS_GAP;
@@ -79,7 +79,7 @@ int kflight_take(struct wire_in *in)
         if (!st || in->n != 1)
                 return st ? -EBADMSG : -ENOENT;
         return flight_watch(in->msg.stack.cookie, in->fds[0])
-                       ? flight_begin(st, in->msg.stack.cookie)
+                       ? flight_begin(st, in->msg.stack.cookie, true)
                        : -EDQUOT;
 }
 
@@ -89,7 +89,7 @@ void kflights_begin(const struct kstack *st)
         uint32_t at = 0;
 
         while (keeper.ops->flight_next(st->view, &at, &cookie))
-                if (flight_begin(st, cookie) < 0)
+                if (flight_begin(st, cookie, false) < 0)
                         keeper.ops->flight(st->view, cookie, true, NULL);
 }
 
@@ -175,10 +175,10 @@ static void aloft(struct kflight *f, const struct keeper_listener *at)
         f->aloft = true;
 }
 
-/* Who has none of these, and has not come yet, may have them in his. */
+/* Those that another keeper began to watch are in an instance of his, which may come still. */
 static bool is_over(char *const text[KEEPER_FLIGHTS_EPS], const struct kflight *f)
 {
-        return !still_there(text, f->cookie) && !keeper_may_be_handed_more();
+        return !still_there(text, f->cookie) && (f->own || !keeper_may_be_handed_more());
 }
 
 static void flights_look(char *const text[KEEPER_FLIGHTS_EPS])
