@@ -155,6 +155,7 @@ enum drop {
         X(TCP_FASTOPEN_OUT, "SYNs sent with data")                                        \
         X(TCP_FASTOPEN_FAILED, "... whose data the peer did not take")                    \
         X(TCP_ANSWERED, "SYNs that the interface answered, in the peer's turn")           \
+        X(TCP_PROMISED, "connections taken as they were promised, with their SYN")        \
         X(TCP_CHALLENGE, "challenge ACKs sent (RFC 5961)")                                \
         X(TCP_TIMEOUT, "connections given up after retransmitting")                       \
         X(TCP_PMTU, "path MTUs learnt from ICMP (RFC 1191)")                              \

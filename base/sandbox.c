@@ -6,6 +6,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/kcmp.h>
 #include <linux/seccomp.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <string.h>
@@ -54,6 +55,7 @@ static const struct {
         {SANDBOX_PLACE, SYS_getsockname, {0}},
         {SANDBOX_PLACE, SYS_fcntl, {0, F_DUPFD_CLOEXEC}},
         {SANDBOX_PEERS, SYS_fcntl, {0, F_OFD_GETLK}},
+        {SANDBOX_PEERS, SYS_kcmp, {0, 0, KCMP_FILE}},
         {SANDBOX_NAMES, SYS_sendto, {RING}},
         {SANDBOX_NAMES, SYS_connect, {3, ADDRESS, 8}},
         {SANDBOX_NAMES, SYS_getpeername, {0}},

@@ -38,10 +38,11 @@
 #include "udp/udp_flow.h"
 #include "unet/bell.h"
 #include "unet/ni.h"
+#include "unet/ni_promise.h"
 #include "unet/shm/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   33u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   34u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS 1024u /* peers at once */
 #define STACK_PROCS 4096u /* process slots of a stack; SOCK_REF_FLIGHT is never a process's */
@@ -308,6 +309,7 @@ struct stack_state {
         _Atomic uint32_t chans;    /* slots ever used: 0 .. chans-1 */
         _Atomic uint32_t chan_gen; /* grows when a channel comes or goes */
         uint32_t netifs;           /* interfaces ever used: 0 .. netifs-1 */
+        uint32_t promised; /* 1: by some channel, connections to a listener (stack_answer.c) */
         /* Slots that are used at most: its processes have no address space for more. */
         uint32_t chan_room;
         _Atomic uint32_t procs; /* process slots ever used: 0 .. procs-1 */
@@ -443,6 +445,11 @@ struct stack {
          * of each datagram and each new connection of strangers; what is not vouched for is dropped
          * as NI_BAD_SOURCE. NULL: nobody is asked. */
         bool (*vouch)(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
+        /* Who this process is, for what it promises (unet/ni_promise.h), false: nothing; and
+         * whether one that promised is there still. NULL, both: nothing is promised, and nothing
+         * used. */
+        bool (*promiser)(struct stack *s, struct unet_promiser *own);
+        bool (*lives)(struct stack *s, struct unet_promiser p);
         /* Returns true if another stack than that of channel k takes what is sent to a UDP port;
          * may be NULL. */
         bool (*elsewhere)(struct stack *s, uint32_t k, ip_addr addr, uint16_t port);

@@ -1,14 +1,16 @@
-/* SYNs that a channel answers before they come here (unet/ni_answer.h), and TCP, which must know of
- * them (struct tcp_answers). */
+/* SYNs that are answered before they come here, by the channel (unet/ni_answer.h) or by a promise
+ * (unet/ni_promise.h), and TCP, which must know of them (struct tcp_answers). */
 #include "netstack/stack_road.h"
 
 #include "netstack/stack_trace.h"
 #include "tcp/tcp_answers.h"
 #include "tcp/tcp_hdr.h"
 #include "unet/ni_answer.h"
+#include "unet/ni_promise.h"
 
-#define MISTRUSTED (60 * NS_PER_S)
-#define HOLDS      (10 * NS_PER_S) /* then neighbour, route and sizes are looked at again */
+#define MISTRUSTED  (60 * NS_PER_S)
+#define WSCALE_MOST 14u             /* RFC 7323 §2.3 */
+#define HOLDS       (10 * NS_PER_S) /* then neighbour, route and sizes are looked at again */
 
 /* NULL: its channel does not answer, or is none. */
 static struct unet_chan *answering(struct stack *s, uint32_t k)
@@ -99,10 +101,88 @@ static void learn(void *arg, const struct tcp_conn *tc, uint32_t room)
         ch->answers->learn(ch, &e, &l);
 }
 
+/* ---- promises ---- */
+
+/* NULL: none is made by this channel, or used. Both ends are one user's. */
+static struct unet_chan *promising(struct stack *s, uint32_t k)
+{
+        const struct stack_chan *c = stack_chan_get(s, k);
+        bool may = c != NULL && c->ch->promises != NULL && c->caps.inside && c->caps.lossless &&
+                   !c->stranger && !is_watched(s);
+
+        return may ? c->ch : NULL;
+}
+
+static struct unet_door door_of(ip_addr addr, uint16_t port)
+{
+        return (struct unet_door){be32_of(ip_addr_get_v4(addr)), be16_of(port)};
+}
+
+static void promise(void *arg, const struct tcp_conn *tc, uint32_t room)
+{
+        struct stack *s = arg;
+        struct unet_chan *ch = promising(s, tc->tuple.chan);
+        struct unet_promise p = {.room = room};
+        struct tcp_seg seg;
+
+        if (ch == NULL || !ip_addr_is_v4(tc->tuple.laddr) || s->promiser == NULL ||
+            !s->promiser(s, &p.by))
+                return;
+        tcp_answer_of(tc, &seg);
+        p.wnd = seg.wnd;
+        p.mss = seg.mss;
+        p.wscale = seg.wscale;
+        ch->promises->make(ch, door_of(tc->tuple.laddr, tc->tuple.lport), &p, s->now);
+        s->st->promised = 1;
+}
+
+static uint16_t promised(void *arg, const struct tcp_tuple *tuple, struct tcp_seg *answer)
+{
+        struct stack *s = arg;
+        struct unet_chan *ch = promising(s, tuple->chan);
+        struct unet_door door = door_of(tuple->raddr, tuple->rport);
+        struct unet_promise p;
+
+        if (ch == NULL || !ip_addr_is_v4(tuple->raddr) || s->lives == NULL)
+                return 0;
+        if (!ch->promises->look(ch, door, &p) || p.wscale > WSCALE_MOST || !s->lives(s, p.by))
+                return 0;
+        *answer = (struct tcp_seg){.flags = TCP_SYN | TCP_ACK,
+                                   .wnd = p.wnd,
+                                   .mss = p.mss,
+                                   .wscale = p.wscale,
+                                   .sack_ok = true};
+        return ch->promises->take(ch, door);
+}
+
+static bool keep(void *arg, const struct tcp_tuple *tuple, uint16_t said, struct tcp_answer *a)
+{
+        const struct stack_chan *c = stack_chan_get(arg, tuple->chan);
+        struct unet_promise p;
+
+        if (c == NULL || c->ch->promises == NULL ||
+            !c->ch->promises->keep(c->ch, door_of(tuple->laddr, tuple->lport), said, &p))
+                return false;
+        *a = (struct tcp_answer){.wnd = p.wnd, .wscale = p.wscale};
+        return true;
+}
+
+static void withdraw(struct stack *s)
+{
+        s->st->promised = 0;
+        for (uint32_t k = 0; k < s->nchan; k++) {
+                const struct stack_chan *c = stack_chan_get(s, k);
+                if (c != NULL && c->ch->promises != NULL && c->caps.inside)
+                        c->ch->promises->withdraw(c->ch, s->now);
+        }
+}
+
 static void forget(void *arg)
 {
         struct stack *s = arg;
 
+        if (s->st->promised)
+                withdraw(s);
         for (uint32_t i = 0; i < s->st->netifs; i++) {
                 uint32_t k = stack_netif(s->st, i)->chan;
                 struct unet_chan *ch = k != 0 ? answering(s, k - 1) : NULL;
@@ -124,5 +204,11 @@ static void lost(void *arg, const struct tcp_conn *tc)
                 ch->answers->mistrust(ch, &e, s->now + MISTRUSTED);
 }
 
-const struct tcp_answers stack_answers = {
-        .took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};
+const struct tcp_answers stack_answers = {.took = took,
+                                          .count = count_ends,
+                                          .learn = learn,
+                                          .lost = lost,
+                                          .promise = promise,
+                                          .promised = promised,
+                                          .keep = keep,
+                                          .forget = forget};

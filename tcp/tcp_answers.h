@@ -1,5 +1,5 @@
 /*
- * SYNs that the interface answers before they come here.
+ * SYNs that are answered before they come here: by the interface, or by a promise.
  */
 #ifndef TCP_TCP_ANSWERS_H
 #define TCP_TCP_ANSWERS_H
@@ -17,7 +17,15 @@ struct tcp_answer {
         uint8_t wscale;
 };
 
-/* The interface that answers SYNs (netstack/stack_answer.c). `arg` is that of struct tcp. */
+/*
+ * A promise (unet/ni_promise.h): a stack of this host says how its listener answers the next SYN.
+ * Who connects has that answer when the SYN leaves. The SYN has no ACK flag, but a number in the
+ * field: that of the answer, which the side that connects chooses, and whose lower half says which
+ * promise it is. No address is forged between stacks of one host, and nothing is lost or repeated,
+ * which is what a number of the listener's own would be for.
+ */
+
+/* The channels that answer SYNs (netstack/stack_answer.c). `arg` is that of struct tcp. */
 struct tcp_answers {
         /* Returns true if this SYN was answered, and how. */
         bool (*took)(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a);
@@ -28,6 +36,14 @@ struct tcp_answers {
         void (*learn)(void *arg, const struct tcp_conn *tc, uint32_t room);
         /* Its SYN was answered, and the SYN-ACK has to be repeated: the answer did not arrive. */
         void (*lost)(void *arg, const struct tcp_conn *tc);
+        /* The next connections of its peer to its port are promised, as it came about; there is
+         * room for so many. */
+        void (*promise)(void *arg, const struct tcp_conn *tc, uint32_t room);
+        /* Returns what says by which promise the SYN of a connection to be comes, from 1, and its
+         * SYN-ACK but for the numbers; 0: nothing is promised. */
+        uint16_t (*promised)(void *arg, const struct tcp_tuple *tuple, struct tcp_seg *answer);
+        /* Returns true if a SYN that says so is promised, and how. Asked once. */
+        bool (*keep)(void *arg, const struct tcp_tuple *tuple, uint16_t said, struct tcp_answer *a);
         /* Forget what SYNs are answered with: it may be another thing now, or nothing. */
         void (*forget)(void *arg);
 };

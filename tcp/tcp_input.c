@@ -499,19 +499,6 @@ static bool check_ack_of_syn(struct tcp *t, struct tcp_conn *tc, const struct tc
         return false;
 }
 
-static void learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
-{
-        tc->irs = seg->seq;
-        tc->last_ack_sent = seg->seq + 1;
-        WRITE_ONCE(tc->rcv_nxt, tc->last_ack_sent);
-        rcvbuf_open(tc);
-        open_syn_options(tc, seg, now);
-        /* RFC 7323 §2.2: never scaled in a SYN. */
-        tc->snd_wnd = tc->max_wnd = conn_peer_window(tc, seg->wnd);
-        tc->snd_wl1 = seg->seq;
-        tc->snd_wl2 = seg->ack;
-}
-
 /* The SYN has been counted. */
 static struct tcp_seg without_syn(const struct tcp_seg *seg)
 {
@@ -560,7 +547,7 @@ static bool input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_
         }
         if (!(seg->flags & TCP_SYN))
                 return false;
-        learn_peer(tc, seg, now);
+        open_learn_peer(tc, seg, now);
         if (seg->flags & TCP_ACK)
                 return input_syn_ack(t, tc, seg, now);
         /* Simultaneous open: figure 8; text and FIN come again. */
@@ -637,6 +624,13 @@ static bool was_answered_before(struct tcp *t, const struct tcp_conn *tc, const 
                t->answers->took(t->arg, &tc->tuple, seg->seq, &a) && a.iss != tc->iss;
 }
 
+/* The SYN of a promise: its sender has begun anew, and nothing of what was between these ends is on
+ * its way. */
+static bool begins_anew(const struct tcp *t, const struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        return listen_is_promised(t, &tc->link, seg) && seg->seq != tc->irs;
+}
+
 /* RFC 5082: nobody who is farther away can send it with a larger TTL. Silently, as if there were no
  * such port or connection. */
 static bool came_too_far(struct tcp *t, const struct tcp_seg *seg, const struct tcp_opts *o)
@@ -660,6 +654,8 @@ static bool rx_found(struct tcp *t, struct tcp_conn *tc, const struct tcp_tuple 
                         return false;
                 if (unlikely(was_answered_before(t, tc, seg))) {
                         conn_done(t, tc, 0);
+                } else if (unlikely(begins_anew(t, tc, seg))) {
+                        conn_done(t, tc, reset_error(tc));
                 } else if (unlikely(reuses_time_wait(tc, seg))) {
                         min_iss = tc->snd_nxt + UINT16_MAX;
                         tc->delack_at = NSTIME_NEVER;
@@ -678,7 +674,10 @@ static bool rx_found(struct tcp *t, struct tcp_conn *tc, const struct tcp_tuple 
         if (l != NULL)
                 return listen_input(t, l, tuple, link, seg, min_iss, now);
         count_drop(t->cnt, DROP_TCP_NO_LISTENER);
-        output_refuse(t, tuple, seg);
+        if (unlikely(listen_is_promised(t, link, seg)))
+                listen_break_promise(t, tuple, seg);
+        else
+                output_refuse(t, tuple, seg);
         return false;
 }
 

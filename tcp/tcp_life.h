@@ -86,6 +86,15 @@ bool input_syn_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *sy
 bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
                   const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss,
                   nstime now);
+/* The SYN of a promise (tcp_answers.h). */
+static inline bool listen_is_promised(const struct tcp *t, const struct tcp_link *link,
+                                      const struct tcp_seg *seg)
+{
+        return (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN && seg->ack != 0 &&
+               link->lossless && t->answers != NULL;
+}
+/* It cannot be kept: its sender, for whom the connection is established, is reset. */
+void listen_break_promise(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *syn);
 /* A connection in SYN-RECEIVED became ESTABLISHED: false when there is no room for it (stay, the
  * peer will retry). */
 bool listen_room(const struct tcp *t, const struct tcp_conn *tc);
@@ -99,6 +108,8 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc);
 bool open_address_ok(ip_addr a);
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 uint8_t open_wscale(const struct tcp_opts *o);
+/* What the SYN of its peer says of it. */
+void open_learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* tcp_fastopen.c */

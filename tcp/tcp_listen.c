@@ -20,8 +20,7 @@
 #define HALF_OPEN_LEAST 128u /* half-open connections a small backlog is allowed all the same */
 #define GROUP_WSCALE    9u   /* units of 512 bytes */
 
-/* Forgets the answers to SYNs that were learnt: they hold no more. */
-static void forget_answers(struct tcp *t)
+void tcp_listen_forget(struct tcp *t)
 {
         if (t->answers != NULL)
                 t->answers->forget(t->arg);
@@ -55,20 +54,20 @@ int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog,
         write_words(l, &made, sizeof made);
         live_set(&l->live, 1);
         demux_add_listener(t, l);
-        forget_answers(t);
+        tcp_listen_forget(t);
         return (int)i;
 }
 
 void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog)
 {
         tcp_listener_at(t, listener)->backlog = backlog;
-        forget_answers(t);
+        tcp_listen_forget(t);
 }
 
 void tcp_listen_opts(struct tcp *t, uint32_t listener, const struct tcp_opts *opts)
 {
         tcp_listener_at(t, listener)->opts = *opts;
-        forget_answers(t);
+        tcp_listen_forget(t);
 }
 
 static bool queue_is_full(const struct tcp_listener *l)
@@ -91,12 +90,34 @@ static bool is_plain(const struct tcp_conn *tc, const struct tcp_listener *l)
                l->opts.save_syn == 0 && l->group == 0;
 }
 
+/* The next SYN from there would be answered in the same way, and its sender may know now. */
+static bool may_promise(const struct tcp_conn *tc, const struct tcp_listener *l)
+{
+        return tc->link.lossless && tc->sack_ok && tc->flags & TCF_WSCALE && l->opts.min_ttl == 0 &&
+               l->opts.ip_opts.len == 0 && l->opts.defer_accept_s == 0 && l->opts.save_syn == 0 &&
+               !l->opts.credit && l->sharing == 1 && l->group == 0 && !fastopen_serves(l);
+}
+
 /* Connections that there is a place for in the queue, if those that are being opened get theirs. */
 static uint32_t room_of(const struct tcp_listener *l)
 {
         uint64_t taken = (uint64_t)l->queued + l->half_open, places = (uint64_t)l->backlog + 1;
 
         return taken < places ? (uint32_t)MIN(places - taken, UINT32_MAX) : 0;
+}
+
+/* As this one was opened. A part of the room is promised to each peer, which may never use it. */
+#define PROMISED_PART 16u
+static void teach(struct tcp *t, const struct tcp_conn *tc, const struct tcp_listener *l)
+{
+        uint32_t room = room_of(l);
+
+        if (t->answers == NULL || room == 0 || conn_unconfirmed(tc))
+                return;
+        if (is_plain(tc, l))
+                t->answers->learn(t->arg, tc, room);
+        else if (room >= PROMISED_PART && may_promise(tc, l))
+                t->answers->promise(t->arg, tc, room / PROMISED_PART);
 }
 
 static void unlink_queue(struct tcp *t, struct tcp_listener *l, struct tcp_conn *tc)
@@ -122,7 +143,7 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc)
         *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->q_tail) = tc->self;
         l->queued++;
         if (unlikely(queue_is_full(l)))
-                forget_answers(t);
+                tcp_listen_forget(t);
 }
 
 /* Returns true if the queue has room: one more than the backlog may wait, as in Linux. */
@@ -152,8 +173,7 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
         group_opens_no_more(t, tc->group, true);
         listen_requeue(t, tc);
         l->events |= TCP_EV_ACCEPT;
-        if (t->answers != NULL && is_plain(tc, l) && room_of(l) != 0 && !conn_unconfirmed(tc))
-                t->answers->learn(t->arg, tc, room_of(l));
+        teach(t, tc, l);
         count(t->cnt, COUNT_TCP_PASSIVE_OPEN);
         touch(t, tc);
 }
@@ -209,7 +229,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
         struct tcp_listener *l = tcp_listener_at(t, listener);
 
         demux_remove_listener(t, l);
-        forget_answers(t);
+        tcp_listen_forget(t);
         fastopen_unlisten(t, l);
         for (uint32_t i = 1; i < t->sh->conns.fresh && (l->queued != 0 || l->half_open != 0); i++) {
                 struct tcp_conn *tc = conn_at(t, i);
@@ -275,7 +295,7 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         l->half_open++;
         group_opens(t, tc->group, now);
         if (unlikely(half_open_is_full(l)))
-                forget_answers(t);
+                tcp_listen_forget(t);
         tc->iss = iss;
         WRITE_ONCE(tc->snd_una, iss);
         WRITE_ONCE(tc->snd_nxt, iss + 1);
@@ -318,6 +338,43 @@ static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tc
                 tc->rcv_adv = tc->rcv_nxt +
                               (tc->group_share != 0 ? MIN(a->wnd, tc->group_share) : a->wnd);
         count(t->cnt, COUNT_TCP_ANSWERED);
+        touch(t, tc);
+}
+
+void listen_break_promise(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *syn)
+{
+        struct tcp_seg next = *syn;
+
+        next.flags = TCP_ACK;
+        next.ack++;
+        output_refuse(t, tuple, &next);
+}
+
+/* The peer's connection is established, and so is this one: what was promised holds, whatever has
+ * been changed since, and however full the queue is. */
+static void take_promised(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                          const struct tcp_link *link, const struct tcp_seg *seg, nstime now)
+{
+        struct tcp_opts opts = l->opts;
+        struct tcp_answer a;
+        struct tcp_conn *tc = NULL;
+
+        opts.no_sack = opts.no_wscale = 0;
+        opts.defer_accept_s = 0;
+        if (t->answers->keep(t->arg, tuple, (uint16_t)seg->ack, &a))
+                tc = begin(t, l, tuple, &opts, link, seg, seg->ack, now);
+        if (tc == NULL) {
+                listen_break_promise(t, tuple, seg);
+                return;
+        }
+        set_scale(tc, a.wscale);
+        WRITE_ONCE(tc->rcv_adv, tc->rcv_nxt + a.wnd);
+        tc->snd_wl2 = tc->iss + 1;
+        tc->last_sent = 0;
+        open_established(t, tc, now);
+        tc->last_sent = now;
+        listen_established(t, tc);
+        count(t->cnt, COUNT_TCP_PROMISED);
         touch(t, tc);
 }
 
@@ -430,6 +487,8 @@ bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple 
         else if (seg->flags & TCP_FIN) /* could be kept for later, says the third; Linux drops it,
                                           and nobody sends it in earnest */
                 count_drop(t->cnt, DROP_TCP_BAD_SYN);
+        else if (unlikely(listen_is_promised(t, link, seg)))
+                take_promised(t, l, tuple, link, seg, now);
         else /* third */
                 return take_syn(t, l, tuple, link, seg, min_iss, now);
         return false;

@@ -15,6 +15,9 @@ void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);
 /* Closes a listener: connections not yet accepted are reset; of those half open nothing more is
  * said, but where nothing is lost. */
 void tcp_unlisten(struct tcp *t, uint32_t listener);
+/* SYNs are not answered before they come (tcp_answers.h) as those of earlier connections were: a
+ * listener is about to take no more, or what it takes is another thing. */
+void tcp_listen_forget(struct tcp *t);
 /* Sets what the listener's connections are to be like from here on. */
 void tcp_listen_opts(struct tcp *t, uint32_t listener, const struct tcp_opts *opts);
 /* The oldest connection that is ESTABLISHED and not yet taken, or 0. */

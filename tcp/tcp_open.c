@@ -2,6 +2,7 @@
  * becoming ESTABLISHED. */
 #include <errno.h>
 
+#include "tcp/tcp_answers.h"
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_ecn.h"
 #include "tcp/tcp_life.h"
@@ -68,6 +69,19 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
         conn_size_mss(tc);
 }
 
+void open_learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        tc->irs = seg->seq;
+        tc->last_ack_sent = seg->seq + 1;
+        WRITE_ONCE(tc->rcv_nxt, tc->last_ack_sent);
+        rcvbuf_open(tc);
+        open_syn_options(tc, seg, now);
+        /* RFC 7323 §2.2: never scaled in a SYN. */
+        tc->snd_wnd = tc->max_wnd = conn_peer_window(tc, seg->wnd);
+        tc->snd_wl1 = seg->seq;
+        tc->snd_wl2 = seg->ack;
+}
+
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         /* Until now, by us: end_handshake(). */
@@ -77,7 +91,8 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         if (syn_lost)
                 tc->rto = MIN(MAX(tc->rto, RTO_AFTER_LOST_SYN), tcp_rto_most(&tc->opts));
         else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0 &&
-                 !conn_unconfirmed(tc)) /* Karn's: which it answers */
+                 !conn_unconfirmed(tc) /* Karn's: which it answers */ &&
+                 tc->last_sent != 0) /* none was sent: a promise */
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
         tc->snd_sml = tc->recover = tc->high_sacked = tc->rack.end = tc->flight_end = tc->snd_una;
@@ -110,6 +125,26 @@ static bool may_replace(const struct tcp_conn *old)
         return old->state == TCPS_TIME_WAIT && old->sock == 0 && (old->link.lossless || old->ts_ok);
 }
 
+/* What a promised SYN asks for has been agreed to by then. */
+static bool may_be_promised(const struct tcp_link *link, const struct tcp_opts *o)
+{
+        return link->lossless && !o->no_wscale && !o->no_sack && o->fastopen == 0 &&
+               o->ip_opts.len == 0;
+}
+
+/* There is a promise: the peer's answer is known before the SYN leaves. */
+static void use_promise(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        struct tcp_seg answer;
+        uint16_t said = t->answers->promised(t->arg, &tc->tuple, &answer);
+
+        if (said == 0)
+                return;
+        answer.seq = (tc->iss & 0xffff0000u) | said;
+        answer.ack = tc->iss + 1;
+        open_learn_peer(tc, &answer, now);
+}
+
 int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
                 const struct tcp_opts *opts, nstime now)
 {
@@ -137,6 +172,8 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
         tcp_set_state(t, tc, TCPS_SYN_SENT);
         if (unlikely(opts->fastopen & TCP_FASTOPEN_USE) && fastopen_begin(t, tc, now))
                 return (int)tc->self;
+        if (t->answers != NULL && may_be_promised(link, opts))
+                use_promise(t, tc, now);
         tc->owed |= OWE_SYN;
         touch(t, tc);
         return (int)tc->self;

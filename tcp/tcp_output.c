@@ -449,7 +449,7 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         if (unlikely(tc->flags & TCF_ANSWERED) && t->answers != NULL)
                 t->answers->lost(t->arg, tc);
         begin(t, tc, seg, tc->iss, 0, TCP_SYN | (answer ? TCP_ACK : 0) | ecn_syn_flags(tc), now);
-        seg->ack = answer ? tc->rcv_nxt : 0;
+        seg->ack = answer ? tc->rcv_nxt : tc->irs; /* not 0: a promise (tcp_answers.h) */
         syn_options(tc, seg, answer);
         seg->tsval = conn_ts(tc, now);
         seg->tsecr = answer ? tc->ts_recent : 0;
@@ -459,8 +459,14 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
                 fastopen_syn(t, tc, seg, now);
         tc->last_sent = now;
         tc->owed &= (uint8_t)~OWE_SYN;
-        if (tc->rtx_kind == RTX_NONE)
+        if (unlikely(!answer && tc->irs != 0)) {
+                tc->last_sent = 0;
+                open_established(t, tc, now);
+                tc->last_sent = now;
+                conn_raise(t, tc, TCP_EV_CONNECTED | TCP_EV_WRITABLE);
+        } else if (tc->rtx_kind == RTX_NONE) {
                 timer_arm_rtx(tc, now);
+        }
 }
 
 void output_answered(struct tcp *t, struct tcp_conn *tc, nstime at, nstime now)

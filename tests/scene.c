@@ -200,7 +200,7 @@ void scene_peer_sends(struct scene *s, const struct scene_in *in)
                 .sport = s->tuple.rport,
                 .dport = s->tuple.lport,
                 .seq = SCENE_IRS + in->seq,
-                .ack = SCENE_ISS + in->ack,
+                .ack = in->ack == 0 && in->flags == TCP_SYN ? 0 : SCENE_ISS + in->ack,
                 .len = in->len,
                 .wnd = in->zero_wnd ? 0
                        : in->wnd    ? in->wnd

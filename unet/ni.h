@@ -142,6 +142,8 @@ struct unet_chan {
         const struct unet_ni_ops *ops;
         /* ni_answer.h; NULL: every SYN is the stack's to answer. */
         const struct unet_answer_ops *answers;
+        /* ni_promise.h; NULL: there are none. */
+        const struct unet_promise_ops *promises;
         struct unet_caps caps;
 };
 

@@ -532,6 +532,8 @@ static int view(struct ustack *u)
         u->s.event = ustack_event;
         u->s.vouch = ustack_vouch;
         u->s.elsewhere = ustack_elsewhere;
+        u->s.promiser = ustack_promiser;
+        u->s.lives = ustack_lives;
         if (err == 0)
                 ustack_levels_begin(u);
         return err;

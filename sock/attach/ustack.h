@@ -168,4 +168,9 @@ static inline bool ustack_locked(const struct ustack *u)
         return rlock_mine(&u->s.st->lock);
 }
 
+/* ---- ustack_promise.c: hooks of struct stack ---- */
+
+bool ustack_promiser(struct stack *s, struct unet_promiser *own);
+bool ustack_lives(struct stack *s, struct unet_promiser p);
+
 #endif

@@ -19,6 +19,7 @@
 #include "sock/udp/usock_udp.h"
 #include "sock/usock_process.h"
 #include "sock/wait/usock_wake.h"
+#include "tcp/tcp_listen.h"
 #include "unetd/client/wire.h"
 
 #define PATIENCE_MS 1000 /* a parent waits no longer for its child to begin */
@@ -399,6 +400,7 @@ void usock_exec(void)
         for (uint32_t i = 0; i < n; i++) {
                 struct pool *p = &all[i]->s.st->socks;
                 ustack_lock(all[i]);
+                tcp_listen_forget(&all[i]->s.tcp); /* the promiser is no more, with its pid */
                 for (uint32_t k = 1; k < p->fresh; k++)
                         sock_set_kept(all[i]->s.st, pool_at(p, k), all[i]->slot, false);
                 ustack_leave(all[i]);

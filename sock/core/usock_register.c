@@ -12,6 +12,7 @@
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
 #include "sock/usock_process.h"
+#include "tcp/tcp_listen.h"
 
 #include <errno.h>
 
@@ -117,6 +118,8 @@ struct sock_entry ustack_entry_end(struct ustack *u, struct sock_rec *rec)
 
         assert(ustack_locked(u));
         e.last = rec->registered != SOCK_UNREGISTERED && !ustack_shares_port(u, rec, STACK_PROCS);
+        if (rec->role == SOCK_ROLE_LISTENER)
+                tcp_listen_forget(&u->s.tcp);
         WRITE_ONCE(rec->registered, SOCK_UNREGISTERED);
         return e;
 }

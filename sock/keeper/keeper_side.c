@@ -69,6 +69,7 @@ static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *f
         v->u.borrows = true;
         v->u.s.map_chan = NULL; /* chan_attach brings them */
         v->u.s.event = no_event;
+        v->u.s.promiser = NULL; /* the keeper outlives those who listen */
         *out = v;
         return 0;
 }

@@ -60,6 +60,9 @@ void shm_chan_ring_again(struct shm_chan *c);
 /* A ring for it was not heard: somebody else is to ring again. */
 void shm_chan_unheard(struct shm_chan *c);
 
+/* Its promises (unet/ni_promise.h), in shm_promise.c. */
+extern const struct unet_promise_ops shm_promise_ops;
+
 /* Completes a channel whose regions, bell and ringers are filled in. */
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt);
 

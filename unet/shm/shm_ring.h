@@ -70,8 +70,25 @@ struct shm_ctrl {              /* written by the region's owner about the peer's
         _Atomic uint32_t quiet;
 };
 
+/* Connections that the region's owner takes by a listener of his (unet/ni_promise.h). */
+#define SHM_PROMISES 4u
+struct shm_promise { /* WRITE_ONCE() */
+        /* Odd: it holds. Another promise has another turn. */
+        _Alignas(CACHE_LINE) _Atomic uint32_t turn;
+        uint32_t room; /* connections in this turn, of which so many came */
+        uint32_t came;
+        uint32_t addr; /* as on the wire */
+        uint16_t port, wnd, mss;
+        uint8_t wscale;
+        uint32_t pid, fd; /* struct unet_promiser */
+        nstime ended;     /* when the turn did */
+};
+
 struct shm_region {
         _Alignas(CACHE_LINE) struct shm_ctrl ctrl;
+        struct shm_promise promise[SHM_PROMISES];
+        /* How many of the peer's the owner has taken, behind the turn: SHM_TAKEN(). */
+        _Atomic uint64_t taken[SHM_PROMISES];
         _Alignas(4096) struct shm_slot ring[SHM_SLOTS];
         _Alignas(4096) uint32_t ret[SHM_RETS];
         _Alignas(4096) uint8_t frames[]; /* struct frame_geom says how they lie */
