@@ -163,6 +163,7 @@ enum drop {
         X(TCP_MTU_PROBE, "larger segments tried (RFC 4821)")                              \
         X(TCP_TIME_WAIT_REUSED, "TIME-WAIT reused (RFC 6191)")                            \
         X(TCP_TIME_WAIT_RECYCLED, "TIME-WAIT cut short, table full")                      \
+        X(TCP_ORPHAN_ENDED, "closed connections given up, too many of them")              \
         X(SOCK_LIMITED, "sockets that went by the kernel because of a limit")             \
         X(STACK_FORKS_REFUSED, "children not made: no slot for a process was left")       \
         X(STACK_RECOVERIES, "times a process died inside and the state was rebuilt")

@@ -67,7 +67,7 @@ struct tcp_link {
 /* Sizes of the tables; fixed when the stack is made. */
 struct tcp_limits {
         uint32_t conns, listeners, txsegs, rxsegs;
-        uint32_t time_wait_max; /* more than this and the oldest in TIME-WAIT goes */
+        uint32_t time_wait_max; /* more than this and the oldest in TIME-WAIT goes; so of orphans */
 };
 
 struct frames;

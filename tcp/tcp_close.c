@@ -107,7 +107,7 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
         bool reset = loses_data(tc) || tc->opts.linger_s == 0;
 
         tc->sock = 0;
-        conn_flag(tc, TCF_CLOSED_BY_APP);
+        orphan_begin(t, tc);
         stamp_drop(t, tc);
         read_no_more(tc);
         switch (tc->state) {

@@ -155,14 +155,19 @@ void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)
                 *t->busy = was;
 }
 
-/* Takes a record; when the table is full, the oldest connection in TIME-WAIT makes room. */
+/* Takes a record; when the table is full, the oldest connection in TIME-WAIT makes room, or the
+ * oldest orphan. */
 static uint32_t take_record(struct tcp *t)
 {
         uint32_t i = pool_alloc(&t->sh->conns);
 
-        if (i != 0 || t->sh->tw_head == 0)
+        if (i != 0)
                 return i;
-        conn_end_time_wait(t, conn_at(t, t->sh->tw_head), COUNT_TCP_TIME_WAIT_RECYCLED);
+        if (t->sh->time_wait.head != 0)
+                conn_end_time_wait(t, conn_at(t, t->sh->time_wait.head),
+                                   COUNT_TCP_TIME_WAIT_RECYCLED);
+        else if (t->sh->orphans.head != 0)
+                orphan_end(t, conn_at(t, t->sh->orphans.head), false);
         return pool_alloc(&t->sh->conns);
 }
 
@@ -219,26 +224,23 @@ void conn_size_mss(struct tcp_conn *tc)
         WRITE_ONCE(tc->snd_mss, MAX(mss, 48u + tc->opts.ip_opts.len) - conn_options_len(tc));
 }
 
-static void tw_unlink(struct tcp *t, struct tcp_conn *tc)
+static void line_remove(struct tcp *t, struct tcp_line *l, struct tcp_conn *tc)
 {
-        struct tcp_shared *sh = t->sh;
-
-        *(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &sh->tw_head) = tc->line_next;
-        *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &sh->tw_tail) = tc->line_prev;
+        assert(l->n != 0);
+        *(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &l->head) = tc->line_next;
+        *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->tail) = tc->line_prev;
         tc->line_prev = tc->line_next = 0;
-        sh->tw_count--;
+        l->n--;
 }
 
-static void tw_link(struct tcp *t, struct tcp_conn *tc)
+void line_append(struct tcp *t, struct tcp_line *l, struct tcp_conn *tc)
 {
-        struct tcp_shared *sh = t->sh;
-
         assert(tc->acc_state != ACC_QUEUED);
-        tc->line_prev = sh->tw_tail;
+        tc->line_prev = l->tail;
         tc->line_next = 0;
-        *(sh->tw_tail ? &conn_at(t, sh->tw_tail)->line_next : &sh->tw_head) = tc->self;
-        sh->tw_tail = tc->self;
-        sh->tw_count++;
+        *(l->tail ? &conn_at(t, l->tail)->line_next : &l->head) = tc->self;
+        l->tail = tc->self;
+        l->n++;
 }
 
 /* The legal arrows of RFC 9293 figure 5, and from anywhere to CLOSED. */
@@ -265,7 +267,9 @@ void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to)
         assert(legal_arrow(tc->state, to));
         trace(t->trace, *t->clock, TRACE_TCP_STATE, tc->self, tc->state, to);
         if (tc->state == TCPS_TIME_WAIT)
-                tw_unlink(t, tc);
+                line_remove(t, &t->sh->time_wait, tc);
+        else if (conn_is_orphan(tc) && (to == TCPS_CLOSED || to == TCPS_TIME_WAIT))
+                line_remove(t, &t->sh->orphans, tc);
         store_order();
         WRITE_ONCE(tc->state, (uint8_t)to);
         if (to == TCPS_ESTABLISHED && !(tc->fastopen & FO_OPEN))
@@ -273,7 +277,7 @@ void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to)
         else
                 tc->slow |= SLOW_STATE;
         if (to == TCPS_TIME_WAIT)
-                tw_link(t, tc);
+                line_append(t, &t->sh->time_wait, tc);
 }
 
 void conn_raise(struct tcp *t, struct tcp_conn *tc, uint32_t events)
@@ -351,9 +355,10 @@ void conn_reset(struct tcp *t, struct tcp_conn *tc, int err)
 void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         if (tc->state != TCPS_TIME_WAIT) {
-                if (t->sh->tw_count >= t->sh->limits.time_wait_max && t->sh->tw_head != 0)
-                        conn_end_time_wait(t, conn_at(t, t->sh->tw_head),
-                                           COUNT_TCP_TIME_WAIT_RECYCLED);
+                struct tcp_line *l = &t->sh->time_wait;
+
+                if (l->n >= t->sh->limits.time_wait_max && l->head != 0)
+                        conn_end_time_wait(t, conn_at(t, l->head), COUNT_TCP_TIME_WAIT_RECYCLED);
                 tcp_set_state(t, tc, TCPS_TIME_WAIT);
                 sndbuf_purge(t, tc);
                 tc->rtx_at = tc->cork_at = NSTIME_NEVER;

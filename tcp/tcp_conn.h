@@ -341,7 +341,7 @@ struct tcp_conn {
         uint32_t drs_seq;
         uint32_t listener;
         uint32_t acc_order; /* order of arrival in its queue */
-        /* derived: the accept queue, or TIME-WAIT, oldest first; never both. */
+        /* derived: the accept queue, the orphans, or TIME-WAIT, oldest first; never two of them. */
         uint32_t line_next, line_prev;
         uint32_t wait_next, wait_prev; /* derived: waiting for frames */
         uint16_t mss_clamp;            /* the peer's MSS option */
@@ -513,6 +513,10 @@ struct fastopen_peer { /* by both addresses; any state of it is a good one */
         uint8_t cookie[TCP_MAX_COOKIE];
 };
 
+struct tcp_line { /* of connections, by line_next */
+        uint32_t head, tail, n;
+};
+
 struct tcp_shared {
         struct tcp_limits limits;
         uint8_t secret[16];
@@ -520,7 +524,7 @@ struct tcp_shared {
         uint32_t listen_hash_mask;
         uint32_t conn_hash_n, conn_hash_max; /* buckets now, and at most: tcp_demux.c */
         uint64_t scratch_off;                /* a bit a record, for tcp_recover() */
-        uint32_t tw_head, tw_tail, tw_count;
+        struct tcp_line time_wait, orphans;
         uint32_t wait_head;
         uint32_t gen;                         /* last generation given */
         nstime caught_up_at;                  /* tcp_caught_up() */

@@ -27,6 +27,21 @@ void conn_reset(struct tcp *t, struct tcp_conn *tc, int err);
 void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now);
 void conn_size_mss(struct tcp_conn *tc);
 
+void line_append(struct tcp *t, struct tcp_line *l, struct tcp_conn *tc);
+
+/* tcp_orphan.c */
+/* Returns true if it stands in the line of orphans. */
+static inline bool conn_is_orphan(const struct tcp_conn *tc)
+{
+        return tc->flags & TCF_CLOSED_BY_APP && tc->state != TCPS_CLOSED &&
+               tc->state != TCPS_TIME_WAIT;
+}
+/* The application has closed it. */
+void orphan_begin(struct tcp *t, struct tcp_conn *tc);
+/* Ends one for the sake of another, as conn_end_time_wait(). `tell`: a peer that may wait for data
+ * is told, which takes the record until then. */
+void orphan_end(struct tcp *t, struct tcp_conn *tc, bool tell);
+
 /* tcp_watch.c */
 /* The limit of a watched connection changes. */
 void watch_limit(struct tcp_conn *tc, enum tcp_limit limit);

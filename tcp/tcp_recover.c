@@ -128,24 +128,27 @@ static void rebuild_segs(struct tcp *t)
 /* TIME-WAIT: by the time each ends. */
 static void requeue_time_wait(struct tcp *t, struct tcp_conn *tc)
 {
-        struct tcp_shared *sh = t->sh;
-        uint32_t after = sh->tw_tail;
+        struct tcp_line *l = &t->sh->time_wait;
+        uint32_t after = l->tail;
 
         while (after != 0 && conn_at(t, after)->slow_at > tc->slow_at)
                 after = conn_at(t, after)->line_prev;
         tc->line_prev = after;
-        tc->line_next = after ? conn_at(t, after)->line_next : sh->tw_head;
-        *(after ? &conn_at(t, after)->line_next : &sh->tw_head) = tc->self;
-        *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &sh->tw_tail) = tc->self;
-        sh->tw_count++;
+        tc->line_next = after ? conn_at(t, after)->line_next : l->head;
+        *(after ? &conn_at(t, after)->line_next : &l->head) = tc->self;
+        *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->tail) = tc->self;
+        l->n++;
 }
 
 static void rebuild_lists(struct tcp *t)
 {
-        t->sh->tw_head = t->sh->tw_tail = t->sh->tw_count = t->sh->wait_head = 0;
+        t->sh->time_wait = t->sh->orphans = (struct tcp_line){0, 0, 0};
+        t->sh->wait_head = 0;
         for_each_conn (t, tc) {
                 if (tc->state == TCPS_TIME_WAIT)
                         requeue_time_wait(t, tc);
+                else if (conn_is_orphan(tc))
+                        line_append(t, &t->sh->orphans, tc);
                 if (tc->listener == 0 && tc->acc_state != ACC_TAKEN)
                         /* Death came between the two: it is the one being reset. */
                         tc->acc_state = ACC_NONE;

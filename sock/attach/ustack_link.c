@@ -376,7 +376,7 @@ static bool needed(const struct ustack *u)
 {
         const struct tcp_shared *t = u->s.tcp.sh;
 
-        if (t->conns.used != t->tw_count)
+        if (t->conns.used != t->time_wait.n)
                 return true;
         for (uint32_t k = 0, n = stack_procs(u->s.st); k < n; k++)
                 if (atomic_load_explicit(&u->s.st->proc[k].pid, memory_order_relaxed) != 0)

@@ -261,7 +261,7 @@ static bool empty(void *view)
         nstime now = ustack_now();
 
         keeper_bury_strangers(v);
-        return stuck(v, now) || (conns->used == v->u.s.tcp.sh->tw_count &&
+        return stuck(v, now) || (conns->used == v->u.s.tcp.sh->time_wait.n &&
                                  !netif_waits(v->u.s.st) && !capture_awaited(v, now));
 }
 

@@ -268,13 +268,51 @@ static void time_wait_is_bounded(void **state)
                 pair_settle(p, NS_PER_MS);
                 tcp_close(server, tcp_conn_at(server, c[1]), p->now);
                 pair_settle(p, NS_PER_MS);
-                assert_true(client->sh->tw_count <= client->sh->limits.time_wait_max);
+                assert_true(client->sh->time_wait.n <= client->sh->limits.time_wait_max);
         }
-        assert_int_equal(client->sh->tw_count, client->sh->limits.time_wait_max);
+        assert_int_equal(client->sh->time_wait.n, client->sh->limits.time_wait_max);
         assert_int_equal(p->rig[0]->cnt.n[COUNT_TCP_TIME_WAIT_RECYCLED],
                          100 - client->sh->limits.time_wait_max);
         pair_settle(p, 100 * NS_PER_S);
         check_nothing_left(p);
+        pair_free(p);
+}
+
+/* Closed here, and never there. */
+static uint32_t orphan(struct pair *p, uint16_t lport)
+{
+        struct tcp *client = &p->rig[0]->t;
+        uint32_t c[2];
+
+        p->tuple[0].lport = lport;
+        pair_connect_more(p, c);
+        tcp_close(client, tcp_conn_at(client, c[0]), p->now);
+        pair_settle(p, NS_PER_MS);
+        return c[0];
+}
+
+/* A peer that never closes makes so many, each for a minute; and it loses its own, not another
+ * peer's, which has been there for longer. */
+static void orphans_are_bounded(void **state)
+{
+        struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true};
+        struct pair *p = pair_new(&net, &rig_size_default, 1);
+        const struct tcp *client = &p->rig[0]->t;
+        uint32_t most = client->sh->limits.time_wait_max, others = orphan(p, 9000), made = 1;
+        ip_addr away = ip_addr_v4(0x0a000063);
+
+        tcp_conn_at(client, others)->tuple.raddr = away;
+        while (made < RIG_CONNS / 2) {
+                orphan(p, (uint16_t)(20000 + made++ * 7));
+                assert_true(client->sh->orphans.n <= most);
+        }
+        assert_int_equal(client->sh->orphans.n, most);
+        assert_int_equal(p->rig[0]->cnt.n[COUNT_TCP_ORPHAN_ENDED], made - most);
+        assert_int_equal(tcp_conn_at(client, others)->state, TCPS_FIN_WAIT_2);
+        assert_true(ip_addr_eq(tcp_conn_at(client, others)->tuple.raddr, away));
+        pair_settle(p, 100 * NS_PER_S);
+        assert_int_equal(client->sh->conns.used, 0);
+        assert_int_equal(client->sh->orphans.n, 0);
         pair_free(p);
 }
 
@@ -335,6 +373,7 @@ int main(void)
                 cmocka_unit_test(runs_are_what_goes_one_by_one),
                 cmocka_unit_test(unread_connection_does_not_starve_others),
                 cmocka_unit_test(time_wait_is_bounded),
+                cmocka_unit_test(orphans_are_bounded),
                 cmocka_unit_test(mended_connection_goes_on),
                 cmocka_unit_test(broken_connection_gives_lent_frames_back),
                 cmocka_unit_test(scarce_memory_delivers_every_byte),
