@@ -32,6 +32,8 @@
 #define EVENTS 64
 /* For who found a listener in the directory just before it left that. */
 #define PATIENCE NS_PER_S
+/* For a peer that takes nothing of what a program has left behind; as TCP is with such a peer. */
+#define GONE_MS 120000
 /* SIOCOUTQ counts memory: some hundred bytes for a buffer, however little is in it. sock_wfree()
  * wakes who waits for room while it still counts one byte of the buffer that was read, and wakes
  * nobody after that. */
@@ -191,6 +193,26 @@ static void from_program(struct pump *p)
                 usock_shutdown(p->us, SHUT_WR);
 }
 
+/* The program is gone, and the peer takes nothing: as after a close by the kernel, what was written
+ * is the connection's, which ends by its own timers. Where there are no frames for it the relay has
+ * a timer. Others who have the connection keep its limits. */
+static void let_go(struct pump *p)
+{
+        int room = 0, left = 0, patience = GONE_MS;
+        socklen_t len = sizeof(room);
+
+        assert(p->blocked);
+        if (usock_is_shared(p->us))
+                return;
+        usock_getsockopt(p->us, SOL_SOCKET, SO_SNDBUF, &room, &len);
+        sys3(SYS_ioctl, p->fd, SIOCINQ, &left);
+        room += left;
+        usock_setsockopt(p->us, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
+        from_program(p);
+        if (p->blocked)
+                usock_setsockopt(p->us, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof(patience));
+}
+
 /* ---- the end of one ---- */
 
 /* As the kernel closes a socket: what was not read resets the connection. It goes on where others
@@ -216,6 +238,8 @@ static void pump(struct pump *p)
         uint32_t asked = usock_relay_asked(p->us);
 
         from_program(p);
+        if (p->blocked && hung_up(p))
+                let_go(p);
         to_program(p);
         if (!p->blocked)
                 usock_relay_answer(p->us, asked);

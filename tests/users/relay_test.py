@@ -13,7 +13,7 @@ SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 LIMIT = 120                       # for what must come
 
 COMMON = r"""
-import ctypes, os, select, signal, socket, struct, sys, threading, traceback
+import ctypes, os, select, signal, socket, struct, sys, threading, time, traceback
 
 NOBODY = 65534
 libc = ctypes.CDLL(None, use_errno=True)
@@ -84,6 +84,19 @@ def child(do):
 def well(pid):
     status = os.waitpid(pid, 0)[1]
     assert status == 0, status
+"""
+
+RELAYS = r"""
+def relays():
+    v = []
+    for pid in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/environ") as env:
+                if comm.read() == "unet-relay\n" and "UNET_DOMAIN=" + os.environ["UNET_DOMAIN"] + "\0" in env.read():
+                    v.append(int(pid))
+        except (OSError, UnicodeDecodeError):
+            pass
+    return v
 """
 
 
@@ -331,17 +344,7 @@ print("good")
 
     def test_the_relay_is_nobodys_child_and_ends(self):
         """Who waits for its children does not meet the relay, which holds nothing open of the program's and goes when it is done."""
-        self.run_it(r"""
-def relays():
-    v = []
-    for pid in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/environ") as env:
-                if comm.read() == "unet-relay\n" and "UNET_DOMAIN=" + os.environ["UNET_DOMAIN"] + "\0" in env.read():
-                    v.append(int(pid))
-        except (OSError, UnicodeDecodeError):
-            pass
-    return v
+        self.run_it(RELAYS + r"""
 before = relays()                           # of other tests, which may not have ended yet
 s, c = pair()
 r, w = os.pipe()
@@ -370,6 +373,40 @@ well(pid)
 assert to_end(s) == b""
 while found[0] in relays():
     pass
+print("good")
+""")
+
+    def test_the_relay_waits_for_no_peer_when_its_program_is_gone(self):
+        """What the program has written is the connection's then, and comes to a peer that reads late."""
+        self.run_it(RELAYS + r"""
+P = bytes(range(251)) * 5
+before = relays()
+s, c = pair()
+r, w = os.pipe()
+def do():
+    s.close()
+    give_up()
+    c.setblocking(False)
+    at = idle = 0
+    while idle < 20:                        # all takes what it can, the relay too
+        try:
+            at += c.send(P[at % 251:][:1000])
+            idle = 0
+        except BlockingIOError:
+            idle += 1
+            select.select([], [], [], 0.1)
+    os.write(w, struct.pack("q", at))
+pid = child(do)
+c.close()
+total, = struct.unpack("q", os.read(r, 8))
+well(pid)
+end = time.monotonic() + 60
+while [pid for pid in relays() if pid not in before]:
+    assert time.monotonic() < end, "the relay waits for the peer"
+    time.sleep(0.01)
+got = to_end(s)
+assert len(got) == total, (len(got), total)
+assert got == (bytes(range(251)) * (total // 251 + 1))[:total]
 print("good")
 """)
 
