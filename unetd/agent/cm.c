@@ -17,13 +17,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define DEVICE      "/dev/infiniband/rdma_cm"
-#define UD          4u /* enum ib_qp_type */
-#define RESOLVE_MS  1000
-#define LOWEST_PORT 512u /* those that questions come from: below 1024, as rlogin's did */
-#define PRIVILEGED  1024u
-#define LISTENING   UINT64_MAX /* a number that no question has */
-#define EVENTS      16         /* a turn: hosts that ask keep nobody waiting */
+#define DEVICE     "/dev/infiniband/rdma_cm"
+#define UD         4u /* enum ib_qp_type */
+#define RESOLVE_MS 1000
+#define LISTENING  UINT64_MAX /* a number that no question has */
+#define EVENTS     16         /* a turn: hosts that ask keep nobody waiting */
 
 /* enum rdma_cm_event_type of the kernel, those that are of interest */
 enum {
@@ -36,12 +34,22 @@ enum {
         EVENT_DEVICE_REMOVAL = 11,
 };
 
+/* A user, as long as he has a question. */
+struct cm_asker {
+        LIST_ENTRY(cm_asker) link;
+        uint32_t uid;
+        uint32_t waiting, under_way;
+};
+
 struct cm_question {
-        struct cm_question *next;
+        TAILQ_ENTRY(cm_question) link;
         struct cm *cm;
+        struct cm_asker *asker;
+        bool under_way; /* it counts among those that have a port; else it waits */
+        bool left;      /* a try got a port */
         uint32_t id, to;
         uint64_t number; /* the kernel's name for the id's events: ids are used again */
-        nstime again;
+        nstime again;    /* the next try; of one that waits, the end */
         unsigned tries;
         void (*answered)(void *arg, int err, const void *data, size_t len);
         void *arg;
@@ -104,13 +112,22 @@ static int bind_id(const struct cm *cm, uint32_t id, uint16_t port)
         return command(cm, RDMA_USER_CM_CMD_BIND, &m, sizeof m, 0);
 }
 
-static int bind_privileged(const struct cm *cm, uint32_t id)
+/* Goes around, so that the next port is nearly always free. */
+static uint16_t next_port(struct cm *cm)
+{
+        do
+                if (--cm->next_port < CM_PORT_LOW)
+                        cm->next_port = CM_PORT_END - 1;
+        while (cm->next_port == CM_PORT);
+        return cm->next_port;
+}
+
+static int bind_privileged(struct cm *cm, uint32_t id)
 {
         int err = -EADDRINUSE;
 
-        for (uint32_t port = PRIVILEGED - 1; port >= LOWEST_PORT && err == -EADDRINUSE; port--)
-                if (port != CM_PORT)
-                        err = bind_id(cm, id, (uint16_t)port);
+        for (uint32_t n = 0; n < CM_PORTS && err == -EADDRINUSE; n++)
+                err = bind_id(cm, id, next_port(cm));
         return err;
 }
 
@@ -126,7 +143,7 @@ static int peer_of(const struct cm *cm, uint32_t id, uint32_t *from)
         if (err != 0)
                 return err;
         memcpy(&sin, &resp.dst_addr, sizeof sin);
-        if (sin.sin_family != AF_INET || ntohs(sin.sin_port) >= PRIVILEGED)
+        if (sin.sin_family != AF_INET || ntohs(sin.sin_port) >= CM_PORT_END)
                 return -EPERM;
         *from = ntohl(sin.sin_addr.s_addr);
         return 0;
@@ -166,7 +183,7 @@ static int begin(struct cm_question *q)
         static uint64_t numbers;
         int err;
 
-        assert(q->id == 0 && q->tries < CM_TRIES);
+        assert(q->under_way && q->id == 0 && q->tries < CM_TRIES);
         q->number = ++numbers;
         q->again = loop_clock() + CM_TRY;
         q->tries++;
@@ -174,6 +191,7 @@ static int begin(struct cm_question *q)
         if (err != 0)
                 return err;
         err = bind_privileged(q->cm, q->id);
+        q->left |= err == 0;
         return err != 0 ? err : resolve(q);
 }
 
@@ -185,14 +203,60 @@ static void end_id(struct cm_question *q)
         q->number = 0;
 }
 
+/* ---- whose they are ---- */
+
+static struct cm_asker *asker_of(struct cm *cm, uint32_t uid)
+{
+        struct cm_asker *a;
+
+        LIST_FOREACH (a, &cm->askers, link)
+                if (a->uid == uid)
+                        return a;
+        a = calloc(1, sizeof *a);
+        if (a != NULL) {
+                a->uid = uid;
+                LIST_INSERT_HEAD(&cm->askers, a, link);
+        }
+        return a;
+}
+
+static void asker_free_if_done(struct cm_asker *a)
+{
+        if (a->waiting + a->under_way != 0)
+                return;
+        LIST_REMOVE(a, link);
+        free(a);
+}
+
+/* Half of what the others leave. */
+static bool may_begin(const struct cm_question *q)
+{
+        uint32_t mine = q->asker->under_way, others = q->cm->under_way - mine;
+
+        return mine + others < CM_PORTS && mine + 1 <= (CM_PORTS - others + 1) / 2;
+}
+
+/* What fails is tried again by cm_tick(). */
+static void begin_first(struct cm_question *q)
+{
+        assert(!q->under_way && q->asker->waiting != 0);
+        q->under_way = true;
+        q->asker->waiting--;
+        q->asker->under_way++;
+        q->cm->under_way++;
+        knock_at(&q->cm->knock, q->to);
+        begin(q);
+}
+
 void cm_forget(struct cm_question *q)
 {
-        struct cm_question **at = &q->cm->questions;
-
-        while (*at != q)
-                at = &(*at)->next;
-        *at = q->next;
+        assert(!q->under_way || (q->cm->under_way != 0 && q->asker->under_way != 0));
+        TAILQ_REMOVE(&q->cm->questions, q, link);
         end_id(q);
+        q->cm->under_way -= q->under_way;
+        q->asker->under_way -= q->under_way;
+        q->asker->waiting -= !q->under_way;
+        asker_free_if_done(q->asker);
         free(q);
 }
 
@@ -206,45 +270,62 @@ static void end(struct cm_question *q, int err, const void *data, size_t len)
         answered(arg, err, data, len);
 }
 
-struct cm_question *cm_ask(struct cm *cm, uint32_t to, const void *data, size_t len,
+struct cm_question *cm_ask(struct cm *cm, uint32_t uid, uint32_t to, const void *data, size_t len,
                            void (*answered)(void *arg, int err, const void *data, size_t len),
                            void *arg)
 {
-        struct cm_question *q = cm->source.fd >= 0 ? calloc(1, sizeof *q) : NULL;
+        struct cm_asker *a = cm->source.fd >= 0 ? asker_of(cm, uid) : NULL;
+        struct cm_question *q = a != NULL && a->waiting < CM_WAITING ? calloc(1, sizeof *q) : NULL;
 
-        if (q == NULL)
+        if (q == NULL) {
+                if (a != NULL)
+                        asker_free_if_done(a);
                 return NULL;
-        *q = (struct cm_question){.next = cm->questions,
-                                  .cm = cm,
+        }
+        *q = (struct cm_question){.cm = cm,
+                                  .asker = a,
                                   .to = to,
+                                  .again = loop_clock() + CM_TRIES * CM_TRY,
                                   .answered = answered,
                                   .arg = arg,
                                   .len = len};
         assert(len <= sizeof q->data);
         memcpy(q->data, data, len);
-        cm->questions = q;
-        knock_at(&cm->knock, to);
-        begin(q); /* what fails is tried again by cm_tick() */
+        TAILQ_INSERT_TAIL(&cm->questions, q, link);
+        a->waiting++;
+        if (a->waiting == 1 && may_begin(q))
+                begin_first(q);
         return q;
+}
+
+/* Returns true if its time is over. */
+static bool is_over(struct cm_question *q, nstime now)
+{
+        if (!q->under_way && may_begin(q))
+                begin_first(q);
+        if (q->again > now)
+                return false;
+        if (!q->under_way || q->tries >= CM_TRIES)
+                return true;
+        end_id(q);
+        begin(q);
+        return false;
 }
 
 nstime cm_tick(struct cm *cm)
 {
         nstime now = loop_clock(), next = NSTIME_NEVER;
-        struct cm_question *q = cm->questions, *after;
+        struct cm_question *q = TAILQ_FIRST(&cm->questions);
 
-        for (; q != NULL; q = after) {
-                after = q->next;
-                if (q->again <= now) {
-                        end_id(q);
-                        if (q->tries >= CM_TRIES) {
-                                end(q, -ETIMEDOUT, NULL, 0);
-                                after = cm->questions; /* whoever was told may have asked others */
-                                continue;
-                        }
-                        begin(q);
+        while (q != NULL) {
+                if (is_over(q, now)) {
+                        end(q, q->left ? -ETIMEDOUT : -EBUSY, NULL, 0);
+                        /* Whoever was told may have asked others. */
+                        q = TAILQ_FIRST(&cm->questions);
+                } else {
+                        next = nstime_min(next, q->again);
+                        q = TAILQ_NEXT(q, link);
                 }
-                next = nstime_min(next, q->again);
         }
         return next;
 }
@@ -254,9 +335,10 @@ nstime cm_tick(struct cm *cm)
 static void nobody_there(struct knock *k, uint32_t addr)
 {
         struct cm *cm = (struct cm *)((char *)k - offsetof(struct cm, knock));
+        struct cm_question *q;
 
-        for (struct cm_question *q = cm->questions; q != NULL; q = q->next)
-                if (q->to == addr && q->tries < CM_TRIES) {
+        TAILQ_FOREACH (q, &cm->questions, link)
+                if (q->under_way && q->to == addr && q->tries < CM_TRIES) {
                         q->tries = CM_TRIES;
                         q->again = nstime_min(q->again, loop_clock() + CM_REFUSED);
                 }
@@ -266,11 +348,12 @@ static void nobody_there(struct knock *k, uint32_t addr)
 
 static struct cm_question *find(const struct cm *cm, uint64_t number)
 {
-        struct cm_question *q = cm->questions;
+        struct cm_question *q;
 
-        while (q != NULL && q->number != number)
-                q = q->next;
-        return q;
+        TAILQ_FOREACH (q, &cm->questions, link)
+                if (q->number == number)
+                        return q;
+        return NULL;
 }
 
 /* An answer, or a step towards one. */
@@ -361,7 +444,9 @@ int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops
         int err;
 
         assert(ops->asked != NULL && ops->gone != NULL);
-        *cm = (struct cm){.ops = ops, .addr = addr, .source.ready = ready};
+        *cm = (struct cm){
+                .ops = ops, .addr = addr, .source.ready = ready, .next_port = CM_PORT_END};
+        TAILQ_INIT(&cm->questions);
         cm->source.fd = open(DEVICE, O_RDWR | O_CLOEXEC | O_NONBLOCK);
         if (cm->source.fd < 0)
                 return -errno;
@@ -383,6 +468,6 @@ void cm_close(struct cm *cm)
         close(cm->source.fd);
         close(cm->knock.source.fd);
         cm->source.fd = cm->knock.source.fd = -1;
-        while (cm->questions != NULL)
-                end(cm->questions, -ENETDOWN, NULL, 0);
+        while (!TAILQ_EMPTY(&cm->questions))
+                end(TAILQ_FIRST(&cm->questions), -ENETDOWN, NULL, 0);
 }

@@ -11,6 +11,8 @@
 #ifndef UNETD_CM_H
 #define UNETD_CM_H
 
+#include <sys/queue.h>
+
 #include "unetd/agent/knock.h"
 #include "unetd/loop/loop.h"
 
@@ -22,7 +24,14 @@
 /* ... where the host's kernel says that nobody there has RoCE: longer than an agent needs. */
 #define CM_REFUSED (50 * NS_PER_MS)
 
+/* Those that questions come from: below 1024, as rlogin's did. One of them is CM_PORT. */
+#define CM_PORT_LOW 512u
+#define CM_PORT_END 1024u
+#define CM_PORTS    (CM_PORT_END - CM_PORT_LOW - 1)
+#define CM_WAITING  1024u /* questions of one user that wait for a port */
+
 struct cm;
+struct cm_asker;
 struct cm_question;
 
 struct cm_ops {
@@ -39,7 +48,10 @@ struct cm {
         const struct cm_ops *ops;
         uint32_t addr; /* of the device, IPv4 in host order */
         uint32_t listening;
-        struct cm_question *questions;
+        TAILQ_HEAD(, cm_question) questions; /* oldest first */
+        LIST_HEAD(, cm_asker) askers;
+        uint32_t under_way; /* questions that have a port, or try to get one */
+        uint16_t next_port; /* where the search for a free one begins */
 };
 
 /* Listens at the address of an RDMA device. 0, or a negative errno: -EACCES also without
@@ -49,18 +61,24 @@ int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops
 void cm_close(struct cm *cm);
 
 /*
- * Asks the agent of a host. `answered` is called once, unless cm_forget() comes first: err 0 with
- * the answer, or -ETIMEDOUT, -EHOSTUNREACH, -ECONNREFUSED (no agent listens there), -ENETDOWN
- * (closed) and len 0. NULL: no memory, or closed.
+ * Asks the agent of a host, for a user of this one. `answered` is called once, unless cm_forget()
+ * comes first: err 0 with the answer, or -ETIMEDOUT, -EHOSTUNREACH, -ECONNREFUSED (no agent listens
+ * there), -EBUSY (the question never left), -ENETDOWN (closed) and len 0. NULL: no memory, closed,
+ * or CM_WAITING of his questions wait.
+ *
+ * A question to a silent host keeps its port until the last try is over. So a user's questions have
+ * at most as many ports as they leave to others'. What comes beyond that waits its turn, for as
+ * long as a question may take.
  */
-struct cm_question *cm_ask(struct cm *cm, uint32_t to, const void *data, size_t len,
+struct cm_question *cm_ask(struct cm *cm, uint32_t uid, uint32_t to, const void *data, size_t len,
                            void (*answered)(void *arg, int err, const void *data, size_t len),
                            void *arg);
 void cm_forget(struct cm_question *q);
 
 int cm_answer(struct cm *cm, uint32_t id, const void *data, size_t len);
 
-/* Asks again what has waited long enough; returns when to be called again. */
+/* Asks what has waited for a port, and again what has waited long enough; returns when to be called
+ * again. */
 nstime cm_tick(struct cm *cm);
 
 #endif

@@ -120,11 +120,11 @@ static void open_answered(void *arg, int err, const void *data, size_t len)
         struct chan *ch;
         struct remote *r;
 
-        if (l && err != 0)
+        if (l && err != 0 && err != -EBUSY)
                 note_silence(l->agent, o->addr);
-        else if (l)
+        else if (l && err == 0)
                 note_word(l->agent, o->addr);
-        if (err == 0 && l && agent_read(&m, true, data, len) && m.err == EAGAIN &&
+        if (err == 0 && o->w && l && agent_read(&m, true, data, len) && m.err == EAGAIN &&
             ++o->tries < BUSY_TRIES) {
                 o->again = loop_clock() + BUSY_AGAIN;
                 return;
@@ -159,8 +159,8 @@ static void opening_ask(struct opening *o)
         m.port = o->port;
         m.addr = o->addr;
         m.mine = o->mine;
-        if (!cm_ask(&o->via->agent->cm, m.addr, bytes, agent_write(&m, false, bytes, sizeof bytes),
-                    open_answered, o))
+        if (!cm_ask(&o->via->agent->cm, o->via->st->user->uid, m.addr, bytes,
+                    agent_write(&m, false, bytes, sizeof bytes), open_answered, o))
                 opening_end(o, -ENOMEM);
 }
 
@@ -173,7 +173,7 @@ nstime openings_tick(void)
                 next = LIST_NEXT(o, link);
                 if (o->again > now)
                         when = nstime_min(when, o->again);
-                else if (o->via)
+                else if (o->via && o->w)
                         opening_ask(o);
                 else
                         opening_end(o, -ENOENT);

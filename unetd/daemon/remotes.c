@@ -292,7 +292,9 @@ static void heard(void *arg, int err, const void *data, size_t len)
 
         if (ch && s->probe)
                 ch->remote->probing = false;
-        if (ch)
+        if (ch && err == -EBUSY)
+                probe_at(ch->remote, loop_clock() + PROBE_AGAIN);
+        else if (ch)
                 take_answer(ch, err == 0 && agent_read(&m, true, data, len) ? &m : NULL);
         free(s);
         if (!t || --t->left != 0)
@@ -322,8 +324,8 @@ static bool tell(const struct chan *ch, struct agent_msg *m, struct telling *t)
         if (m->yours == 0 || !r->link->agent->works || !(s = calloc(1, sizeof *s)))
                 return false;
         *s = (struct said){.t = t, .mine = r->mine, .addr = r->addr, .probe = m->op == AGENT_HERE};
-        if (cm_ask(&r->link->agent->cm, r->addr, bytes, agent_write(m, false, bytes, sizeof bytes),
-                   heard, s))
+        if (cm_ask(&r->link->agent->cm, r->link->st->user->uid, r->addr, bytes,
+                   agent_write(m, false, bytes, sizeof bytes), heard, s))
                 return true;
         free(s);
         return false;
