@@ -40,17 +40,24 @@ bool cannot_run(void)
 
 int users_setup(void **state)
 {
-        struct unetd_client c = {.pid = 0};
+        return users_setup_in(TEST_LIBEXEC);
+}
 
-        world_setup(state);
+int users_setup_in(const char *libexec)
+{
+        struct unetd_client c = {.pid = 0};
+        char unetd[256];
+
+        world_setup(NULL);
+        setenv("UNET_LIBEXEC", libexec, 1);
+        snprintf(unetd, sizeof unetd, "%s/unetd", libexec);
         table = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         system_unetd = 0;
         if (geteuid() != 0)
                 return 0;
         system_unetd = fork();
         if (system_unetd == 0) {
-                execl(TEST_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--log",
-                      "/dev/null", NULL);
+                execl(unetd, "unetd", "--system", "--foreground", "--log", "/dev/null", NULL);
                 _exit(127);
         }
         eventually(unetd_open(&c, UNETD_NO_START) == 0);

@@ -26,6 +26,8 @@ struct table {
 extern struct table *table;
 
 int users_setup(void **state);
+/* With the unetd and the keeper of another directory. */
+int users_setup_in(const char *libexec);
 int users_teardown(void **state);
 #define USERS_TEST(t) cmocka_unit_test_setup_teardown(t, users_setup, users_teardown)
 /* Says why, then: the test is skipped. */

@@ -69,6 +69,19 @@ bool slot_share_is_full(const struct stack *st, const struct user *payer)
         return !share_may_take(have, taken, slots_at_most(st));
 }
 
+/* Returns true if the host has its whole share of the stack's numbers for other hosts. */
+static bool host_share_is_full(const struct stack *st, uint32_t addr)
+{
+        uint32_t have = 0, taken = 0;
+        const struct end *e;
+
+        LIST_FOREACH (e, &st->ends, link) {
+                taken += e->slot < VLINK_CHANS;
+                have += e->chan->remote && e->chan->remote->addr == addr;
+        }
+        return !share_leaves_others(have, taken, MIN(slots_at_most(st), VLINK_CHANS));
+}
+
 /* Channels to other hosts have numbers below VLINK_CHANS: a link's book has room for no others. So
  * where there are RDMA devices, other channels leave these alone, if the stack has many more. */
 struct numbers {
@@ -624,17 +637,19 @@ void chans_iface_gone(const struct iface *f)
         }
 }
 
-int chan_new_remote(struct stack *st, struct remote *r, struct chan **out)
+int chan_new_remote(struct stack *st, struct remote *r, bool asked, struct chan **out)
 {
-        struct chan *ch = chan_alloc();
-        int err = ch ? 0 : -ENOMEM;
+        bool full = asked && host_share_is_full(st, r->addr);
+        struct chan *ch = full ? NULL : chan_alloc();
+        int err;
 
         if (!ch) {
                 free(r);
-                return err;
+                return full ? -EDQUOT : -ENOMEM;
         }
-        ch->remote = r;
+        remote_seat(ch, r);
         ch->end[0].geom = unetd.cfg.geom;
+        ch->end[0].slot = UNETD_CHANS_MAX; /* none yet: remote_gone() wipes its place in the book */
         err = ch->end[0].tx = region_new(unetd.cfg.geom);
         if (err >= 0)
                 err = end_bind_new(&ch->end[0], st, st->user);
@@ -809,6 +824,7 @@ static struct chan *find_half(const struct unetd_chan_info *info)
 static void remote_offered(struct user *u, struct wire_in *in)
 {
         const struct unetd_chan_info *info = &in->msg.chan;
+        struct remote *r;
         struct stack *st;
         struct chan *ch;
 
@@ -827,11 +843,12 @@ static void remote_offered(struct user *u, struct wire_in *in)
         ch->end[0].geom = info->tx_geom;
         ch->end[0].tx = wire_in_take(in, UNETD_FD_RM_TX);
         ch->end[0].state = END_UP;
-        ch->remote = remote_restore(st, info);
-        if (!ch->remote) {
+        r = remote_restore(st, info);
+        if (!r) {
                 chan_close(ch, -ECONNRESET);
                 return;
         }
+        remote_seat(ch, r);
         st->user->kept += share_end_fds(ch) - ch->end[0].kept;
         ch->end[0].kept = share_end_fds(ch);
 }

@@ -224,6 +224,8 @@ struct rlink {
 
 /* The stack of another host at the far end of a channel. */
 struct remote {
+        LIST_ENTRY(remote) all;
+        struct chan *chan;
         struct rlink *link;
         uint32_t addr;            /* its host's address, IPv4 in host order */
         uint32_t instance, stack; /* the run of the unetd there, and the stack's number */
@@ -234,7 +236,8 @@ struct remote {
         nstime probe_at;     /* when to ask its agent whether it is there */
         nstime silent_since; /* since then its agent does not answer; 0: it answered last */
         bool probing;
-        uint32_t asked; /* a question of rdma_cm, answered when the channel is up; 0: none */
+        uint32_t asked;     /* a question of rdma_cm, answered when the channel is up; 0: none */
+        nstime asked_until; /* ... or then: ask again */
         uint32_t nranges;
         struct vlink_range range[VLINK_RANGES];
 };

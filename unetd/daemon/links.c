@@ -34,6 +34,8 @@
 #define BOOK_LINK        "/memfd:" BOOK_NAME
 /* What a driver pins, about (unet/verbs/ni_verbs.c): used before it has said how much. */
 #define LINK_PINNED_KB 3328u
+/* A driver that says more is not believed. */
+#define LINK_PINNED_MOST (2 * LINK_PINNED_KB)
 
 static struct agent agents[UNETD_IFACES];
 
@@ -136,19 +138,30 @@ void links_replay(const struct stack *st)
                 link_to_keeper(l);
 }
 
-/* Returns what links to the interface have pinned, including those without a driver yet. */
-static uint64_t pinned_kb(const struct agent *a)
+/* Returns what links to the interface have pinned, including those without a driver yet; `of` NULL:
+ * all users'. */
+static uint32_t pinned_kb(const struct agent *a, const struct user *of)
 {
-        uint64_t sum = 0;
+        uint32_t sum = 0;
         struct stack *st;
         struct rlink *l;
 
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
                 LIST_FOREACH (st, &unetd.stacks[b], link)
                         LIST_FOREACH (l, &st->links, link)
-                                if (l->agent == a)
-                                        sum += MAX(l->pinned_kb, (uint32_t)LINK_PINNED_KB);
+                                if (l->agent == a && (!of || st->user == of))
+                                        sum += MAX(l->pinned_kb, LINK_PINNED_KB);
         return sum;
+}
+
+/* `again`: a link of an earlier unetd's, where he may have been the first: his share is that of who
+ * is alone. He can bring links of all stacks that he has ever had. */
+static bool may_pin(const struct agent *a, const struct user *u, bool again)
+{
+        uint32_t his = pinned_kb(a, u) + LINK_PINNED_KB, all = pinned_kb(a, NULL) + LINK_PINNED_KB,
+                 total = a->cfg->pinned_mb * 1024;
+
+        return all <= total && share_may_take(his - 1, again ? his - 1 : all - 1, total);
 }
 
 static int link_new(struct stack *st, struct agent *a, struct rlink **out)
@@ -157,8 +170,7 @@ static int link_new(struct stack *st, struct agent *a, struct rlink **out)
         int r;
 
         assert(a->cfg != NULL && !link_find(st, a));
-        if (pinned_kb(a) + LINK_PINNED_KB > (uint64_t)a->cfg->pinned_mb * 1024 ||
-            !share_keeper_may_hold(st->user, SHARE_LINK_FDS))
+        if (!may_pin(a, st->user, false) || !share_keeper_may_hold(st->user, SHARE_LINK_FDS))
                 return -EDQUOT;
         l = calloc(1, sizeof *l);
         if (!l)
@@ -231,7 +243,7 @@ static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
                             .qpn = b->qpn,
                             .qkey = b->qkey,
                             .mtu = b->mtu,
-                            .pinned_kb = b->pinned_kb,
+                            .pinned_kb = MIN(b->pinned_kb, LINK_PINNED_MOST),
                             .instance = b->instance,
                             .version = b->version};
         l->mem = wire_in_take(in, UNETD_FD_LINK_MEM);
@@ -249,7 +261,8 @@ void link_offered(struct user *u, struct wire_in *in)
         struct stack *st;
 
         if (in->n != UNETD_LINK_FDS || !unetd_is_iface(in->msg.link.iface) || i >= UNETD_IFACES ||
-            !agents[i].cfg || stack_of(u, in->msg.link.stack, &st) < 0 || link_find(st, &agents[i]))
+            !agents[i].cfg || stack_of(u, in->msg.link.stack, &st) < 0 ||
+            link_find(st, &agents[i]) || !may_pin(&agents[i], u, true))
                 return;
         if (unet_memfd_check(in->fds[UNETD_FD_LINK_MEM], vlink_bytes(), true, UNET_MEMFD_ANYBODY) ==
                     0 &&
@@ -356,7 +369,7 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
         l->book->qpn = l->qpn = by->qpn;
         l->book->qkey = l->qkey = by->qkey;
         l->book->mtu = l->mtu = MIN(by->mtu, VLINK_SLOT_BYTES);
-        l->book->pinned_kb = l->pinned_kb = by->pinned_kb;
+        l->book->pinned_kb = l->pinned_kb = MIN(by->pinned_kb, LINK_PINNED_MOST);
         link_changed(l);
         remotes_moved(l);
         return 0;

@@ -15,6 +15,8 @@ int link_back(struct user *u, struct wire_in *in);
 /* Process `pid` says that it has the queue pair. -EPERM: the kernel says otherwise. */
 int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg);
 int remote_open(struct client *cl, struct unetd_msg *msg);
+/* The record is the channel's from now on. */
+void remote_seat(struct chan *ch, struct remote *r);
 /* The keeper has attached the channel; or the channel ends. */
 void remote_up(struct chan *ch);
 void remote_gone(struct chan *ch);

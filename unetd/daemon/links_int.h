@@ -61,6 +61,9 @@ void remote_learn(struct chan *ch, const struct agent_msg *m);
 /* Handles what another host's agent says of a channel that exists. 0 or a negative errno, to be
  * answered; or REPLY_LATER. */
 int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_msg *m);
+/* A question is answered when the channel is up, or after a while: ask again. Who heard nothing
+ * would take the host for silent, and it is one user's keeper. */
+void remote_asked(struct remote *r, uint32_t id);
 /* Returns the answer to an agent that asks for something unknown. A unetd that has just begun may
  * yet hear of it from a keeper: it answers "busy" until it is older than `patience`. */
 int agent_knows_not(nstime patience);

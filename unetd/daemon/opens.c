@@ -141,7 +141,7 @@ static void open_answered(void *arg, int err, const void *data, size_t len)
                 return;
         }
         r = remote_new(l, o->addr, o->mine, &m);
-        err = r ? chan_new_remote(l->st, r, &ch) : -ENOMEM;
+        err = r ? chan_new_remote(l->st, r, false, &ch) : -ENOMEM;
         if (err < 0)
                 opening_end(o, err);
         else
@@ -290,7 +290,7 @@ static int open_asked(struct agent *a, uint32_t id, uint32_t from, const struct 
         ch = remote_find(l, from, m);
         if (!ch) {
                 r = remote_new(l, from, remote_number(), m);
-                err = r ? chan_new_remote(l->st, r, &ch) : -ENOMEM;
+                err = r ? chan_new_remote(l->st, r, true, &ch) : -ENOMEM;
                 if (err < 0)
                         return err;
         } else {
@@ -300,9 +300,7 @@ static int open_asked(struct agent *a, uint32_t id, uint32_t from, const struct 
                 agent_answer_open(ch, id, m->proto, m->port);
                 return 0;
         }
-        if (ch->remote->asked != 0)
-                agent_refuse(a, ch->remote->asked, -EAGAIN);
-        ch->remote->asked = id;
+        remote_asked(ch->remote, id);
         return 0;
 }
 

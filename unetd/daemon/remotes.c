@@ -11,9 +11,15 @@
 #include "unetd/daemon/links_int.h"
 
 #define PROBE_EVERY (10 * NS_PER_S)
-#define PROBE_AGAIN NS_PER_S /* after the agent was silent, or busy */
+#define PROBE_AGAIN NS_PER_S     /* after the agent was silent, or busy */
+#define ASKED_NS    (CM_TRY / 2) /* before another host's agent asks again */
 /* Of channels from an earlier unetd: the keepers have told everything by then. */
 #define PROBE_RESTORED (300 * NS_PER_MS)
+
+static nstime next_probe = NSTIME_NEVER; /* or the next late answer */
+
+/* Those of all channels: what other hosts say is looked up here, among few. */
+static LIST_HEAD(, remote) remotes = LIST_HEAD_INITIALIZER(remotes);
 
 static void probe_at(struct remote *r, nstime when);
 
@@ -32,26 +38,34 @@ static bool same_far_end(const struct remote *r, const struct rlink *l, uint32_t
                r->stack == m->stack;
 }
 
+void remote_seat(struct chan *ch, struct remote *r)
+{
+        assert(ch->remote == NULL && r->chan == NULL);
+        ch->remote = r;
+        r->chan = ch;
+        LIST_INSERT_HEAD(&remotes, r, all);
+}
+
 struct chan *remote_find(const struct rlink *l, uint32_t addr, const struct agent_msg *m)
 {
-        struct chan *ch;
+        struct remote *r;
 
-        LIST_FOREACH (ch, &unetd.chans, link)
-                if (ch->remote && ch->end[0].state != END_CLOSING && ch->end[0].state != END_FREE &&
-                    same_far_end(ch->remote, l, addr, m))
-                        return ch;
+        LIST_FOREACH (r, &remotes, all)
+                if (r->chan->end[0].state != END_CLOSING && r->chan->end[0].state != END_FREE &&
+                    same_far_end(r, l, addr, m))
+                        return r->chan;
         return NULL;
 }
 
 /* Finds a channel by our number. Only the host that it leads to may name it. */
 static struct chan *chan_numbered(uint32_t number, uint32_t addr)
 {
-        struct chan *ch;
+        struct remote *r;
 
-        LIST_FOREACH (ch, &unetd.chans, link)
-                if (ch->remote && ch->remote->mine == number && ch->remote->addr == addr &&
-                    (ch->end[0].state == END_OPENING || ch->end[0].state == END_UP))
-                        return ch;
+        LIST_FOREACH (r, &remotes, all)
+                if (r->mine == number && r->addr == addr &&
+                    (r->chan->end[0].state == END_OPENING || r->chan->end[0].state == END_UP))
+                        return r->chan;
         return NULL;
 }
 
@@ -61,15 +75,15 @@ uint32_t remote_number(void)
 {
         static uint32_t last;
         bool used = true;
-        struct chan *ch;
+        struct remote *r;
 
         if (last == 0)
                 last = (uint32_t)unetd.instance;
         while (used) {
                 last = (last + 1) & UNETD_STACK_ID_MAX;
                 used = last == 0;
-                LIST_FOREACH (ch, &unetd.chans, link)
-                        used |= ch->remote && ch->remote->mine == last;
+                LIST_FOREACH (r, &remotes, all)
+                        used |= r->mine == last;
         }
         return last;
 }
@@ -335,11 +349,11 @@ static bool tell(const struct chan *ch, struct agent_msg *m, struct telling *t)
 static unsigned tell_all(const struct rlink *l, struct agent_msg *m, struct telling *t)
 {
         unsigned n = 0;
-        struct chan *ch;
+        struct remote *r;
 
-        LIST_FOREACH (ch, &unetd.chans, link)
-                if (ch->remote && ch->remote->link == l && ch->end[0].state == END_UP)
-                        n += tell(ch, m, t);
+        LIST_FOREACH (r, &remotes, all)
+                if (r->link == l && r->chan->end[0].state == END_UP)
+                        n += tell(r->chan, m, t);
         return n;
 }
 
@@ -403,7 +417,27 @@ void remote_gone(struct chan *ch)
         tell(ch, &m, NULL);
         vlink_put(r->link->book, ch->end[0].slot, &nobody);
         ch->remote = NULL;
+        LIST_REMOVE(r, all);
         free(r);
+}
+
+void remote_asked(struct remote *r, uint32_t id)
+{
+        if (r->asked != 0)
+                agent_refuse(r->link->agent, r->asked, -EAGAIN);
+        r->asked = id;
+        r->asked_until = unetd.loop.now + ASKED_NS;
+        next_probe = nstime_min(next_probe, r->asked_until);
+}
+
+/* Returns when the question is to be answered; NSTIME_NEVER: there is none any more. */
+static nstime answer_late(struct remote *r)
+{
+        if (r->asked != 0 && r->asked_until <= unetd.loop.now) {
+                agent_refuse(r->link->agent, r->asked, -EAGAIN);
+                r->asked = 0;
+        }
+        return r->asked != 0 ? r->asked_until : NSTIME_NEVER;
 }
 
 int agent_knows_not(nstime patience)
@@ -433,8 +467,6 @@ int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_
 
 /* ---- whether it is there still ---- */
 
-static nstime next_probe = NSTIME_NEVER;
-
 static void probe_at(struct remote *r, nstime when)
 {
         r->probe_at = when;
@@ -454,23 +486,24 @@ static void probe(struct chan *ch)
  * told. */
 nstime remotes_tick(void)
 {
-        struct chan *ch, *next;
+        struct remote *r, *next;
 
         if (unetd.loop.now < next_probe)
                 return next_probe;
         next_probe = NSTIME_NEVER;
-        for (ch = LIST_FIRST(&unetd.chans); ch; ch = next) {
-                next = LIST_NEXT(ch, link);
-                if (!ch->remote || ch->end[0].state != END_UP)
+        for (r = LIST_FIRST(&remotes); r; r = next) {
+                next = LIST_NEXT(r, all);
+                next_probe = nstime_min(next_probe, answer_late(r));
+                if (r->chan->end[0].state != END_UP)
                         continue;
-                if (ch->remote->probe_at <= unetd.loop.now && !ch->remote->link->agent->works) {
+                if (r->probe_at <= unetd.loop.now && !r->link->agent->works) {
                         /* Our device is gone: that counts as silence of the host. */
-                        take_answer(ch, NULL);
+                        take_answer(r->chan, NULL);
                         continue;
                 }
-                if (ch->remote->probe_at <= unetd.loop.now)
-                        probe(ch);
-                next_probe = nstime_min(next_probe, ch->remote->probe_at);
+                if (r->probe_at <= unetd.loop.now)
+                        probe(r->chan);
+                next_probe = nstime_min(next_probe, r->probe_at);
         }
         return next_probe;
 }

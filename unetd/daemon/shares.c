@@ -8,10 +8,15 @@
 
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
 {
+        return !unetd.cfg.shared || share_leaves_others(have, taken, total);
+}
+
+bool share_leaves_others(uint32_t have, uint32_t taken, uint32_t total)
+{
         uint32_t others = taken - have;
 
         assert(have <= taken);
-        return !unetd.cfg.shared || (taken < total && have + 1 <= (total - others + 1) / 2);
+        return taken < total && have + 1 <= (total - others + 1) / 2;
 }
 
 /* Returns the descriptors that unetd has for a user: of everything that struct unetd_limits counts,

@@ -8,12 +8,15 @@
  *   channels of one stack            per_uid.chans_per_stack  who asked for them; the stack's own
  *                                                             user is not limited
  *   client ports                     all there are            the stack's user
+ *   memory that a device may touch   pinned of unet.conf      the stack's user
  *   entries of the directory         DIR_MAX                  the stack's user
  *   descriptors of unetd             RLIMIT_NOFILE            who made it hold them
  *   descriptors of a user's keeper   its RLIMIT_NOFILE        others, who asked for channels
  *   emulated endpoints               SWITCH_PORTS             who attached them
  *   ends of channels between these   SWITCH_ROUTES            each end's user
  *   calls that wait at a name        CALLS_MAX (emul.c)       who calls
+ *   a stack's channels to hosts      VLINK_CHANS              the host that asks, also where the
+ *                                                             unetd is private
  */
 #ifndef UNETD_SHARES_H
 #define UNETD_SHARES_H
@@ -22,6 +25,8 @@
 
 /* Returns true if a user who has `have` of the `taken` may have one more, of `total`. */
 bool share_may_take(uint32_t have, uint32_t taken, uint32_t total);
+/* The rule by itself, whoever shares. */
+bool share_leaves_others(uint32_t have, uint32_t taken, uint32_t total);
 /* Returns true if unetd may hold `more` descriptors for the user. */
 bool share_may_hold(const struct user *u, uint32_t more);
 /* Returns how many descriptors a keeper has for an end of that channel. */
