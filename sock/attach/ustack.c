@@ -721,8 +721,7 @@ static void forget_all(void (*end)(struct ustack *u))
         atomic_store(&proc.mine, NULL);
         for (uint32_t i = 0; i < n; i++)
                 end(proc.stack[i]);
-        client_drop(&proc.client.daemon);
-        client_drop(&proc.client.keeper);
+        unetd_leave(&proc.client);
         if (atomic_load(&bell_caller) >= 0)
                 sys1(SYS_close, atomic_exchange(&bell_caller, -1));
 }

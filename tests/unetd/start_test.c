@@ -16,6 +16,7 @@
 #include "tests/unetd/world.h"
 #include "unetd/client/name.h"
 #include "unetd/client/stopped.h"
+#include "unetd/client/wire.h"
 
 /* A line of /proc/<pid>/status, its value as hexadecimal or octal text. */
 static void status_line(pid_t pid, const char *key, char *out, size_t size)
@@ -358,6 +359,49 @@ static void a_name_that_is_bound_and_silent_is_passed_over(void **state)
         close(fd);
 }
 
+/* Returns the flags that a client says hello with to the unetd that takes the place of its own. */
+static uint32_t flags_to_the_next(bool leaves)
+{
+        struct unetd_client c = {.pid = 0};
+        struct wire_in in = {.n = 0};
+        int listener, told[2], fd;
+        pid_t pid;
+
+        assert_int_equal(unetd_open(&c, 0), 0);
+        pid = world_daemon_pid(&c);
+        kill(pid, SIGKILL);
+        eventually(!world_alive(pid));
+        if (leaves)
+                unetd_leave(&c);
+        assert_int_equal(pipe(told), 0);
+        listener = squat(geteuid(), 0, true);
+        pid = fork();
+        if (pid == 0) {
+                fd = accept(listener, NULL, NULL);
+                wire_recv(fd, &in, 0);
+                (void)!write(told[1], &in.msg.hello.flags, sizeof in.msg.hello.flags);
+                _exit(0);
+        }
+        close(listener);
+        unetd_look(&c, false);
+        assert_int_equal(read(told[0], &in.msg.hello.flags, sizeof in.msg.hello.flags),
+                         sizeof in.msg.hello.flags);
+        waitpid(pid, NULL, 0);
+        close(told[0]), close(told[1]);
+        unetd_close(&c);
+        return in.msg.hello.flags;
+}
+
+static void who_has_stacks_says_that_a_keeper_comes(void **state)
+{
+        assert_int_equal(flags_to_the_next(false), UNETD_HAS_KEEPER);
+}
+
+static void who_has_left_its_stacks_does_not(void **state)
+{
+        assert_int_equal(flags_to_the_next(true), 0);
+}
+
 static int squat_as_nobody(void *arg)
 {
         int *ready = arg;
@@ -605,6 +649,8 @@ int main(void)
                 t(a_program_that_may_never_have_more_starts_none),
                 t(without_the_program_it_says_so),
                 t(twenty_starters_get_one),
+                t(who_has_stacks_says_that_a_keeper_comes),
+                t(who_has_left_its_stacks_does_not),
                 t(a_name_that_is_bound_and_silent_is_passed_over),
                 t(a_name_that_somebody_else_holds_is_passed_over),
                 t(it_leaves_when_idle_and_the_keeper_too),

@@ -230,16 +230,17 @@ static bool system_only(const struct unetd_client *c)
 /* -EAGAIN: many other processes of the user have not read their answers yet. */
 static int say_hello(struct unetd_client *c, struct unetd_conn *conn, struct wire_in *in)
 {
+        bool has_keeper = c->instance != 0 && !c->left;
         struct client_patience p = usual_patience();
         int r = -EAGAIN;
 
-        p.by_itself = c->instance == 0; /* or it may wait for that keeper */
+        p.by_itself = !has_keeper; /* or it may wait for that keeper */
         for (int tries = 0; r == -EAGAIN && tries < AGAIN_TRIES; tries++) {
                 struct unetd_msg msg = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
 
                 if (tries > 0)
                         wait_to_ask_again(tries);
-                msg.hello.flags = c->instance != 0 ? UNETD_HAS_KEEPER : 0;
+                msg.hello.flags = has_keeper ? UNETD_HAS_KEEPER : 0;
                 r = client_exchange_until(c, conn, &msg, NULL, 0, in, p);
         }
         return r == -EAGAIN ? -ETIMEDOUT : r;
@@ -260,6 +261,7 @@ static int hello(struct unetd_client *c, struct unetd_conn *conn)
                 r = map_directory(c, in.fds[0]);
         if (r == 0) {
                 c->instance = in.msg.hello.instance;
+                c->left = false;
                 c->shared = in.msg.hello.flags & UNETD_SHARED;
         }
         wire_in_close(&in);
@@ -476,6 +478,13 @@ int unetd_look(struct unetd_client *c, bool start)
         r = client_ready(c);
         c->flags = flags;
         return r;
+}
+
+void unetd_leave(struct unetd_client *c)
+{
+        client_drop(&c->daemon);
+        client_drop(&c->keeper);
+        c->left = true;
 }
 
 void unetd_close(struct unetd_client *c)

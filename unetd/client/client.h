@@ -71,6 +71,7 @@ struct unetd_client {
         bool renewing, lost; /* lost: a stack of the caller's is none any more (-EEXIST) */
         int64_t silent_until;
         uint64_t instance;           /* of the unetd in use */
+        bool left;                   /* unetd_leave() was called since it was found */
         int32_t self;                /* this process, by the number that unetd knows it by */
         const struct directory *dir; /* mapped while open, readable when unetd is gone too */
         /* Set by the caller after unetd_open(), may be NULL: the unetd is another one,
@@ -167,6 +168,9 @@ int unetd_open(struct unetd_client *c, unsigned flags);
  * now? One is started only if `start` says so. `renewed` is called then. 0: there is one;
  * -ECONNREFUSED; as other calls. Before unetd_open(): 0. */
 int unetd_look(struct unetd_client *c, bool start);
+/* The caller has given up all its stacks, and may be another user by now. Closes the connections;
+ * the next call opens new ones, and waits for no keeper of an earlier unetd. */
+void unetd_leave(struct unetd_client *c);
 /* Closes the connections, unmaps the directory. Registered stacks stay until their processes
  * are gone. */
 void unetd_close(struct unetd_client *c);
