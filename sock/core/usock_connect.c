@@ -416,6 +416,13 @@ bool usock_connect_failed(const struct usock *s)
                READ_ONCE(usock_conn(s)->state) == TCPS_CLOSED;
 }
 
+bool usock_connect_ended(const struct usock *s)
+{
+        const struct tcp_conn *tc = usock_conn(s);
+
+        return usock_connect_failed(s) && seq_gt(READ_ONCE(tc->snd_una), tc->iss);
+}
+
 bool usock_connect_undo(struct usock *s, const ip_addr *bound)
 {
         bool free;

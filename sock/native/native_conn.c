@@ -23,14 +23,16 @@ static int take_error(struct native_slot *n)
 /* The end of an attempt, told once: another thread that waited for it, too, is told what there is
  * now. Under setup, which is left while another thread copies: it may stand at a page that only a
  * call on this socket brings. */
-static int outcome(struct native_slot *n)
+static int outcome(struct native_slot *n, bool waited)
 {
         int err;
 
         if (!n->connecting)
                 return sock_role(usock_rec(n->us)) == SOCK_ROLE_CONN ? -EISCONN : -ECONNABORTED;
-        err = take_error(n);
         n->connecting = false;
+        if (waited && unlikely(usock_connect_ended(n->us)))
+                return 0; /* it is told of the connection, as over the shim */
+        err = take_error(n);
         if (!usock_connect_failed(n->us))
                 return -err;
         while (!usock_connect_undo(n->us, n->held ? &n->held_addr : NULL)) {
@@ -45,14 +47,15 @@ static int outcome(struct native_slot *n)
 static int await(struct native_slot *n, int still, int flags)
 {
         nstime until = native_deadline(READ_ONCE(usock_rec(n->us)->sndtimeo));
+        bool nowait = native_nowait(n, flags);
         int err;
 
         pthread_mutex_unlock(&n->setup);
-        err = native_nowait(n, flags) ? usock_wait1(n->us, USOCK_POLL_MADE, 0)
-                                      : native_wait(n, USOCK_POLL_MADE, until);
+        err = nowait ? usock_wait1(n->us, USOCK_POLL_MADE, 0)
+                     : native_wait(n, USOCK_POLL_MADE, until);
         pthread_mutex_lock(&n->setup);
 
-        return err == -EAGAIN ? still : err != 0 ? err : outcome(n);
+        return err == -EAGAIN ? still : err != 0 ? err : outcome(n, !nowait);
 }
 
 static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen_t len, int flags)

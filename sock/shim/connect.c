@@ -47,8 +47,10 @@ static void result_untold(struct file *f, int err)
         file_say(f);
 }
 
-/* The end of a handshake, reported once, as the kernel does: 0, or why it failed. */
-static int connect_result(struct file *f)
+/* The end of a handshake, reported once, as the kernel does: 0, or why it failed. Over loopback
+ * nobody sleeps in connect() for a listener that there is. So who waited is told of the connection
+ * even if it is reset by now; what came before the reset can be read. */
+static int connect_result(struct file *f, bool waited)
 {
         int err = 0, r;
         socklen_t len = sizeof(err);
@@ -59,6 +61,8 @@ static int connect_result(struct file *f)
                 return -EALREADY;
         f->connecting = false;
         file_say(f);
+        if (waited && unlikely(usock_connect_ended(f->us)))
+                return 0;
         usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &len);
         if (!usock_connect_failed(f->us))
                 return -err;
@@ -82,7 +86,7 @@ static int connect_wait(struct file *f)
                         return -EINPROGRESS;
                 if (r < 0)
                         return r;
-                r = connect_result(f);
+                r = connect_result(f, true);
         }
         return r;
 }
@@ -179,7 +183,7 @@ static int connect_again(struct file *f, bool by_message)
 {
         if (usock_fastopen_waits(f->us))
                 return by_message ? 0 : -EISCONN;
-        return connect_result(f);
+        return connect_result(f, false);
 }
 
 static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len, bool nonblock,

@@ -8,6 +8,7 @@ import random
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -101,6 +102,23 @@ def client_half_close_of(port, seed, total):
 
 # What was sent arrives although the sender is gone, one way or another; then the end, or a reset.
 LAST = 3 << 20
+
+
+def server_resets(port, n):
+    with listen(port) as listener:
+        for _ in range(int(n)):
+            s, _ = listener.accept()
+            s.sendall(b"full")
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.close()
+
+
+def client_resets(port, n):
+    """Who waits in connect() is told that there is a connection, and reads what came before the reset."""
+    for _ in range(int(n)):
+        with socket.socket() as s:
+            s.connect((HOST, port))
+            assert s.recv(10, socket.MSG_WAITALL) == b"full"
 
 
 def server_gone(port, n):

@@ -899,6 +899,9 @@ class Peers(Case):
     def test_what_a_gone_process_sent_arrives(self):
         self.both("gone", "30")
 
+    def test_who_is_accepted_and_reset_at_once_was_connected(self):
+        self.both("resets", "300")
+
     def test_threads_that_come_and_go(self):
         self.both("churn", "25")
 
