@@ -23,6 +23,8 @@
 struct asked {
         int pid;
         bool shimmed, disabled;
+        bool found;                /* in a stack of the unetd that we ask */
+        bool away;                 /* not there, and has a stack */
         char program[PATH_MAX];    /* that runs; empty: not known */
         struct unetd_client unetd; /* its directory says who listens */
         json_t *rows;
@@ -62,6 +64,7 @@ static bool add_ours(void *arg, const struct seen_stack *s)
 
         for (uint32_t i = 0, n = stack_procs(st); i < n && !any; i++)
                 any = is_slot_of(st, i, a->pid);
+        a->found |= any;
         for (uint32_t i = 1; any && i < st->socks.fresh && i < st->socks.cap; i++) {
                 const struct sock_rec *r = stack_sock(&s->view, i);
                 struct half *grown;
@@ -165,6 +168,8 @@ static const char *reason(const struct asked *a, const struct seen *s)
                 return "the program runs without the shim: start it by unet run";
         if (a->disabled)
                 return "UNET_DISABLE is set";
+        if (a->away)
+                return "not known: its unetd is another user's or of another domain; ask there";
         said = rule_of(a, s);
         if (said)
                 return said;
@@ -286,6 +291,7 @@ bool why_pid(int pid, json_t *rows, char why[WHY_TEXT])
                 a.program[0] = '\0';
         if (unetd_open(&a.unetd, UNETD_NO_START) == 0)
                 stacks_each(add_ours, &a);
+        a.away = !a.found && file_holds(pid, "maps", "/memfd:unet-state");
         whole = add_kernels(&a, why);
         unetd_close(&a.unetd);
         free(a.half);

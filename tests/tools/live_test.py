@@ -85,6 +85,14 @@ class Live(Beside):
                 rows = look("why", "--pid", str(os.getpid()))
         self.assertTrue(any("without the shim" in r["why"] for r in rows))
 
+    def test_why_says_that_a_process_has_another_unetd(self):
+        server, mine = self.start_iperf3_server(), os.environ["UNET_DOMAIN"]
+        self.listener()
+        os.environ["UNET_DOMAIN"] = mine + "-other"
+        rows = look("why", "--pid", str(server.pid))
+        os.environ["UNET_DOMAIN"] = mine
+        self.assertIn("another domain", next(r["why"] for r in rows if r["local"].endswith(f":{self.port}")))
+
     def test_an_interface_without_its_rdma_device_is_one_line(self):
         """The device is looked for again and again; everything else goes on, and nobody is told twice."""
         config, log = self.file("conf"), self.file("log")
