@@ -883,7 +883,7 @@ off_t usock_file_end(int fd)
 {
         struct stat st;
 
-        return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : INT64_MAX;
+        return sys2(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : INT64_MAX;
 }
 
 uint32_t usock_rcvlowat(const struct usock *s)

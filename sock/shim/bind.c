@@ -145,6 +145,30 @@ static ssize_t bind_refused(const struct file *f, const struct sockaddr *sa, soc
         return r < 0 && !usock_is_iface_addr((const struct sockaddr *)&at, len) ? r : -EINVAL;
 }
 
+static void now_bound(struct file *f)
+{
+        pthread_mutex_lock(&shim.lock);
+        if (f->kind == USOCK_UDP && (f->mode == MODE_NEW || (f->mode == MODE_UDP && !f->bound)))
+                udp_engage(f);
+        f->bound = true;
+        file_say(f);
+        pthread_mutex_unlock(&shim.lock);
+}
+
+/* A library behind us may have somebody bind who may (authbind(1)). */
+static int bind_refused_port(int fd, const struct sockaddr *sa, socklen_t len)
+{
+        int r = REAL(bind)(fd, sa, len), saved = errno;
+        struct file *f = r == 0 ? file_enter(fd, MODE_NEW) : NULL;
+
+        if (f) {
+                now_bound(f);
+                file_leave(f);
+        }
+        errno = saved;
+        return r;
+}
+
 int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
 {
         struct file *f = file_enter(fd, MODE_NEW);
@@ -157,16 +181,11 @@ int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
                 r = bind_refused(f, sa, len);
         else
                 r = bind_somewhere(f, sa, len);
-        if (r == 0) {
-                pthread_mutex_lock(&shim.lock);
-                if (f->kind == USOCK_UDP &&
-                    (f->mode == MODE_NEW || (f->mode == MODE_UDP && !f->bound)))
-                        udp_engage(f);
-                f->bound = true;
-                file_say(f);
-                pthread_mutex_unlock(&shim.lock);
-        }
+        if (r == 0)
+                now_bound(f);
         file_leave(f);
+        if (unlikely(r == -EACCES))
+                return bind_refused_port(fd, sa, len);
         result_again(&r);
         return (int)r;
 }

@@ -266,7 +266,7 @@ static bool is_pipe(int fd)
 {
         struct stat st;
 
-        return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+        return sys2(SYS_fstat, fd, &st) == 0 && S_ISFIFO(st.st_mode);
 }
 
 ssize_t h_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, unsigned flags)

@@ -217,7 +217,7 @@ static bool is_harmless(int path_fd, const char *path)
         struct stat sb;
 
         return sys4(SYS_readlinkat, AT_FDCWD, path, is, sizeof(is)) == sizeof(name) - 1 &&
-               memcmp(is, name, sizeof(name) - 1) == 0 && fstat(path_fd, &sb) == 0 &&
+               memcmp(is, name, sizeof(name) - 1) == 0 && sys2(SYS_fstat, path_fd, &sb) == 0 &&
                S_ISREG(sb.st_mode) && sb.st_uid == geteuid() && fstatfs(path_fd, &fs) == 0 &&
                fs.f_type == TMPFS_MAGIC;
 }

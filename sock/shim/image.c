@@ -70,8 +70,9 @@ static bool changes_user(int fd)
 {
         struct stat st;
 
-        return fstat(fd, &st) == 0 && (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
-                                       ((st.st_mode & S_ISGID) && st.st_gid != getegid()));
+        return sys2(SYS_fstat, fd, &st) == 0 &&
+               (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
+                ((st.st_mode & S_ISGID) && st.st_gid != getegid()));
 }
 
 /* "#! interpreter argument\n": cut out where it stands. NULL: no such line. */

@@ -40,7 +40,7 @@ void log_to(void)
 {
         struct stat sb;
 
-        if (shim.log < 1 || fstat(STDERR_FILENO, &sb) < 0 || is_inet(STDERR_FILENO) ||
+        if (shim.log < 1 || sys2(SYS_fstat, STDERR_FILENO, &sb) < 0 || is_inet(STDERR_FILENO) ||
             is_known(&sb))
                 return;
         known[nknown++ % ARRAY_LEN(known)] = (struct known){sb.st_dev, sb.st_ino};
@@ -50,7 +50,7 @@ static bool is_standard_error(void)
 {
         struct stat sb;
 
-        return fstat(STDERR_FILENO, &sb) == 0 && is_known(&sb);
+        return sys2(SYS_fstat, STDERR_FILENO, &sb) == 0 && is_known(&sb);
 }
 
 /* Before the program opens anything. */

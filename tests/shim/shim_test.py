@@ -200,6 +200,25 @@ for scene in scene_names():
     setattr(Calls, f"test_{scene}", make_scene(scene))
 
 
+# Binds a port that only root may, and is spoken to there.
+BINDS = r"""
+import os, socket, sys
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+kind = getattr(socket, "SOCK_" + sys.argv[1])
+server, client = socket.socket(type=kind), socket.socket(type=kind)
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind(("127.0.0.1", 811))
+if kind == socket.SOCK_STREAM:
+    server.listen()
+client.connect(server.getsockname())
+client.send(b"hello")
+print(server.getsockname(), (server.accept()[0] if kind == socket.SOCK_STREAM else server).recv(10))
+"""
+
+
 class Beside(Case):
     """Libraries that are preloaded beside the shim."""
 
@@ -231,6 +250,25 @@ class Beside(Case):
                     ours = self.run_it("env", f"LD_PRELOAD={order}", "UNET_LOG=1", CALLS, name, shim=False)
                     self.assert_same(ours.end(), kernel)
                     self.assertGreater(ours.said("(ours|both)"), 0)
+
+    def asker(self, order, *argv):
+        other = os.path.join(BUILD, "tests", "shim", "libshim_asker.so")
+        kernel = self.run_it("env", f"LD_PRELOAD={other}", *argv, shim=False).end()
+        ours = self.run_it("env", "LD_PRELOAD=" + order.format(ours=SHIM, other=other), "UNET_LOG=1", *argv, shim=False)
+        self.assert_same(ours.end(), kernel)
+        self.assertGreater(ours.said("(ours|both)"), 0)
+
+    def test_a_library_that_asks_about_files_by_a_connection(self):
+        self.asker("{other} {ours}", CALLS, "exec")
+
+    def test_a_library_that_binds_for_who_may_not(self):
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", encoding="ascii") as f:
+            if int(f.read()) <= 811:
+                self.skipTest("anybody may bind all ports here")
+        for kind in ("STREAM", "DGRAM"):
+            for order in ("{ours} {other}", "{other} {ours}"):
+                with self.subTest(kind, order=order):
+                    self.asker(order, "/usr/bin/python3", "-c", BINDS, kind)
 
     def test_posix_aio_is_said_not_to_reach_a_connection(self):
         p = self.run_it(CALLS, "posix_aio")
