@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 /* clock_gettime(), or libc's own one, where a library in front of it tells programs another
- * time (sock/attach/ustack.c). */
+ * time (sock/attach/ustack_clock.c). */
 extern int (*clock_read)(clockid_t, struct timespec *);
 
 static inline nstime clock_now(void)

@@ -11,6 +11,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_directory.h"
 #include "sock/usock_ready.h"
 #include "tools/address.h"

@@ -117,33 +117,14 @@ struct ustack *ustack_adopt(uint64_t cookie, int *err);
  * or -errno. */
 int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *fds);
 void ustack_detach(struct ustack *u);
-/* The client of unetd, with its lock held; leave with ustack_client_done(). */
-struct unetd_client *ustack_client(void);
-/* As that, with this stack's lock held: if unetd turns out to be another one, the stack is made
- * known to it under that lock. */
-struct unetd_client *ustack_client_holding(const struct ustack *u);
-void ustack_client_done(void);
-struct unetd_client *ustack_client_held(void); /* its lock is held already */
-void ustack_client_forked(void);               /* in the child: the lock is the parent's */
 /* In the child of a fork, for which the stack has no process slot left. Its sockets become sockets
  * never connected, of a stack that nobody else knows. New ones get a new stack. */
 void ustack_lose(struct ustack *u);
-/*
- * A process that makes no calls to unetd learns here that it has died, and makes its stacks known
- * to the next one when there is one. Each thread at work looks once in USTACK_PEERS_EVERY. The
- * locks must not be held.
- */
-void ustack_daemon_look(void);
-/* Another image is to find our stacks now, by unetd: if it has died, the next one, which is started
- * when there is none, is told of them. We may sleep, in calls of the kernel's, until that image has
- * ended. The locks must not be held. */
-void ustack_daemon_knows(void);
-/* Returns true if the unetd that made the stack known was there when it was looked for last: it
- * tells of peers that end. */
-bool ustack_is_told(const struct ustack *u);
-/* What a long sleep waits for besides (POLLHUP): the connection to unetd; -1: it has none, and
- * *until is soon. */
-int ustack_daemon_fd(nstime *until);
+/* Its number is another's: from here on it is nobody's but ours, as after ustack_lose(). */
+void ustack_disown(struct ustack *u);
+/* In the child of a fork: it has come to its stacks. The client's lock is the parent's, which took
+ * it before the fork; it is left. */
+void ustack_forked(void);
 nstime ustack_now(void);
 uint64_t ustack_boot_ms(void); /* for proc_slot.start */
 /* Takes the stack's lock; what a dead process left half done is repaired first. From here on the
@@ -157,10 +138,6 @@ void ustack_leave(struct ustack *u);
 /* For calls that tell what has come: takes it, and what only waited for an ACK that we owe. Under
  * the lock. */
 void ustack_catch_up(struct ustack *u);
-/* From now on no unetd is started in the place of the one that there is; with `anyway`, nor where
- * there is none. False: there is none, and one may be started. */
-bool ustack_stays_with_unetd(bool anyway);
-
 /* Returns true if this thread has the lock. Who is "under the lock" begins by asserting it, but for
  * what is called several times a message. */
 static inline bool ustack_locked(const struct ustack *u)

@@ -6,6 +6,7 @@
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_way.h"
 
 #include <errno.h>

@@ -1,12 +1,16 @@
 /*
- * Questions to unetd's directory that wait while it is being written. A reader that comes in
- * mid-write has no consistent view, which is no answer: unetd may merely have lost its CPU. Who
- * holds a stack's lock does not ask here, as it may take a second.
+ * unetd's directory, and questions to it. A reader that comes in mid-write has no consistent view,
+ * which is no answer: unetd may merely have lost its CPU. So a question waits, for a second at
+ * most. Who holds a stack's lock asks only what stands at the end, which waits for a moment.
  */
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_directory.h"
+#include "sock/attach/ustack_link.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/sandbox.h"
@@ -14,6 +18,50 @@
 
 #define YIELDS    8u /* at once; then one look a millisecond */
 #define LOOKS_MAX 1000u
+
+/* The client's, which stays where it is, or the keeper's; read without the lock. */
+static const struct directory *_Atomic current;
+
+void ustack_directory_is(const struct directory *dir)
+{
+        atomic_store_explicit(&current, dir, memory_order_release);
+}
+
+void ustack_set_directory(int fd)
+{
+        const struct directory *dir = ustack_map(fd, sizeof *dir, PROT_READ);
+
+        sys1(SYS_close, fd);
+        ustack_unmap(atomic_exchange(&current, dir), sizeof *dir);
+}
+
+const struct directory *ustack_directory(void)
+{
+        return atomic_load_explicit(&current, memory_order_acquire);
+}
+
+static const struct directory *directory_by(unsigned flags)
+{
+        const struct directory *dir = ustack_directory();
+
+        if (dir == NULL) {
+                ustack_client();
+                ustack_client_open(flags);
+                ustack_client_done();
+                dir = ustack_directory();
+        }
+        return dir;
+}
+
+const struct directory *ustack_directory_anyway(void)
+{
+        return directory_by(0);
+}
+
+const struct directory *ustack_directory_if_any(void)
+{
+        return directory_by(UNETD_NO_START);
+}
 
 /* For the writer to get on. False: that was long enough. */
 static bool wait_for_writer(uint32_t look)
@@ -106,4 +154,48 @@ int ustack_verbs_to(const struct directory *dir, ip_addr addr, struct dir_iface 
         for (uint32_t look = 0; unlikely(found == -EAGAIN) && wait_for_writer(look); look++)
                 found = directory_verbs(dir, addr, f);
         return found;
+}
+
+/* ---- under a stack's lock: no longer than a moment ---- */
+
+bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        const struct directory *dir = ustack_directory();
+        int vouches = -EAGAIN;
+
+        if (s->st->chan[k].remote != 0)
+                return ustack_remote_vouches(s, k, proto, port);
+        for (uint32_t tries = 0; dir != NULL && tries < YIELDS && vouches == -EAGAIN; tries++) {
+                vouches = directory_vouches(dir, proto, addr, port, s->st->chan[k].peer);
+                if (unlikely(vouches == -EAGAIN))
+                        sandbox_yield(); /* no longer than so: the stack's lock is held */
+        }
+        return vouches == 1;
+}
+
+#define PLACES 16u /* of several that have a port, as many are looked at */
+
+bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port)
+{
+        struct dir_hit hit;
+
+        for (uint32_t i = 0; i < PLACES; i++)
+                if (!ustack_lookup(IP_PROTO_UDP, addr, port, i, &hit))
+                        return false;
+                else if (hit.stack != s->st->chan[k].peer)
+                        return true;
+        return false;
+}
+
+bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit)
+{
+        const struct directory *dir = ustack_directory();
+        int found = -EAGAIN;
+
+        for (uint32_t tries = 0; dir != NULL && tries < YIELDS && found == -EAGAIN; tries++) {
+                found = directory_lookup(dir, proto, addr, port, hint, hit);
+                if (found == -EAGAIN)
+                        sandbox_yield();
+        }
+        return found == 1;
 }

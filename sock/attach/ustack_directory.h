@@ -1,6 +1,6 @@
 /*
  * What a process reads of unetd's directory: who has a port, addresses, interfaces, rules.
- * (ustack_directory.c, ustack_policy.c, ustack.c)
+ * (ustack_directory.c, ustack_policy.c)
  */
 #ifndef SOCK_USTACK_DIRECTORY_H
 #define SOCK_USTACK_DIRECTORY_H
@@ -9,6 +9,8 @@
 
 /* In the keeper: another unetd's directory, a descriptor that is taken. */
 void ustack_set_directory(int fd);
+/* The directory is this one from now on, which stays mapped. */
+void ustack_directory_is(const struct directory *dir);
 /* The directory, or NULL. */
 const struct directory *ustack_directory(void);
 /* The same, whether this process has a stack already or not. */
@@ -29,6 +31,10 @@ const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip
                                   uint16_t port);
 /* Who has a port, by the directory; patient with a unetd that is writing. */
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);
+/* Returns true if another user's stack may speak for a port (struct stack, vouch). */
+bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
+/* Returns true if a UDP port is also another stack's (struct stack, elsewhere). */
+bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port);
 /* Returns true if the stack takes connections there. `since`: the directory's generation when
  * it did. */
 bool ustack_takes(uint32_t stack, ip_addr addr, uint16_t port, uint64_t since);

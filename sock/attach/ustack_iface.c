@@ -5,6 +5,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_directory.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_way.h"

@@ -9,6 +9,7 @@
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/attach/ustack_way.h"

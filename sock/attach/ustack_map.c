@@ -5,6 +5,7 @@
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/usock_process.h"
 
 #include <inttypes.h>

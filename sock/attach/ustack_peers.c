@@ -17,6 +17,7 @@
  */
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 
 #include "base/sandbox.h"
 #include "unet/bell_fd.h"

@@ -2,6 +2,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_levels.h"
 #include "sock/attach/ustack_wake.h"
 

@@ -16,6 +16,7 @@
 #include "base/sys.h"
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_directory.h"
 #include "sock/usock_connect.h"
 #include "tcp/tcp_listen.h"

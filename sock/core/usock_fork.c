@@ -5,6 +5,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
 
@@ -334,7 +335,7 @@ void usock_fork_child(void)
         bool registered = false;
 
         rlock_forked();
-        ustack_client_forked();
+        ustack_forked();
         usock_wait_forked(true);
         if (forking.begun[0] >= 0 && forking.by_parent) {
                 sys1(SYS_close, forking.begun[0]); /* a parent that dies is noticed */

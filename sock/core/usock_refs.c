@@ -3,6 +3,7 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_wake.h"
 #include "tcp/tcp_lend.h"
 #include "tcp/tcp_listen.h"

@@ -1,5 +1,6 @@
 /* The native API: the table of sockets, their life, names and options. See native.h. */
 #include "sock/attach/handle.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_directory.h"
 #include "sock/native/native.h"
 #include "sock/usock_ready.h"

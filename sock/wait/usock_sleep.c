@@ -1,6 +1,7 @@
 /* Sleeping once, in a place of the stack and on what the kernel has: see usock_wait.c for why no
  * wake-up is lost. */
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/wait/usock_wait.h"
 

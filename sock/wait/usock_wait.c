@@ -33,6 +33,7 @@
  */
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_link.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/wait/usock_wait.h"

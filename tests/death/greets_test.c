@@ -5,6 +5,7 @@
 
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_daemon.h"
 #include "tests/sock/sides.h"
 
 static void calls(struct side *s)

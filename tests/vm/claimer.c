@@ -11,6 +11,7 @@
 #include <unet/sock.h>
 
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_daemon.h"
 
 #define NOBODYS 0xfffff0u
 
