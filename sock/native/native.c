@@ -362,13 +362,8 @@ static int do_bind(struct native_slot *n, const struct sockaddr *sa, socklen_t l
 int unet_bind(int sock, const struct sockaddr *addr, socklen_t len)
 {
         struct native_slot *n = native_get(sock);
-        int err;
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        err = do_bind(n, addr, len);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, n != NULL ? do_bind(n, addr, len) : -EBADF);
 }
 
 int native_autobind(struct native_slot *n)
@@ -404,17 +399,13 @@ static int name_call(int sock, struct sockaddr *addr, socklen_t *len,
         struct native_slot *n = native_get(sock);
         struct sockaddr_storage ss;
         socklen_t whole = sizeof ss;
-        int err;
+        int err = n != NULL ? get(n->us, (struct sockaddr *)&ss, &whole) : -EBADF;
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        err = get(n->us, (struct sockaddr *)&ss, &whole);
         if (err == 0 && (len == NULL || (addr == NULL && *len > 0)))
                 err = -EFAULT;
         else if (err == 0)
                 err = (int)*len < 0 ? -EINVAL : get(n->us, addr, len);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 int unet_getsockname(int sock, struct sockaddr *addr, socklen_t *len)
@@ -432,28 +423,23 @@ int unet_getpeername(int sock, struct sockaddr *addr, socklen_t *len)
 int unet_setsockopt(int sock, int level, int name, const void *val, socklen_t len)
 {
         struct native_slot *n = native_get(sock);
-        int err;
+        int err = n == NULL ? -EBADF
+                  : val == NULL && len >= sizeof(int)
+                          ? -EFAULT
+                          : usock_setsockopt(n->us, level, name, val, len);
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        err = val == NULL && len >= sizeof(int) ? -EFAULT
-                                                : usock_setsockopt(n->us, level, name, val, len);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 int unet_getsockopt(int sock, int level, int name, void *val, socklen_t *len)
 {
         struct native_slot *n = native_get(sock);
-        int err;
+        int err = n == NULL ? -EBADF
+                  : len == NULL || (val == NULL && *len > 0)
+                          ? -EFAULT
+                          : usock_getsockopt(n->us, level, name, val, len);
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        err = len == NULL || (val == NULL && *len > 0)
-                      ? -EFAULT
-                      : usock_getsockopt(n->us, level, name, val, len);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 int unet_ioctl(int sock, unsigned long request, int *arg)
@@ -461,16 +447,13 @@ int unet_ioctl(int sock, unsigned long request, int *arg)
         struct native_slot *n = native_get(sock);
         int err = 0;
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        if (arg == NULL)
-                err = -EFAULT;
+        if (n == NULL || arg == NULL)
+                err = n == NULL ? -EBADF : -EFAULT;
         else if (request == FIONBIO)
                 usock_set_nonblock(n->us, *arg != 0);
         else
                 err = usock_ioctl(n->us, request, arg);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 int unet_set_nonblock(int sock, int on)
@@ -481,13 +464,8 @@ int unet_set_nonblock(int sock, int on)
 int unet_get_nonblock(int sock)
 {
         struct native_slot *n = native_get(sock);
-        int on;
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        on = usock_nonblock(n->us);
-        native_put(n);
-        return on;
+        return (int)native_done(n, n != NULL ? usock_nonblock(n->us) : -EBADF);
 }
 
 /* ---- waiting ---- */

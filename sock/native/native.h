@@ -82,6 +82,14 @@ static inline ssize_t native_result(ssize_t r)
         return -1;
 }
 
+/* The end of a call whose slot is `n` (NULL: there is none). */
+static inline ssize_t native_done(struct native_slot *n, ssize_t r)
+{
+        if (likely(n != NULL))
+                native_put(n);
+        return native_result(r);
+}
+
 /* A name that an application gives: 0, -EINVAL, -EFAULT. NULL is the one bad pointer that is told
  * from a good one. */
 static inline int native_name(const struct sockaddr *sa, socklen_t len)
@@ -166,6 +174,11 @@ static inline struct tcp_conn *native_conn(struct usock *s)
 
 /* The slot's reservation, which ends with its socket. */
 void native_unreserve(struct native_slot *n);
+/* Reserves what this process writes without the lock: no other may meanwhile. Bytes; 0: there is
+ * no room; -errno. And what of it is sent, on the connection that it was reserved on: the socket's
+ * may be another one by then. Bytes that go. Under the lock. */
+int native_reserve(struct usock *s, size_t want, struct span *span, int n);
+int native_commit(struct usock *s, uint32_t conn, size_t bytes, int flags);
 /* The slot is closed: it is not sent either. */
 void native_end_reserved(struct native_slot *n);
 

@@ -167,8 +167,7 @@ int unet_connect(int sock, const struct sockaddr *addr, socklen_t len)
         pthread_mutex_lock(&n->setup);
         err = do_connect(n, addr, len, 0);
         pthread_mutex_unlock(&n->setup);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 /* As Linux: a connection that waits for what is sent first is connected so already; AF_UNSPEC ends
@@ -201,8 +200,7 @@ int unet_listen(int sock, int backlog)
         if (err == 0)
                 err = native_rule(n) ? -EACCES : usock_listen(n->us, backlog);
         pthread_mutex_unlock(&n->setup);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 static int next_connection(struct native_slot *n, struct usock **out)
@@ -255,13 +253,8 @@ static int do_accept(struct native_slot *n, struct sockaddr *addr, socklen_t *le
 int unet_accept4(int sock, struct sockaddr *addr, socklen_t *len, int flags)
 {
         struct native_slot *n = native_get(sock);
-        int r;
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        r = do_accept(n, addr, len, flags);
-        native_put(n);
-        return (int)native_result(r);
+        return (int)native_done(n, n != NULL ? do_accept(n, addr, len, flags) : -EBADF);
 }
 
 int unet_accept(int sock, struct sockaddr *addr, socklen_t *len)
@@ -274,11 +267,6 @@ int unet_accept(int sock, struct sockaddr *addr, socklen_t *len)
 int unet_shutdown(int sock, int how)
 {
         struct native_slot *n = native_get(sock);
-        int err;
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        err = usock_shutdown(n->us, how);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, n != NULL ? usock_shutdown(n->us, how) : -EBADF);
 }

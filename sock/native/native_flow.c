@@ -204,19 +204,17 @@ struct native_slot *native_enter(int sock, int *err)
         if (*err == 0) {
                 ustack_lock(n->us->u);
                 usock_tcp_settle(n->us);
-                return n;
-        }
-        if (n != NULL)
+        } else if (n != NULL) {
                 native_put(n);
-        return NULL;
+        }
+        return *err == 0 ? n : NULL;
 }
 
 int native_leave(struct native_slot *n, int err)
 {
         assert(ustack_locked(n->us->u));
         ustack_leave(n->us->u);
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 int native_get_struct(int sock, void *ours, size_t size, size_t first, void *theirs,

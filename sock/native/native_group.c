@@ -179,7 +179,5 @@ int unet_group_join(int sock, int member)
         n = m != NULL ? native_enter(sock, &err) : NULL;
         if (n != NULL)
                 err = native_leave(n, join(n->us, m->us)) == 0 ? 0 : -errno;
-        if (m != NULL)
-                native_put(m);
-        return (int)native_result(err);
+        return (int)native_done(m, err);
 }

@@ -93,13 +93,9 @@ static int do_feedback(struct usock *s, struct unet_feedback *f)
 int unet_feedback(int sock, struct unet_feedback *f)
 {
         struct native_slot *n = native_get(sock);
-        int err;
+        int err = n == NULL ? -EBADF : f == NULL ? -EFAULT : do_feedback(n->us, f);
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        err = f != NULL ? do_feedback(n->us, f) : -EFAULT;
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 /* ---- buffers ---- */
@@ -150,8 +146,7 @@ int unet_set_buffers(int sock, uint32_t sndbuf, uint32_t rcvbuf)
         else
                 set_tcp(n->us, sndbuf, rcvbuf);
         ustack_leave(n->us->u);
-        native_put(n);
-        return 0;
+        return (int)native_done(n, 0);
 }
 
 /* As they are now: a connection's own size, when the stack chooses it. */
@@ -178,17 +173,12 @@ int unet_get_buffers(int sock, uint32_t *sndbuf, uint32_t *rcvbuf)
         struct native_slot *n = native_get(sock);
         uint32_t snd, rcv;
 
-        if (n == NULL)
-                return (int)native_result(-EBADF);
-        if (sndbuf == NULL || rcvbuf == NULL) {
-                native_put(n);
-                return (int)native_result(-EFAULT);
-        }
+        if (n == NULL || sndbuf == NULL || rcvbuf == NULL)
+                return (int)native_done(n, n == NULL ? -EBADF : -EFAULT);
         ustack_lock(n->us->u);
         buffers_now(n->us, &snd, &rcv);
         ustack_leave(n->us->u);
-        native_put(n);
         *sndbuf = snd;
         *rcvbuf = rcv;
-        return 0;
+        return (int)native_done(n, 0);
 }

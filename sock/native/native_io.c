@@ -327,25 +327,15 @@ static ssize_t do_recv(struct native_slot *n, struct msghdr *m, int flags)
 ssize_t unet_sendmsg(int sock, const struct msghdr *msg, int flags)
 {
         struct native_slot *n = native_get(sock);
-        ssize_t r;
 
-        if (unlikely(n == NULL))
-                return native_result(-EBADF);
-        r = do_send(n, msg, flags);
-        native_put(n);
-        return native_result(r);
+        return native_done(n, likely(n != NULL) ? do_send(n, msg, flags) : -EBADF);
 }
 
 ssize_t unet_recvmsg(int sock, struct msghdr *msg, int flags)
 {
         struct native_slot *n = native_get(sock);
-        ssize_t r;
 
-        if (unlikely(n == NULL))
-                return native_result(-EBADF);
-        r = do_recv(n, msg, flags);
-        native_put(n);
-        return native_result(r);
+        return native_done(n, likely(n != NULL) ? do_recv(n, msg, flags) : -EBADF);
 }
 
 ssize_t unet_sendto(int sock, const void *buf, size_t n, int flags, const struct sockaddr *to,
@@ -419,8 +409,7 @@ ssize_t unet_send(int sock, const void *buf, size_t bytes, int flags)
         r = usock_send(n->us, buf, bytes, flags);
         if (unlikely(r != (ssize_t)bytes || flags & MSG_ZEROCOPY))
                 r = send_plain_on(n, buf, bytes, r, flags);
-        native_put(n);
-        return native_result(r);
+        return native_done(n, r);
 }
 
 ssize_t unet_recv(int sock, void *buf, size_t bytes, int flags)
@@ -438,8 +427,7 @@ ssize_t unet_recv(int sock, void *buf, size_t bytes, int flags)
         r = usock_recv(n->us, buf, bytes, flags);
         if (r != (ssize_t)bytes || bytes == 0)
                 r = recv_plain_on(n, buf, bytes, r, flags);
-        native_put(n);
-        return native_result(r);
+        return native_done(n, r);
 }
 
 ssize_t unet_readv(int sock, const struct iovec *iov, int n)
@@ -496,13 +484,11 @@ static int send_batch(struct native_slot *n, struct mmsghdr *msgs, unsigned coun
 int unet_sendmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags)
 {
         struct native_slot *s = native_get(sock);
-        int r;
+        int r = s == NULL               ? -EBADF
+                : msgs == NULL && n > 0 ? -EFAULT
+                                        : send_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags);
 
-        if (s == NULL)
-                return (int)native_result(-EBADF);
-        r = msgs == NULL && n > 0 ? -EFAULT : send_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags);
-        native_put(s);
-        return (int)native_result(r);
+        return (int)native_done(s, r);
 }
 
 /* Waits for the first message, or each, no longer than `deadline`. */
@@ -533,18 +519,15 @@ int unet_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags,
 {
         struct native_slot *s = native_get(sock);
         nstime deadline = NSTIME_NEVER;
-        int r;
 
         if (s == NULL)
                 return (int)native_result(-EBADF);
-        if (timeout != NULL && native_time_valid(timeout))
-                deadline = ustack_now() + native_time(timeout);
         if (timeout != NULL && !native_time_valid(timeout))
-                r = -EINVAL;
-        else
-                r = msgs == NULL && n > 0
-                            ? -EFAULT
-                            : recv_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags, deadline);
-        native_put(s);
-        return (int)native_result(r);
+                return (int)native_done(s, -EINVAL);
+        if (timeout != NULL)
+                deadline = ustack_now() + native_time(timeout);
+        if (msgs == NULL && n > 0)
+                return (int)native_done(s, -EFAULT);
+        n = MIN(n, (unsigned)IOV_MAX);
+        return (int)native_done(s, recv_batch(s, msgs, n, flags, deadline));
 }

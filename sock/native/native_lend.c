@@ -107,11 +107,7 @@ int unet_recv_lend(int sock, struct unet_loan *v, int n, int flags)
         int err;
         struct native_slot *s = tcp_slot(sock, flags & ~MSG_MORE, &err);
 
-        if (s == NULL)
-                return (int)native_result(err);
-        err = recv_lend(s, v, n, flags);
-        native_put(s);
-        return (int)native_result(err);
+        return (int)native_done(s, s != NULL ? recv_lend(s, v, n, flags) : err);
 }
 
 /* Under the lock. */
@@ -156,11 +152,7 @@ int unet_recv_return(int sock, const struct unet_loan *v, int n)
         int err;
         struct native_slot *s = tcp_slot(sock, 0, &err);
 
-        if (s == NULL)
-                return (int)native_result(err);
-        err = recv_return(s->us, v, n);
-        native_put(s);
-        return (int)native_result(err);
+        return (int)native_done(s, s != NULL ? recv_return(s->us, v, n) : err);
 }
 
 /* ---- sending ---- */
@@ -190,31 +182,40 @@ void native_unreserve(struct native_slot *n)
         n->reserved = NULL;
 }
 
-/* Bytes; 0: there is no room; -errno. Under the lock. */
-static int reserve(struct native_slot *n, struct native_reserved *r, size_t want)
+int native_reserve(struct usock *s, size_t want, struct span *span, int n)
 {
-        struct usock *s = n->us;
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
-        int got = 0;
+        int got;
 
-        if (is_ours(n))
-                return -EBUSY;
+        assert(ustack_locked(u));
         if (rec->role == SOCK_ROLE_CONN && stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
         if (rec->role != SOCK_ROLE_CONN)
                 return -EPIPE;
         if (rec->writer != 0)
                 return usock_tcp_awaits_turn(s);
-        r->conn = rec->conn;
         stack_begin(u->s.st, rec->conn);
-        got = tcp_send_reserve(&u->s.tcp, usock_conn(s), want, r->span, r->n);
-        tcp_send_in_place(&u->s.tcp, usock_conn(s));
+        got = tcp_send_reserve(&u->s.tcp, usock_conn(s), want, span, n);
         stack_end(u->s.st);
+        if (got > 0)
+                WRITE_ONCE(rec->writer, u->slot + 1);
+        return got;
+}
+
+/* As native_reserve(). */
+static int reserve(struct native_slot *n, struct native_reserved *r, size_t want)
+{
+        struct usock *s = n->us;
+        int got = is_ours(n) ? -EBUSY : native_reserve(s, want, r->span, r->n);
+
         if (got <= 0)
                 return got;
+        stack_begin(s->u->s.st, usock_rec(s)->conn);
+        tcp_send_in_place(&s->u->s.tcp, usock_conn(s));
+        stack_end(s->u->s.st);
         native_unreserve(n); /* one that ended with its stack */
-        WRITE_ONCE(rec->writer, u->slot + 1);
+        r->conn = usock_rec(s)->conn;
         r->bytes = (size_t)got;
         n->reserved = r;
         return got;
@@ -235,13 +236,11 @@ static int hand_out(const struct native_reserved *r, struct iovec *v)
         return n;
 }
 
-static int commit_spans(struct usock *s, uint32_t conn, size_t bytes, int flags);
-
 /* What nobody was handed: the caller has it again. */
 static void take_back(struct native_slot *n)
 {
         ustack_lock(n->us->u);
-        commit_spans(n->us, n->reserved->conn, 0, 0);
+        native_commit(n->us, n->reserved->conn, 0, 0);
         n->reserved = NULL;
         ustack_leave(n->us->u);
 }
@@ -295,11 +294,7 @@ int unet_send_reserve(int sock, size_t bytes, struct iovec *v, int n, int flags)
         int err;
         struct native_slot *s = tcp_slot(sock, flags & ~MSG_MORE, &err);
 
-        if (s == NULL)
-                return (int)native_result(err);
-        err = send_reserve(s, bytes, v, n, flags);
-        native_put(s);
-        return (int)native_result(err);
+        return (int)native_done(s, s != NULL ? send_reserve(s, bytes, v, n, flags) : err);
 }
 
 static void copy_own(const struct native_reserved *r, size_t bytes)
@@ -311,8 +306,7 @@ static void copy_own(const struct native_reserved *r, size_t bytes)
         }
 }
 
-/* Under the lock. Bytes that go. */
-static int commit_spans(struct usock *s, uint32_t conn, size_t bytes, int flags)
+int native_commit(struct usock *s, uint32_t conn, size_t bytes, int flags)
 {
         struct ustack *u = s->u;
         struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, conn);
@@ -339,7 +333,7 @@ void native_end_reserved(struct native_slot *n)
                 return;
         ustack_lock(u);
         if (is_ours(n))
-                commit_spans(n->us, n->reserved->conn, 0, 0);
+                native_commit(n->us, n->reserved->conn, 0, 0);
         native_unreserve(n);
         ustack_leave(u);
 }
@@ -356,7 +350,7 @@ static int commit(struct native_slot *n, size_t bytes, int flags)
                         copy_own(n->reserved, bytes);
                         ustack_lock(u);
                 }
-                sent = commit_spans(n->us, n->reserved->conn, bytes, flags);
+                sent = native_commit(n->us, n->reserved->conn, bytes, flags);
                 native_unreserve(n);
         }
         ustack_leave(u);
@@ -368,11 +362,9 @@ ssize_t unet_send_commit(int sock, size_t bytes, int flags)
         int err;
         struct native_slot *s = tcp_slot(sock, flags & ~MSG_DONTWAIT, &err);
 
-        if (s == NULL)
-                return native_result(err);
-        err = commit(s, bytes, flags);
+        if (s != NULL)
+                err = commit(s, bytes, flags);
         if (err > 0 && unlikely(usock_is_stamped(s->us)))
                 usock_stamp_sent(s->us, 0);
-        native_put(s);
-        return native_result(err);
+        return native_done(s, err);
 }

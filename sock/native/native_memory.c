@@ -319,11 +319,6 @@ static ssize_t memory_send(struct native_slot *n, const void *p, size_t len, int
 ssize_t unet_memory_send(int sock, const void *p, size_t n, int flags, uint64_t cookie)
 {
         struct native_slot *s = native_get(sock);
-        ssize_t r;
 
-        if (s == NULL)
-                return native_result(-EBADF);
-        r = memory_send(s, p, n, flags, cookie);
-        native_put(s);
-        return native_result(r);
+        return native_done(s, s != NULL ? memory_send(s, p, n, flags, cookie) : -EBADF);
 }

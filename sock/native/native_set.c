@@ -256,8 +256,7 @@ static int change(struct unet_pollset *set, int sock, uint32_t events, uint64_t 
                 usock_nudge(n->us);
                 call_outside(set);
         }
-        native_put(n);
-        return (int)native_result(err);
+        return (int)native_done(n, err);
 }
 
 int unet_pollset_add(struct unet_pollset *set, int sock, uint32_t events, uint64_t data)
