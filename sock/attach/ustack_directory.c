@@ -75,30 +75,19 @@ static bool wait_for_writer(uint32_t look)
         return look < LOOKS_MAX;
 }
 
-bool ustack_read(const struct directory *dir, struct ustack_reading *r)
+bool ustack_read(const struct directory *dir, struct dir_reading *r)
 {
-        if (r->begun) {
-                /* What was read, before `seq` is read again. */
-                atomic_thread_fence(memory_order_acquire);
-                r->whole = atomic_load_explicit(&dir->seq, memory_order_relaxed) == r->seq;
-                if (likely(r->whole))
+        while (!dir_read(dir, r)) {
+                if (r->whole || !wait_for_writer(r->looks++))
                         return false;
+                r->tries = 0;
         }
-        for (; r->look <= LOOKS_MAX; r->look++) {
-                r->seq = atomic_load_explicit(&dir->seq, memory_order_acquire);
-                r->begun = !(r->seq & 1);
-                if (likely(r->begun)) {
-                        r->look++;
-                        return true;
-                }
-                wait_for_writer(r->look);
-        }
-        return false;
+        return true;
 }
 
 bool ustack_ifaces(const struct directory *dir, struct dir_iface all[DIR_IFACES])
 {
-        struct ustack_reading r = {0};
+        struct dir_reading r = {0};
 
         if (dir == NULL || READ_ONCE(dir->nifaces) == 0)
                 return false;
@@ -109,7 +98,7 @@ bool ustack_ifaces(const struct directory *dir, struct dir_iface all[DIR_IFACES]
 
 bool ustack_iface(const struct directory *dir, uint32_t peer, struct dir_iface *f)
 {
-        struct ustack_reading r = {0};
+        struct dir_reading r = {0};
         bool found = false;
 
         while (dir != NULL && ustack_read(dir, &r)) {
@@ -135,7 +124,7 @@ int ustack_is_local(const struct directory *dir, ip_addr addr)
 bool ustack_takes(uint32_t stack, ip_addr addr, uint16_t port, uint64_t since)
 {
         const struct directory *dir = ustack_directory();
-        struct ustack_reading r = {0};
+        struct dir_reading r = {0};
         bool found = false;
 
         atomic_thread_fence(memory_order_seq_cst); /* what was sent, before this is read */

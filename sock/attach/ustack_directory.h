@@ -43,21 +43,8 @@ bool ustack_takes(uint32_t stack, ip_addr addr, uint16_t port, uint64_t since);
 int ustack_is_local(const struct directory *dir, ip_addr addr);
 /* As that, directory_verbs(). */
 int ustack_verbs_to(const struct directory *dir, ip_addr addr, struct dir_iface *f);
-/*
- * Any part of the directory, as it was at one moment; it waits as those do:
- *
- *      struct ustack_reading r = {0};
- *      while (ustack_read(dir, &r))
- *              ...                     what was read in the round before, if any, was torn
- *      if (r.whole)
- *
- * A number that was read is bounded before it is used, at all times.
- */
-struct ustack_reading {
-        uint32_t seq, look;
-        bool begun, whole;
-};
-bool ustack_read(const struct directory *dir, struct ustack_reading *r);
+/* dir_read(), which waits as those do. */
+bool ustack_read(const struct directory *dir, struct dir_reading *r);
 /* All interfaces; a place whose `peer` is 0 has none. False: there never were any, or nobody knows.
  * `dir` may be NULL. */
 bool ustack_ifaces(const struct directory *dir, struct dir_iface all[DIR_IFACES]);

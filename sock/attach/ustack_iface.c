@@ -76,7 +76,7 @@ static struct usock_iface describe(const struct dir_iface *f, const struct direc
 unsigned usock_ifaces(struct usock_iface v[USOCK_IFACES])
 {
         const struct directory *dir = ustack_directory_if_any();
-        struct ustack_reading r = {0};
+        struct dir_reading r = {0};
         unsigned n = 0;
 
         while (dir != NULL && ustack_read(dir, &r)) {
@@ -203,7 +203,7 @@ void ustack_take_ifaces(struct ustack *u, ip_addr laddr)
 {
         const struct directory *dir = ustack_directory();
         struct dir_iface own[DIR_IFACES], verbs[DIR_IFACES];
-        struct ustack_reading r = {0};
+        struct dir_reading r = {0};
         uint32_t nverbs = 0;
 
         while (dir != NULL && READ_ONCE(dir->nifaces) + READ_ONCE(dir->nverbs) != 0 &&

@@ -85,7 +85,7 @@ static const char *rule_for(const struct directory *dir, uint8_t proto, enum rul
                             ip_addr addr, uint16_t port)
 {
         struct rule_asked q = {.role = role, .proto = proto, .port = port};
-        struct ustack_reading at = {0};
+        struct dir_reading at = {0};
         char name[RULE_NAME] = "";
         const struct rule *r = NULL;
 

@@ -219,7 +219,7 @@ static bool find_best(const struct directory *dir, uint32_t group, int best, str
 static bool find_default(uint32_t group, bool last, struct dir_iface *f)
 {
         const struct directory *dir = ustack_directory_anyway();
-        struct ustack_reading r = {0};
+        struct dir_reading r = {0};
         bool found = false;
 
         while (dir != NULL && ustack_read(dir, &r))

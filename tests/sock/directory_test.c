@@ -89,7 +89,7 @@ static void who_asks_for_an_interface_in_mid_write_gets_it(void **state)
 /* What was read while something was written is read again. */
 static void what_is_torn_is_read_again(void **state)
 {
-        struct ustack_reading r = {0};
+        struct dir_reading r = {0};
         unsigned rounds = 0;
 
         dir = calloc(1, sizeof *dir);
@@ -99,7 +99,7 @@ static void what_is_torn_is_read_again(void **state)
                         atomic_fetch_add(&dir->seq, 2);
         assert_true(r.whole);
         assert_int_equal(rounds, 3);
-        r = (struct ustack_reading){0};
+        r = (struct dir_reading){0};
         rounds = 0;
         while (ustack_read(dir, &r) && ++rounds < 100000)
                 atomic_fetch_add(&dir->seq, 2);

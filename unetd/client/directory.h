@@ -92,6 +92,37 @@ struct directory {
         _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
 };
 
+/*
+ * Any part of the directory, as it was at one moment:
+ *
+ *      struct dir_reading r = {0};
+ *      while (dir_read(d, &r))
+ *              ...                     what was read in the round before, if any, was torn
+ *      if (r.whole)
+ *
+ * A number that was read is bounded before it is used, at all times.
+ */
+struct dir_reading {
+        uint32_t seq, tries;
+        uint32_t looks; /* ustack_read()'s */
+        bool begun, whole;
+};
+static inline bool dir_read(const struct directory *d, struct dir_reading *r)
+{
+        if (r->begun) {
+                /* What was read, before `seq` is read again. */
+                atomic_thread_fence(memory_order_acquire);
+                r->whole = atomic_load_explicit(&d->seq, memory_order_relaxed) == r->seq;
+                if (likely(r->whole))
+                        return false;
+        }
+        for (r->begun = false; !r->begun && r->tries < DIR_TRIES; r->tries++) {
+                r->seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                r->begun = !(r->seq & 1);
+        }
+        return r->begun;
+}
+
 /* What a lookup found. */
 struct dir_hit {
         uint32_t stack;
@@ -140,23 +171,19 @@ static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr a
 static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_addr addr,
                                    uint16_t port, uint32_t hint, struct dir_hit *hit)
 {
-        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
-                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
-                struct dir_hit got = {0, 0, 0};
-                bool found;
+        struct dir_reading r = {0};
+        struct dir_hit got = {0, 0, 0};
+        bool found = false;
 
-                if (unlikely(seq & 1))
-                        continue;
+        while (dir_read(d, &r)) {
+                got = (struct dir_hit){0, 0, 0};
                 found = dir_probe(d, proto, addr, port, hint, &got) ||
                         dir_probe(d, proto, (ip_addr){{0, 0}}, port, hint, &got);
-                /* The entries were read before `seq` is read again. */
-                atomic_thread_fence(memory_order_acquire);
-                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq)) {
-                        *hit = got; /* zeros where nothing was found */
-                        return found;
-                }
         }
-        return -EAGAIN;
+        if (unlikely(!r.whole))
+                return -EAGAIN;
+        *hit = got; /* zeros where nothing was found */
+        return found;
 }
 
 /* Returns true if the key has the stack, in one attempt. */
@@ -213,20 +240,14 @@ static inline bool dir_is_at(const struct directory *d, uint8_t proto, ip_addr a
 static inline int directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr,
                                     uint16_t port, uint32_t stack)
 {
+        struct dir_reading r = {0};
+        bool found = false;
+
         if (proto == IPPROTO_TCP && directory_lessee_of(d, port) == stack)
                 return true;
-        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
-                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
-                bool found;
-
-                if (unlikely(seq & 1))
-                        continue;
+        while (dir_read(d, &r))
                 found = dir_is_at(d, proto, addr, port, stack);
-                atomic_thread_fence(memory_order_acquire);
-                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
-                        return found;
-        }
-        return -EAGAIN;
+        return r.whole ? found : -EAGAIN;
 }
 
 /* Returns 1 if a leased port is not to be used, since a stack, the lessee perhaps, takes what is
@@ -234,75 +255,53 @@ static inline int directory_vouches(const struct directory *d, uint8_t proto, ip
 static inline int directory_is_taken(const struct directory *d, uint8_t proto, ip_addr addr,
                                      uint16_t port)
 {
-        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
-                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
-                bool found;
+        struct dir_reading r = {0};
+        bool found = false;
 
-                if (unlikely(seq & 1))
-                        continue;
+        while (dir_read(d, &r))
                 found = dir_is_at(d, proto, addr, port, DIR_ANYBODY);
-                atomic_thread_fence(memory_order_acquire);
-                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
-                        return found;
-        }
-        return -EAGAIN;
+        return r.whole ? found : -EAGAIN;
 }
 
 /* Returns 1 if an address is local to this network namespace (127/8, ::1, and those of its
  * interfaces); else 0, or -EAGAIN. */
 static inline int directory_is_local(const struct directory *d, ip_addr addr)
 {
+        struct dir_reading r = {0};
+        bool found = false;
+
         if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >> 24 == 127)
                 return 1;
         if (addr.w[0] == 0 && addr.w[1] == (uint64_t)1 << 56)
                 return 1;
-        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
-                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+        while (dir_read(d, &r)) {
                 uint32_t n = MIN(d->naddrs, DIR_ADDRS);
-                bool found = false;
-
-                if (unlikely(seq & 1))
-                        continue;
+                found = false;
                 for (uint32_t i = 0; i < n && !found; i++)
                         found = ip_addr_eq(d->addrs[i], addr);
-                atomic_thread_fence(memory_order_acquire);
-                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
-                        return found;
         }
-        return -EAGAIN;
+        return r.whole ? found : -EAGAIN;
 }
 
 /* Copies what the network is to be. False: no consistent view was had. */
 static inline bool directory_net(const struct directory *d, struct netconf *out)
 {
-        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
-                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+        struct dir_reading r = {0};
 
-                if (unlikely(seq & 1))
-                        continue;
+        while (dir_read(d, &r))
                 memcpy(out, &d->net, sizeof *out);
-                atomic_thread_fence(memory_order_acquire);
-                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
-                        return true;
-        }
-        return false;
+        return r.whole;
 }
 
 /* The interface in place i of DIR_IFACES. False: there is none (any more), or no consistent view
  * was had. */
 static inline bool directory_iface_at(const struct directory *d, uint32_t i, struct dir_iface *out)
 {
-        for (uint32_t tries = 0; i < MIN(d->nifaces, DIR_IFACES) && tries < DIR_TRIES; tries++) {
-                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+        struct dir_reading r = {0};
 
-                if (unlikely(seq & 1))
-                        continue;
+        while (i < MIN(d->nifaces, DIR_IFACES) && dir_read(d, &r))
                 *out = d->iface[i];
-                atomic_thread_fence(memory_order_acquire);
-                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
-                        return out->peer != 0;
-        }
-        return false;
+        return r.whole && out->peer != 0;
 }
 
 /* The interface with that `peer`. False: there is none (any more). */
@@ -331,18 +330,12 @@ static inline bool dir_verbs(const struct directory *d, ip_addr addr, struct dir
  * gone; -EAGAIN. */
 static inline int directory_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
 {
-        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
-                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
-                bool found;
+        struct dir_reading r = {0};
+        bool found = false;
 
-                if (unlikely(seq & 1))
-                        continue;
+        while (dir_read(d, &r))
                 found = dir_verbs(d, addr, out);
-                atomic_thread_fence(memory_order_acquire);
-                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
-                        return found;
-        }
-        return -EAGAIN;
+        return r.whole ? found : -EAGAIN;
 }
 
 /* The generation: one more with each change. */
