@@ -636,7 +636,7 @@ void stack_loop_forget(struct stack *s)
         for (uint32_t i = 1; i < conns(s)->fresh; i++) {
                 struct tcp_conn *tc = pool_at(conns(s), i);
                 wheel_forget(&tc->wheel);
-                tc->out_queued = 0;
+                tc->out_queued = tc->stuck = 0;
         }
 }
 
