@@ -243,6 +243,7 @@ static void run_send(struct stack *s, struct stack_chan *c, struct run *r,
         be16 sum =
                 csum_finish(csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, r->tcp_len + r->len));
 
+        assert(r->segs > 1 && r->npieces != 0);
         tcp[AT_FLAGS] |= run_psh(r);
         sum.raw = (uint16_t)~sum.raw;
         memcpy(tcp + AT_SUM, &sum, sizeof sum);
@@ -325,6 +326,7 @@ void netif_doubted(struct stack *s, struct stack_chan *c, ip_addr peer)
         struct netif_view *v = &c->netif;
         uint32_t dst = ip_addr_get_v4(peer), at = (dst ^ dst >> 8) % NETIF_NEAR;
 
+        assert(v->nif != NULL);
         if (v->near[at].dst == dst && v->near[at].ref.index != 0)
                 arp_doubt(&v->arp, v->near[at].ref, s->now);
 }

@@ -245,6 +245,7 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
 
 void stack_view_fini(struct stack *s)
 {
+        assert(s->frames != NULL);
         munmap(s->frames, sizeof *s->frames);
 }
 
@@ -283,6 +284,8 @@ static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct 
 
 static void chan_publish(struct stack_state *st, uint32_t k)
 {
+        assert(k < st->limits.chans);
+        assert(atomic_load_explicit(&st->chan[k].state, memory_order_relaxed) == CHAN_FREE);
         if (k >= atomic_load_explicit(&st->chans, memory_order_relaxed))
                 atomic_store_explicit(&st->chans, k + 1, memory_order_relaxed);
         stack_heat(st, k);
@@ -307,6 +310,7 @@ int stack_remote_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t
 {
         int err = chan_claim(st, k, peer, tx, rx);
 
+        assert(remote != 0);
         if (err != 0)
                 return err;
         st->chan[k].remote = remote;
@@ -341,6 +345,7 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer,
         struct arp a;
         int err;
 
+        assert(cfg->mtu != 0 && cfg->prefix <= 32);
         if (i == NETIF_MAX)
                 return -ENOSPC;
         err = chan_claim(st, k, peer, tx, rx);

@@ -90,6 +90,7 @@ static void learn(void *arg, const struct tcp_conn *tc, uint32_t room)
                                          tc->tuple.raddr.w[0], tc->tuple.raddr.w[1]}};
         struct netif_hdr h;
 
+        assert(room != 0);
         if (ch == NULL || is_watched(s) || ch->answers->knows(ch, &e, s->now))
                 return;
         l.len = answer_of(s, tc, &h);

@@ -90,6 +90,7 @@ static void unstick(struct stack *s, struct tcp_conn *tc)
 {
         struct chan_slot *slot = &s->st->chan[tc->tuple.chan];
 
+        assert(tc->stuck && s->st->nstuck != 0);
         *(tc->stuck_prev != 0 ? &tcp_conn_at(&s->tcp, tc->stuck_prev)->stuck_next
                               : &slot->stuck_head) = tc->stuck_next;
         *(tc->stuck_next != 0 ? &tcp_conn_at(&s->tcp, tc->stuck_next)->stuck_prev

@@ -110,6 +110,7 @@ int64_t stack_memory_give(struct stack *s, const void *p, uint32_t proc)
         uint32_t i = find(s, p, proc);
         int64_t bytes;
 
+        assert(proc != 0);
         if (i == STACK_MEMORIES || p != start_of(s, &m[i]))
                 return -EINVAL;
         if (is_busy(s, i))
@@ -132,6 +133,7 @@ bool stack_memory_holds(const struct stack *s, const void *p, size_t bytes, uint
         const struct stack_memory *m = s->st->memory;
         uint32_t i = find(s, p, proc);
 
+        assert(proc != 0);
         return i != STACK_MEMORIES &&
                bytes <= (size_t)m[i].units * STACK_MEMORY_UNIT -
                                 (size_t)((const uint8_t *)p - start_of(s, &m[i]));
@@ -144,6 +146,7 @@ uint32_t stack_memory_name(struct stack *s, uint32_t k, const struct tcp_conn *t
         const uint8_t *at = p;
         uint32_t i = find(s, at, 0), id;
 
+        assert(s->st->chan[k].names & STACK_NAMES_OUT);
         if (i == STACK_MEMORIES)
                 return 0; /* another thread has freed it */
         *serial = ++s->st->names * STACK_MEMORIES + i;

@@ -27,6 +27,7 @@ int stack_ping_ask(struct stack *s, uint32_t k, ip_addr src, uint32_t n, uint8_t
         struct buf data;
         uint8_t *out;
 
+        assert(ttl != 0 && n <= PING_MAX_DATA);
         if (c == NULL)
                 return -ENETUNREACH;
         path = stack_path_mtu(s, p->dst);

@@ -34,6 +34,7 @@ void stack_cool(struct stack_state *st, uint32_t k)
 {
         uint64_t word = 1ull << k / 64;
 
+        assert(k < STACK_CHANS);
         atomic_fetch_and(&st->hot[k / 64], ~(1ull << k % 64));
         if (atomic_load(&st->hot[k / 64]) != 0)
                 return;

@@ -12,6 +12,8 @@
 
 void close_send(struct tcp *t, struct tcp_conn *tc)
 {
+        assert(tc->state == TCPS_ESTABLISHED || tc->state == TCPS_CLOSE_WAIT);
+        assert(tc->shut & SHUT_SND);
         tcp_set_state(t, tc, tc->state == TCPS_ESTABLISHED ? TCPS_FIN_WAIT_1 : TCPS_LAST_ACK);
         conn_unflag(tc, TCF_MORE);
         sndbuf_queue_fin(t, tc);
@@ -106,6 +108,7 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool reset = loses_data(tc) || tc->opts.linger_s == 0;
 
+        assert(tc->live);
         tc->sock = 0;
         orphan_begin(t, tc);
         stamp_drop(t, tc);
@@ -170,6 +173,7 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
 
 void tcp_chan_leave(struct tcp *t, uint16_t chan, int err)
 {
+        assert(err > 0);
         for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {
                 struct tcp_conn *tc = conn_at(t, i);
                 if (tc->live && tc->tuple.chan == chan && tc->state != TCPS_TIME_WAIT)
@@ -179,6 +183,7 @@ void tcp_chan_leave(struct tcp *t, uint16_t chan, int err)
 
 void tcp_chan_down(struct tcp *t, uint16_t chan, int err, nstime now)
 {
+        assert(err > 0);
         for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {
                 struct tcp_conn *tc = conn_at(t, i);
                 if (!tc->live || tc->tuple.chan != chan)

@@ -145,6 +145,7 @@ void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)
 {
         uint32_t was = t->busy ? *t->busy : 0;
 
+        assert(tc->live && tc->state == TCPS_TIME_WAIT);
         if (unlikely(tcp_ack_waits(tc)))
                 output_ack_now(t, tc, tc->slow_at - TIME_WAIT_FOR);
         count(t->cnt, why);
@@ -289,6 +290,7 @@ void conn_raise(struct tcp *t, struct tcp_conn *tc, uint32_t events)
 /* `owed`: OWE_RST when the peer is still to be told, by tcp_output(). */
 static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
 {
+        assert(err >= 0 && (owed & ~OWE_RST) == 0);
         if (err != 0)
                 WRITE_ONCE(tc->err, (int16_t)err);
         conn_shut(tc, SHUT_BOTH);
@@ -331,6 +333,7 @@ bool conn_reap(struct tcp *t, struct tcp_conn *tc)
 {
         if (tc->state != TCPS_CLOSED || tc->owed != 0 || wanted(tc))
                 return false;
+        assert(tc->live && tc->snd_head == 0 && tc->ooo_head == 0);
         rcvbuf_purge(t, tc);
         sndbuf_drop_fill(t, tc);
         saved_syn_drop(t, tc);
@@ -375,6 +378,7 @@ void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now)
 {
         if (likely(tc->limit == limit))
                 return;
+        assert(limit < TCP_LIMITS);
         if (conn_is_watched(tc))
                 watch_limit(tc, limit);
         tc->limited[tc->limit] += now - tc->limit_since;
@@ -391,6 +395,7 @@ void tcp_queue_full(struct tcp_conn *tc, nstime now)
 
 void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock)
 {
+        assert(conn_at(t, conn)->live);
         conn_at(t, conn)->sock = sock;
 }
 

@@ -103,6 +103,7 @@ void demux_add(struct tcp *t, struct tcp_conn *tc)
 {
         uint32_t *head;
 
+        assert(tc->live && tc->self != 0);
         if (t->sh->conns.used > t->sh->conn_hash_n && t->sh->conn_hash_n < t->sh->conn_hash_max)
                 grow(t);
         tc->hash = (uint32_t)hash_of(t->sh, &tc->tuple);
@@ -237,6 +238,7 @@ void demux_add_listener(struct tcp *t, struct tcp_listener *l)
         uint32_t *head = listen_bucket(t->sh, l->port);
         const struct tcp_listener *other = addr_from(t, *head, l->addr, l->port);
 
+        assert(l->live && l->self != 0);
         l->hash_next = *head;
         *head = l->self;
         set_sharing(t, l, other != NULL ? other->sharing + 1 : 1);
@@ -246,6 +248,7 @@ void demux_remove_listener(struct tcp *t, struct tcp_listener *l)
 {
         uint32_t *at = listen_bucket(t->sh, l->port);
 
+        assert(l->sharing != 0);
         while (*at != 0 && *at != l->self)
                 at = &tcp_listener_at(t, *at)->hash_next;
         if (*at == l->self)

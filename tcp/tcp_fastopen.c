@@ -129,6 +129,7 @@ bool fastopen_accepts(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
 
 void fastopen_opened(struct tcp *t, struct tcp_conn *tc)
 {
+        assert(tc->state == TCPS_SYN_RECEIVED && !(tc->fastopen & FO_OPEN));
         tc->fastopen |= FO_OPEN;
         tc->fastopen_listener = tc->listener;
         tcp_listener_at(t, tc->listener)->fastopen_open++;
@@ -137,6 +138,7 @@ void fastopen_opened(struct tcp *t, struct tcp_conn *tc)
 
 void fastopen_over(struct tcp *t, struct tcp_conn *tc)
 {
+        assert(tc->fastopen & FO_OPEN);
         tc->fastopen &= (uint8_t)~FO_OPEN;
         if (tc->state == TCPS_ESTABLISHED)
                 tc->slow &= (uint8_t)~SLOW_STATE;
@@ -261,6 +263,7 @@ bool fastopen_begin(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         const struct fastopen_peer *p = peer_find(t, &tc->tuple);
 
+        assert(tc->state == TCPS_SYN_SENT && tc->flags & TCF_ACTIVE);
         if (is_avoided(p, now))
                 return false;
         if (p != NULL && p->mss != 0) {
@@ -346,6 +349,7 @@ void fastopen_syn_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime
 {
         struct tcp_txseg *s;
 
+        assert(seq_leq(tc->snd_una, ack) && seq_leq(ack, tc->snd_nxt));
         while (tc->snd_head != 0 && seq_lt((s = txseg_at(t, tc->snd_head))->seq, ack)) {
                 if (seq_gt(txseg_end(s), ack)) {
                         txseg_trim(t, tc, s, ack - s->seq);

@@ -105,6 +105,7 @@ static bool bounds_sending(const struct tcp_group *g)
 
 static void set_share(struct tcp_group *g, struct tcp_conn *tc, uint32_t share)
 {
+        assert(g->held >= tc->group_share);
         g->held += (uint64_t)share - tc->group_share;
         tc->group_share = share;
         rcvbuf_size(tc, tc->rcv_size);
@@ -170,6 +171,7 @@ uint32_t tcp_queued(const struct tcp_conn *tc)
 
 static void set_send_share(struct tcp_group *g, struct tcp_conn *tc, uint32_t share)
 {
+        assert(g->queued >= tc->send_share);
         g->queued += (uint64_t)share - tc->send_share;
         tc->send_share = share;
 }
@@ -277,6 +279,7 @@ static void begin_turn(struct tcp_group *g, struct tcp_conn *tc, nstime now)
         uint64_t rate = limits_of(g)->rate;
         uint32_t turn;
 
+        assert(rate != 0 && g->waiting != 0);
         g->turn_at = MAX(g->turn_at, now - CATCH_UP);
         if (g->turn_last != now)
                 g->turn_more = now > g->turn_at ? (now - g->turn_at) / g->waiting : 0;
@@ -319,6 +322,7 @@ void group_sent(struct tcp *t, struct tcp_conn *tc, uint32_t len)
 
 static void leave_line(struct tcp_group *g, struct tcp_conn *tc)
 {
+        assert(tc->group_due == 0 || g->waiting != 0);
         if (tc->group_due != 0)
                 g->waiting--;
         tc->group_due = 0;
@@ -389,6 +393,7 @@ void group_opens_no_more(struct tcp *t, uint32_t group, bool answered)
         if (likely(group == 0))
                 return;
         g = group_at(t, group);
+        assert(g->opening != 0);
         g->unanswered |= !answered && g->opening >= may_open(g);
         g->opening--;
 }
@@ -454,6 +459,7 @@ void group_over(struct tcp *t, struct tcp_conn *tc)
         if (likely(tc->group == 0))
                 return;
         g = group_of(t, tc);
+        assert(g->members != 0 && g->held >= tc->group_share);
         g->held -= tc->group_share;
         g->members--;
         tc->group = 0;
@@ -531,6 +537,7 @@ int tcp_group_set(struct tcp *t, uint32_t group, const struct tcp_group_limits *
 {
         struct tcp_group *g = group_at(t, group);
 
+        assert((l->receive | l->send) == 0 || (l->members != 0 && l->least != 0));
         for_each_member(t, group, tc) if (!can_say_least(tc, l)) return -EINVAL;
         if (!fits(t, group, l))
                 return -ENOSPC;

@@ -122,6 +122,7 @@ int tcp_recv_lend(struct tcp *t, struct tcp_conn *tc, uint32_t proc, bool ours, 
         struct span any;
         int got = tcp_recv_peek(t, tc, 0, 1, &any, 1), lent = 0;
 
+        assert(proc != 0 && n >= 0);
         if (got <= 0)
                 return got;
         if (tc->urg_state != URG_NONE)
@@ -147,6 +148,7 @@ static struct tcp_conn *conn_of(const struct tcp *t, const struct tcp_loan *l)
 
 static void free_frame(struct tcp *t, uint32_t frame)
 {
+        assert(is_private(frame) || *lent_count(t, frame) != 0);
         if (!is_private(frame))
                 --*lent_count(t, frame);
         frame_drop(t->frames, frame);
@@ -157,6 +159,7 @@ static void end_loan(struct tcp *t, struct tcp_loan *l, nstime now)
         struct tcp_conn *tc = conn_of(t, l);
         struct buf data = l->data;
 
+        assert(l->proc != 0 && (tc == NULL || tc->rcv_lent >= data.len));
         l->proc = 0;
         store_order();
         pool_free(&t->sh->loans, pool_index(&t->sh->loans, l));
@@ -174,6 +177,7 @@ int tcp_recv_return(struct tcp *t, struct tcp_conn *tc, uint32_t proc, uint64_t 
         uint32_t i = (uint32_t)token;
         struct tcp_loan *l;
 
+        assert(proc != 0);
         if (i == 0 || i >= t->sh->loans.fresh)
                 return -EINVAL;
         l = loan_at(t, i);
@@ -185,6 +189,7 @@ int tcp_recv_return(struct tcp *t, struct tcp_conn *tc, uint32_t proc, uint64_t 
 
 void tcp_loans_end(struct tcp *t, const struct tcp_conn *tc, uint32_t proc, nstime now)
 {
+        assert(proc != 0);
         if (likely(t->sh->loans.used == 0))
                 return;
         for_each_loan(t, l) if (l->proc == proc && (tc == NULL || l->owner == frame_owner(tc)))

@@ -122,6 +122,7 @@ static void teach(struct tcp *t, const struct tcp_conn *tc, const struct tcp_lis
 
 static void unlink_queue(struct tcp *t, struct tcp_listener *l, struct tcp_conn *tc)
 {
+        assert(l->queued != 0 && tc->acc_state == ACC_QUEUED);
         WRITE_ONCE(*(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &l->q_head),
                    tc->line_next);
         *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->q_tail) = tc->line_prev;
@@ -135,6 +136,7 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc)
         struct tcp_listener *l = tcp_listener_at(t, tc->listener);
         uint32_t after = l->q_tail;
 
+        assert(l->live && tc->acc_state == ACC_QUEUED);
         while (after != 0 && (int32_t)(conn_at(t, after)->acc_order - tc->acc_order) > 0)
                 after = conn_at(t, after)->line_prev;
         tc->line_prev = after;
@@ -166,6 +168,7 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
                 return;
         }
         l = tcp_listener_at(t, tc->listener);
+        assert(l->half_open != 0);
         tc->acc_order = l->order++;
         tc->acc_state = ACC_QUEUED;
         tc->opts.defer_accept_s = 0; /* was for this; as Linux says of a connection */
@@ -184,6 +187,7 @@ void listen_forget(struct tcp *t, struct tcp_conn *tc)
         struct tcp_listener *l = tcp_listener_at(t, tc->listener);
 
         if (tc->acc_state == ACC_HALF_OPEN) {
+                assert(l->half_open != 0);
                 l->half_open--;
                 group_opens_no_more(t, tc->group, false);
         } else if (tc->acc_state == ACC_QUEUED) {
@@ -228,6 +232,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
 {
         struct tcp_listener *l = tcp_listener_at(t, listener);
 
+        assert(l->live);
         demux_remove_listener(t, l);
         tcp_listen_forget(t);
         fastopen_unlisten(t, l);
@@ -245,6 +250,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
                 else
                         conn_reset(t, tc, 0);
         }
+        assert(l->queued == 0 && l->half_open == 0 && l->fastopen_open == 0);
         tcp_group_listen(t, listener, 0);
         live_set(&l->live, 0);
         pool_free(&t->sh->listeners, listener);
@@ -275,6 +281,7 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
 {
         struct tcp_conn *tc;
 
+        assert(l->live && seg->flags & TCP_SYN);
         if (unlikely(!group_has_place(t, l->group))) {
                 count_drop(t->cnt, DROP_TCP_GROUP);
                 return NULL;

@@ -48,6 +48,7 @@ uint8_t open_wscale(const struct tcp_opts *o)
  * old can arrive. */
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
+        assert(tc->state < TCPS_SYN_RECEIVED && seg->flags & TCP_SYN);
         tc->mss_clamp = seg->mss                         ? seg->mss
                         : ip_addr_is_v4(tc->tuple.raddr) ? MSS_DEFAULT_V4
                                                          : MSS_DEFAULT_V6;
@@ -88,6 +89,8 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         bool deferred = tc->opts.defer_accept_s != 0 && tc->snd_wl2 == tc->iss + 1;
         bool syn_lost = tc->backoff != 0 && !deferred;
 
+        assert(tc->state == TCPS_SYN_SENT || tc->state == TCPS_SYN_RECEIVED);
+        assert(tc->snd_mss != 0);
         if (syn_lost)
                 tc->rto = MIN(MAX(tc->rto, RTO_AFTER_LOST_SYN), tcp_rto_most(&tc->opts));
         else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0 &&

@@ -123,6 +123,7 @@ void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime
 
 static void lower(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now)
 {
+        assert(mss != 0 && mss < size_now(tc));
         tc->path.mss = (uint16_t)mss;
         tc->path.acked = tc->bytes_acked;
         tc->path.probe = tc->path.claim = 0;
@@ -143,6 +144,7 @@ static void believe(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now
 
 static void probe_failed(struct tcp *t, struct tcp_conn *tc, uint32_t largest, nstime now)
 {
+        assert(tc->path.probe > tc->path.mss && largest < tc->path.probe);
         tc->path.search_hi = (uint16_t)MAX(largest, tc->path.mss);
         tc->path.probe = 0;
         tc->path.wait = 0;
@@ -219,6 +221,7 @@ void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime n
 {
         uint32_t was = tc->snd_mss;
 
+        assert(mss != 0 && mss <= UINT16_MAX);
         if (tc->link.mss == mss)
                 return;
         tc->link.mss = (uint16_t)mss;
@@ -326,6 +329,7 @@ void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t size = tc->path.probe;
 
+        assert(size > tc->path.mss);
         if (seq_lt(tc->snd_una, tc->path.probe_seq + size - conn_options_len(tc)))
                 return;
         tc->path.probe = 0;
@@ -356,6 +360,7 @@ void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now)
         uint32_t len, size = tc->path.probe;
         bool alone;
 
+        assert(size != 0);
         if (!is_lost(t, tc, tc->path.probe_seq, &len))
                 return;
         alone = tc->lost == len;

@@ -72,6 +72,7 @@ static void init(struct tcp_conn *tc, nstime now)
 
 static void hand_over(struct tcp_conn *tc, nstime now)
 {
+        assert(tc->cc == TCP_CC_PLAN && tc->opts.cc != TCP_CC_PLAN);
         tc->cc = tc->opts.cc;
         cc_begin(tc, now);
 }
@@ -256,6 +257,7 @@ int tcp_plan_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_plan *m, n
         struct plan *p = plan_of(tc);
         bool planned = tc->cc == TCP_CC_PLAN;
 
+        assert(m == NULL || m->good_for > 0);
         if (!is_open(tc))
                 return -ENOTCONN;
         if (m == NULL) {

@@ -13,6 +13,7 @@
  * this ACK delivers are (§6.1, RecoverFS). */
 void prr_init(struct tcp_conn *tc, uint32_t delivered)
 {
+        assert(tc->ca_state == CA_RECOVERY && tc->sacked <= flight(tc));
         tc->prr.delivered = tc->prr.out = 0;
         tc->prr.fs = flight(tc) - tc->sacked + delivered;
 }

@@ -50,6 +50,8 @@ void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s)
         uint32_t space = txseg_space(s);
         bool known = (s->marks & (TXS_LOST | TXS_RETX)) == TXS_LOST;
 
+        assert(!(s->marks & TXS_SACKED));
+        assert(!(s->marks & TXS_RETX) || tc->retx >= space);
         if (s->marks & TXS_RETX)
                 tc->retx -= space;
         if (!(s->marks & TXS_LOST))

@@ -54,6 +54,7 @@ static void link_after(struct tcp *t, struct tcp_conn *tc, uint32_t prev, uint32
 {
         struct tcp_rxseg *s = rxseg_at(t, i);
 
+        assert(prev == 0 || seq_geq(s->seq, end_of(rxseg_at(t, prev))));
         s->prev = prev;
         s->next = prev ? rxseg_at(t, prev)->next : tc->ooo_head;
         store_order();
@@ -72,6 +73,7 @@ static void unlink_head(struct tcp *t, struct tcp_conn *tc)
 {
         uint32_t i = tc->ooo_head, last = rxseg_at(t, i)->run;
 
+        assert(tc->ooo_records != 0);
         tc->ooo_head = rxseg_at(t, i)->next;
         *(tc->ooo_head ? &rxseg_at(t, tc->ooo_head)->prev : &tc->ooo_tail) = 0;
         if (last != i)

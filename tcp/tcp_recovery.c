@@ -45,6 +45,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, uint32_t delivered, nsti
 
 static void recovery_exit(struct tcp_conn *tc)
 {
+        assert(tc->ca_state >= CA_RECOVERY);
         if (tc->ca_state == CA_RECOVERY && cc_has_prr(tc))
                 tc->cwnd = MAX(tc->ssthresh, 2 * tc->snd_mss);
         tc->ca_state = CA_OPEN;
@@ -124,6 +125,7 @@ void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
         bool reneged = txseg_at(t, tc->snd_head)->marks & TXS_SACKED,
              first = tc->ca_state < CA_RECOVERY;
 
+        assert(tc->state >= TCPS_ESTABLISHED && flight(tc) != 0);
         count(t->cnt, COUNT_TCP_RTO);
         if (conn_is_watched(tc))
                 watch_lost(tc, true);

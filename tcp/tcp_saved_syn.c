@@ -31,12 +31,14 @@ void saved_syn_keep(struct tcp *t, struct tcp_conn *tc)
         uint32_t id, mac_len = tc->opts.save_syn == 2 ? MAC_LEN : 0;
         uint8_t *p;
 
+        assert(tc->saved_syn == 0);
         if (syn == NULL || are_few(t->frames))
                 return;
         id = frame_alloc(t->frames, FRAME_REGION_PRIVATE, FRAME_SMALL, 0);
         if (id == 0)
                 return;
         p = frame_addr(t->frames, id);
+        assert(mac_len + syn->ip_len + syn->tcp_len <= TCP_SAVED_SYN_MOST);
         p[0] = (uint8_t)(mac_len + syn->ip_len + syn->tcp_len);
         memcpy(p + 1, mac, mac_len);
         memcpy(p + 1 + mac_len, syn->ip, syn->ip_len);

@@ -65,12 +65,17 @@ void txseg_free_head(struct tcp *t, struct tcp_conn *tc)
 /* The counts of bytes sacked, lost and retransmitted follow a segment that gets `bytes` shorter. */
 static void uncount_marks(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t bytes)
 {
-        if (s->marks & TXS_SACKED)
+        if (s->marks & TXS_SACKED) {
+                assert(tc->sacked >= bytes);
                 tc->sacked -= bytes;
-        else if (s->marks & TXS_LOST)
+        } else if (s->marks & TXS_LOST) {
+                assert(tc->lost >= bytes);
                 tc->lost -= bytes;
-        if (s->marks & TXS_RETX)
+        }
+        if (s->marks & TXS_RETX) {
+                assert(tc->retx >= bytes);
                 tc->retx -= bytes;
+        }
 }
 
 void txseg_trim(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t bytes)
@@ -119,6 +124,7 @@ bool txseg_merge(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32
         if (i == 0)
                 return false;
         n = txseg_at(t, i);
+        assert(n->seq == txseg_end(s) && !(s->ctl & TCP_FIN));
         if (n->frame != s->frame || n->off != s->off + s->len || s->len + n->len > most)
                 return false;
         s->ctl |= n->ctl;
@@ -221,6 +227,7 @@ void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc)
 {
         if (!(tc->flags & TCF_WAITS))
                 return;
+        assert(t->sh->wait_head != 0);
         conn_unflag(tc, TCF_WAITS);
         if (tc->wait_next != 0)
                 conn_at(t, tc->wait_next)->wait_prev = tc->wait_prev;
@@ -708,6 +715,7 @@ void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc)
 {
         uint32_t i;
 
+        assert(tc->shut & SHUT_SND);
         conn_flag(tc, TCF_FIN_QUEUED);
         if (tc->snd_next != 0) {
                 txseg_at(t, tc->snd_tail)->ctl |= TCP_FIN;

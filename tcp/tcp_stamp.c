@@ -72,6 +72,7 @@ void tcp_stamp_ask(struct tcp *t, struct tcp_conn *tc, uint32_t what)
 {
         struct stamps *v;
 
+        assert(what != 0);
         if (tc->state < TCPS_ESTABLISHED || (tc->stamps == 0 && !make(t, tc)))
                 return;
         v = stamps_of(t, tc);
@@ -138,6 +139,7 @@ bool tcp_stamp_take(struct tcp *t, struct tcp_conn *tc, struct tcp_stamp *s)
         if (tc->stamped == 0)
                 return false;
         v = stamps_of(t, tc);
+        assert(unread(v) != 0);
         *s = v->stamp[v->taken % MANY];
         v->taken++;
         WRITE_ONCE(tc->stamped, (uint8_t)unread(v));

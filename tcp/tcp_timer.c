@@ -150,6 +150,7 @@ nstime tcp_deadline(const struct tcp_conn *tc)
 
 static void give_up(struct tcp *t, struct tcp_conn *tc)
 {
+        assert(tc->state != TCPS_CLOSED && tc->state != TCPS_TIME_WAIT);
         count(t->cnt, COUNT_TCP_TIMEOUT);
         conn_done(t, tc, tc->err_soft ? tc->err_soft : ETIMEDOUT);
 }
@@ -239,6 +240,7 @@ static void expire_rtx(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         enum rtx_kind kind = tc->rtx_kind;
 
+        assert(kind != RTX_NONE && tc->state != TCPS_CLOSED);
         switch (kind) {
         case RTX_TLP:
                 if (tc->ca_state == CA_RECOVERY)

@@ -150,6 +150,7 @@ static void undo(struct tcp *t, struct tcp_conn *tc)
 {
         bool during = tc->ca_state >= CA_RECOVERY;
 
+        assert(tc->flags & TCF_UNDO);
         count(t->cnt, COUNT_TCP_UNDO);
         if (tc->ca_state != CA_LOSS)
                 conn_flag(tc, TCF_REORDER); /* RFC 8985 §6.2 step 3: what was not lost was late */

@@ -73,6 +73,7 @@ uint32_t tcp_window_ahead(const struct tcp_conn *tc)
 
 static int grant_before_open(struct tcp_conn *tc, uint32_t bytes)
 {
+        assert(tc->opts.window_first <= tc->opts.window_most);
         if (bytes > tc->opts.window_most - tc->opts.window_first)
                 return -EOVERFLOW;
         tc->opts.window_first += bytes;

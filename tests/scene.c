@@ -583,7 +583,7 @@ static void dispose(struct scene *s)
 {
         struct tcp *t = &s->rig->t;
 
-        if (s->listener != 0)
+        if (s->listener != 0 && tcp_listener_at(t, s->listener)->live)
                 tcp_unlisten(t, s->listener);
         if (s->tc != NULL && s->tc->live && !(s->tc->flags & TCF_CLOSED_BY_APP))
                 tcp_abort(t, s->tc, s->now);

@@ -237,6 +237,7 @@ static const struct unet_ni_ops shm_ni_ops = {
 
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt)
 {
+        assert(sh != NULL && cnt != NULL);
         WRITE_ONCE(c->base.ops, &shm_ni_ops);
         c->base.promises = &shm_promise_ops;
         c->base.caps = (struct unet_caps){

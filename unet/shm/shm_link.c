@@ -355,6 +355,7 @@ int shm_link_make(struct station *st, struct frame_geom geom, struct counters *c
         struct shm_link *l = calloc(1, sizeof *l);
         int err;
 
+        assert(st != NULL && cnt != NULL);
         if (l == NULL)
                 return -ENOMEM;
         l->base.ops = &shm_link_ni_ops;
@@ -422,6 +423,7 @@ int shm_link_connect(struct shm_link *l, int sock, const struct shm_offer *their
 {
         int err = map_peer(l, theirs, uid);
 
+        assert(sock >= 0 && l->mine != NULL);
         if (err != 0)
                 return err;
         l->sock = sock;

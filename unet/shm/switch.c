@@ -66,9 +66,11 @@ static void uncharge(void *arg, uint32_t owner, uint32_t bytes)
 
         if (!p->open || owner_of(p, owner % SWITCH_PORTS) != owner)
                 return;
+        assert(p->charged >= bytes && p->charged_msgs != 0);
         p->charged -= bytes;
         p->charged_msgs--;
         if (p->account != NULL) {
+                assert(p->account->bytes >= bytes && p->account->msgs != 0);
                 p->account->bytes -= bytes;
                 p->account->msgs--;
         }
@@ -95,6 +97,7 @@ static void forgive(struct port *p)
 {
         if (p->account == NULL)
                 return;
+        assert(p->account->bytes >= p->charged && p->account->msgs >= p->charged_msgs);
         p->account->bytes -= p->charged;
         p->account->msgs -= p->charged_msgs;
 }
@@ -171,6 +174,7 @@ static int make_port(struct unet_switch *sw, uint32_t *port)
 
         if (num == 0)
                 return -EMFILE;
+        assert(!p->open);
         gen = p->gen + 1;
         *p = (struct port){.gen = gen};
         p->pool = calloc(1, frame_pool_bytes(sw->geom));
@@ -218,6 +222,7 @@ int unet_switch_attach(struct unet_switch *sw, int sock, const struct shm_offer 
 
 void unet_switch_sent(struct unet_switch *sw, uint32_t port)
 {
+        assert(port_at(sw, port) != NULL);
         shm_link_sent(sw->port[port]->shm);
 }
 
@@ -291,6 +296,7 @@ static bool may_have(const struct unet_switch_account *a, uint32_t more)
 
 static uint32_t stand(struct unet_switch *sw, const struct route *r)
 {
+        assert(r->tag != 0 && sw->port[r->port]->open);
         if (sw->port[r->port]->account != NULL)
                 sw->port[r->port]->account->chans++;
         atomic_store_explicit(&sw->board->tag[r->tag % LINK_TAGS], r->tag, memory_order_relaxed);
@@ -304,6 +310,7 @@ static void fall(struct unet_switch *sw, struct route *r)
         struct port *p = sw->port[r->port];
         uint32_t changes = atomic_load_explicit(&sw->board->changes, memory_order_relaxed);
 
+        assert(r->tag != 0 && (p->account == NULL || p->account->chans != 0));
         if (p->account != NULL)
                 p->account->chans--;
         atomic_store_explicit(&sw->board->tag[r->tag % LINK_TAGS], 0, memory_order_relaxed);
