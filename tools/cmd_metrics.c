@@ -15,7 +15,7 @@
 
 #define TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-static unsigned most = 64; /* stacks of each user */
+static uint64_t most = 64; /* stacks of each user */
 
 static bool note_daemon(void *arg, const struct unetd_status_item *item)
 {
@@ -48,7 +48,7 @@ static void page(FILE *out)
         ask_daemon(&d);
         if (d.up)
                 stacks_rows(sample_add, NULL, rows);
-        metrics_write(out, &d, rows, most);
+        metrics_write(out, &d, rows, (unsigned)most);
         json_decref(rows);
 }
 
@@ -80,15 +80,6 @@ static int write_file(const char *path)
         return EXIT_DONE;
 }
 
-static bool read_most(const char *text)
-{
-        char *end;
-        unsigned long n = strtoul(text, &end, 10);
-
-        most = (unsigned)n;
-        return end != text && !*end && text[0] != '-' && n >= 1 && n <= 4096;
-}
-
 static int run(const struct command *cmd, int argc, char **argv)
 {
         static const struct option extra[] = {{"output", required_argument, NULL, 'o'},
@@ -103,7 +94,7 @@ static int run(const struct command *cmd, int argc, char **argv)
                         output = optarg;
                 if (opt == 'l')
                         where = optarg;
-                if (opt == 's' && !read_most(optarg))
+                if (opt == 's' && !command_number(optarg, 1, 4096, &most))
                         return command_usage(cmd, "not a number from 1 to 4096: %s", optarg);
         }
         if (optind < argc)

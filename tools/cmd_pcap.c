@@ -31,13 +31,6 @@ struct settings {
         bool json;
 };
 
-static volatile sig_atomic_t stop;
-
-static void on_signal(int sig)
-{
-        stop = 1;
-}
-
 static nstime clock_ns(clockid_t id)
 {
         struct timespec ts;
@@ -75,7 +68,7 @@ static int watch(struct session *s, nstime until, pid_t pid)
         int status = 0;
         bool ended = false;
 
-        while (!stop && !taps_done(s->taps) && clock_ns(CLOCK_MONOTONIC) < until) {
+        while (!command_stopped && !taps_done(s->taps) && clock_ns(CLOCK_MONOTONIC) < until) {
                 bool any = taps_drain(s->taps);
 
                 if (clock_ns(CLOCK_MONOTONIC) >= next_scan) {
@@ -141,19 +134,6 @@ static pid_t start_program(char **argv, uint32_t snap)
         return pid;
 }
 
-/* A number of an option, 1 or more; 0 and a complaint otherwise. */
-static uint64_t number_of(const struct command *cmd, const char *text)
-{
-        char *end;
-        unsigned long long v = strtoull(text, &end, 10);
-
-        if (end == text || *end || v == 0 || text[0] == '-') {
-                command_usage(cmd, "not a number above 0: %s", text);
-                return 0;
-        }
-        return v;
-}
-
 static bool options(const struct command *cmd, int argc, char **argv, struct settings *set)
 {
         static const struct option extra[] = {{"write", required_argument, NULL, 'w'},
@@ -172,8 +152,8 @@ static bool options(const struct command *cmd, int argc, char **argv, struct set
                         set->path = optarg;
                 else if (opt == 'd')
                         direction = optarg;
-                else if ((v = number_of(cmd, optarg)) == 0)
-                        return false;
+                else if (!command_number(optarg, 1, UINT64_MAX, &v))
+                        return command_usage(cmd, "not a number above 0: %s", optarg), false;
                 if (opt == 's')
                         set->want.stack = (uint32_t)v;
                 if (opt == 'c')
@@ -199,7 +179,6 @@ static int run(const struct command *cmd, int argc, char **argv)
         struct settings set = {.want = {.snap = CAPTURE_SNAP_MAX, .packet = write_packet},
                                .path = "-",
                                .until = NSTIME_NEVER};
-        struct sigaction sa = {.sa_handler = on_signal};
         struct session s = {0};
         int status = 0, r, err;
         pid_t pid = 0;
@@ -219,8 +198,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         s.taps = taps_new(&set.want);
         if (!s.taps)
                 return command_fail("no memory");
-        sigaction(SIGINT, &sa, NULL);
-        sigaction(SIGTERM, &sa, NULL);
+        command_catch_signals();
         if (optind < argc)
                 pid = start_program(argv + optind, set.want.snap);
         if (pid >= 0)

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <netdb.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,6 @@
 #define LOOK_EVERY (5 * NS_PER_MS)
 #define TOLD_MAX   10000u /* packets that are listed in JSON */
 
-static volatile sig_atomic_t interrupted;
-
 struct pinging {
         /* what is asked for */
         uint32_t count; /* 0: until interrupted */
@@ -39,11 +36,6 @@ struct pinging {
         uint32_t refused; /* requests that were too long to be sent */
         json_t *packets;
 };
-
-static void on_signal(int sig)
-{
-        interrupted = 1;
-}
 
 /* ---- whom, and how ---- */
 
@@ -193,7 +185,7 @@ static void hear_until(struct pinging *p, nstime until, bool last)
 
                 hear(p);
                 left = until - ustack_now();
-                if (left <= 0 || interrupted || all)
+                if (left <= 0 || command_stopped || all)
                         return;
                 usock_wait1(p->us, POLLIN, nstime_min(left, LOOK_EVERY));
         }
@@ -216,7 +208,7 @@ static const char *run_pings(struct pinging *p)
 {
         nstime at = ustack_now();
 
-        for (uint32_t i = 0; (p->count == 0 || i < p->count) && !interrupted; i++) {
+        for (uint32_t i = 0; (p->count == 0 || i < p->count) && !command_stopped; i++) {
                 bool last = p->count != 0 && i + 1 == p->count;
                 uint32_t seq = 0;
                 int r = ask(p, &seq);
@@ -321,7 +313,6 @@ static bool set_option(struct pinging *p, int opt, const char *arg)
 
 static int ping_host(struct pinging *p, const char *host)
 {
-        struct sigaction stop = {.sa_handler = on_signal};
         const struct ping *g;
         const char *why = "no such host";
         char text[ADDRESS_TEXT];
@@ -333,8 +324,7 @@ static int ping_host(struct pinging *p, const char *host)
         address_format(p->dst, text);
         if (!p->json)
                 printf("%s (%s): %u bytes of data over U-Net\n", host, text, p->size);
-        sigaction(SIGINT, &stop, NULL);
-        sigaction(SIGTERM, &stop, NULL);
+        command_catch_signals();
         ustack_lock(p->us->u);
         stack_ping_begin(&p->us->u->s, p->dst);
         ustack_leave(p->us->u);

@@ -13,15 +13,6 @@ struct want {
         json_t *ids;
 };
 
-static json_t *numbers(const uint64_t *n, int count)
-{
-        json_t *a = json_array();
-
-        for (int i = 0; i < count; i++)
-                json_array_append_new(a, json_integer((json_int_t)n[i]));
-        return a;
-}
-
 static void add_stack(void *arg, const struct seen_stack *s, json_t *rows)
 {
         const struct counters *c = &s->view.st->cnt;
@@ -29,8 +20,8 @@ static void add_stack(void *arg, const struct seen_stack *s, json_t *rows)
 
         if (w->stack == 0 || w->stack == s->id)
                 json_array_append_new(rows, json_pack("{si so so}", "stack", s->id, "counters",
-                                                      numbers(c->n, COUNT_COUNT), "drops",
-                                                      numbers(c->drop, DROP_COUNT)));
+                                                      show_numbers(c->n, COUNT_COUNT), "drops",
+                                                      show_numbers(c->drop, DROP_COUNT)));
 }
 
 static void sum_up(uint64_t *sum, int count, const json_t *row, const char *key)

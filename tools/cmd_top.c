@@ -1,6 +1,5 @@
 /* unet top: stacks and flows as they work: rates, what limits each, drops. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,20 +16,13 @@
 
 struct top {
         nstime interval;
-        unsigned long count; /* ticks; 0: no bound */
+        uint64_t count; /* ticks; 0: no bound */
         bool json;
         json_t *sample;  /* the last one, of which the next are told apart */
         char *text;      /* the last tick, as a screen shows it */
         bool seen;       /* there was a stack */
         const char *why; /* there is none now */
 };
-
-static volatile sig_atomic_t stop;
-
-static void on_signal(int sig)
-{
-        stop = 1;
-}
 
 /* ---- one tick ---- */
 
@@ -172,24 +164,22 @@ static void sleep_until(nstime at)
 {
         struct timespec ts = {at / NS_PER_S, at % NS_PER_S};
 
-        while (!stop && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) != 0)
+        while (!command_stopped && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) != 0)
                 continue;
 }
 
 static void batch(struct top *t)
 {
-        struct sigaction sa = {.sa_handler = on_signal};
         nstime next = clock_now();
 
-        sigaction(SIGINT, &sa, NULL);
-        sigaction(SIGTERM, &sa, NULL);
+        command_catch_signals();
         json_decref(tick(t));
         for (unsigned long n = 0; t->count == 0 || n < t->count; n++) {
                 json_t *rates;
 
                 next = MAX(next, clock_now() - t->interval) + t->interval;
                 sleep_until(next);
-                if (stop)
+                if (command_stopped)
                         break;
                 rates = tick(t);
                 if (t->json) {
@@ -217,14 +207,6 @@ static bool read_interval(const char *text, nstime *out)
         return true;
 }
 
-static bool read_count(const char *text, unsigned long *out)
-{
-        char *end;
-
-        *out = strtoul(text, &end, 10);
-        return end != text && !*end && *out != 0 && text[0] != '-';
-}
-
 static int run(const struct command *cmd, int argc, char **argv)
 {
         static const struct option extra[] = {{"interval", required_argument, NULL, 'i'},
@@ -237,7 +219,7 @@ static int run(const struct command *cmd, int argc, char **argv)
                 if (opt == 'i' && !read_interval(optarg, &t.interval))
                         return command_usage(cmd, "not a number of seconds from 0.01 to %.0f: %s",
                                              INTERVAL_MAX, optarg);
-                if (opt == 'c' && !read_count(optarg, &t.count))
+                if (opt == 'c' && !command_number(optarg, 1, UINT64_MAX, &t.count))
                         return command_usage(cmd, "not a number above 0: %s", optarg);
         }
         if (optind < argc)

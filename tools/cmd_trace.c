@@ -1,7 +1,5 @@
 /* unet trace: events of live stacks (base/trace.h) as they happen. */
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -35,13 +33,6 @@ struct session {
         nstime until;
         bool json;
 };
-
-static volatile sig_atomic_t stop;
-
-static void on_signal(int sig)
-{
-        stop = 1;
-}
 
 /* ---- stacks come ---- */
 
@@ -151,7 +142,7 @@ static void watch(struct session *s)
 {
         nstime next_scan = 0;
 
-        while (!stop && !is_enough(s) && clock_now() < s->until) {
+        while (!command_stopped && !is_enough(s) && clock_now() < s->until) {
                 if (clock_now() >= next_scan) {
                         look_for_stacks(s);
                         next_scan = clock_now() + SCAN_EVERY;
@@ -209,19 +200,15 @@ static bool options(const struct command *cmd, int argc, char **argv, struct ses
         int opt;
 
         while ((opt = command_option(cmd, argc, argv, extra, &s->json)) != -1) {
-                char *end = NULL;
-                unsigned long long v;
+                uint64_t v;
 
                 if (opt == 'e') {
                         if (!parse_events(cmd, optarg, &s->events))
                                 return false;
                         continue;
                 }
-                v = strtoull(optarg, &end, 10);
-                if (end == optarg || *end || v == 0 || optarg[0] == '-') {
-                        command_usage(cmd, "not a number above 0: %s", optarg);
-                        return false;
-                }
+                if (!command_number(optarg, 1, UINT64_MAX, &v))
+                        return command_usage(cmd, "not a number above 0: %s", optarg), false;
                 if (opt == 's')
                         s->only = (uint32_t)v;
                 else if (opt == 'c')
@@ -237,12 +224,10 @@ static bool options(const struct command *cmd, int argc, char **argv, struct ses
 static int run(const struct command *cmd, int argc, char **argv)
 {
         static struct session s = {.events = UINT64_MAX, .until = NSTIME_NEVER};
-        struct sigaction sa = {.sa_handler = on_signal};
 
         if (!options(cmd, argc, argv, &s))
                 return EXIT_USAGE;
-        sigaction(SIGINT, &sa, NULL);
-        sigaction(SIGTERM, &sa, NULL);
+        command_catch_signals();
         watch(&s);
         return leave(&s);
 }

@@ -65,3 +65,26 @@ int command_fail(const char *format, ...)
                 show_json(json_pack("{so}", "error", show_string(text)));
         return EXIT_NOTHING;
 }
+
+bool command_number(const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+        char *end;
+
+        *out = strtoull(text, &end, 10);
+        return end != text && !*end && text[0] != '-' && *out >= min && *out <= max;
+}
+
+volatile sig_atomic_t command_stopped;
+
+static void on_signal(int sig)
+{
+        command_stopped = 1;
+}
+
+void command_catch_signals(void)
+{
+        struct sigaction sa = {.sa_handler = on_signal};
+
+        sigaction(SIGINT, &sa, NULL);
+        sigaction(SIGTERM, &sa, NULL);
+}

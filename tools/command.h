@@ -8,7 +8,9 @@
 #define TOOLS_COMMAND_H
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { EXIT_DONE = 0, EXIT_NOTHING = 1, EXIT_USAGE = 2 };
 
@@ -37,6 +39,12 @@ void command_help(const struct command *cmd);
 /* "unet: ..." on standard error, and {"error": "..."} where --json was asked for and nothing shown
  * yet, so that who parses the output always can. Returns EXIT_NOTHING. */
 int command_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A number of that range, and nothing behind it. */
+bool command_number(const char *text, uint64_t min, uint64_t max, uint64_t *out);
+/* From now on SIGINT and SIGTERM end what the command does, and not the command. */
+void command_catch_signals(void);
+extern volatile sig_atomic_t command_stopped; /* one came */
 
 /* Executes a program with the shim in front of its libc (cmd_run.c). Returns an exit status when
  * it cannot. */

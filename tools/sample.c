@@ -5,16 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/show.h"
 #include "tools/sockets.h"
-
-static json_t *numbers(const uint64_t *n, int count)
-{
-        json_t *a = json_array();
-
-        for (int i = 0; i < count; i++)
-                json_array_append_new(a, json_integer((json_int_t)n[i]));
-        return a;
-}
 
 /* proc(5): what follows the name, which may hold anything but ends with the last ")". -1: the
  * process is gone. */
@@ -67,7 +59,7 @@ void sample_add(void *arg, const struct seen_stack *s, json_t *rows)
         json_array_append_new(rows, json_pack("{si si si so sI so so so so}", "stack", s->id, "uid",
                                               s->uid, "pid", s->pid, "program",
                                               stacks_program(s->pid), "ns", (json_int_t)s->now,
-                                              "counters", numbers(c->n, COUNT_COUNT), "drops",
-                                              numbers(c->drop, DROP_COUNT), "sockets", sockets,
+                                              "counters", show_numbers(c->n, COUNT_COUNT), "drops",
+                                              show_numbers(c->drop, DROP_COUNT), "sockets", sockets,
                                               "cpu", cpu_json(s->view.st)));
 }

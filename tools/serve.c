@@ -1,4 +1,5 @@
 /* See serve.h. */
+#include "tools/command.h"
 #include "tools/serve.h"
 
 #include <errno.h>
@@ -74,15 +75,6 @@ static const char *listen_at(const struct addrinfo *a, int *fd)
         return NULL;
 }
 
-/* getaddrinfo() takes the lower bits of any number. */
-static bool is_port(const char *text)
-{
-        char *end;
-        unsigned long v = strtoul(text, &end, 10);
-
-        return end != text && !*end && text[0] != '-' && v <= UINT16_MAX;
-}
-
 /* "ADDRESS:PORT", "[ADDRESS]:PORT" or "PORT". */
 static const char *listen_inet(const char *where, int *fd)
 {
@@ -91,6 +83,7 @@ static const char *listen_inet(const char *where, int *fd)
         char host[64] = "127.0.0.1";
         const char *colon = strrchr(where, ':'), *port = colon ? colon + 1 : where, *why;
         struct addrinfo *found;
+        uint64_t number;
 
         if (colon) {
                 bool brackets = where[0] == '[' && colon > where + 1 && colon[-1] == ']';
@@ -98,7 +91,9 @@ static const char *listen_inet(const char *where, int *fd)
                 snprintf(host, sizeof host, "%.*s", (int)(colon - where) - 2 * brackets,
                          where + brackets);
         }
-        if (!is_port(port) || getaddrinfo(host, port, &hints, &found) != 0)
+        /* getaddrinfo() takes the lower bits of any number. */
+        if (!command_number(port, 0, UINT16_MAX, &number) ||
+            getaddrinfo(host, port, &hints, &found) != 0)
                 return "neither a port, an address and a port, nor a path";
         why = listen_at(found, fd);
         freeaddrinfo(found);

@@ -156,3 +156,12 @@ json_t *show_text(const char *text, size_t max)
         safe[n] = '\0';
         return json_string(safe);
 }
+
+json_t *show_numbers(const uint64_t *n, int count)
+{
+        json_t *a = json_array();
+
+        for (int i = 0; i < count; i++)
+                json_array_append_new(a, json_integer((json_int_t)n[i]));
+        return a;
+}

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum show_as {
@@ -36,5 +37,6 @@ bool show_json_shown(void);
 json_t *show_string(const char *text);
 /* Cuts text that came from another process to printable characters. */
 json_t *show_text(const char *text, size_t max);
+json_t *show_numbers(const uint64_t *n, int count);
 
 #endif
