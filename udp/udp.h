@@ -301,11 +301,10 @@ void udp_settle(struct udp *u, uint32_t pcb);
 /*
  * Under the lock, and for the only reader: peek shows up to n datagrams in order, leaving out the
  * first `skip`; returns how many. 0 after shutdown of the reading side with an empty queue, -EAGAIN
- * when there is none, or the pending error (taken, as Linux does). Spans stay valid until consumed.
+ * when there is none, or the pending error (taken, as Linux does). Spans stay valid until they are
+ * taken.
  */
 int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *msg, int n);
-/* Removes the first n datagrams, which must have been seen. */
-void udp_recv_consume(struct udp *u, uint32_t pcb, uint32_t n);
 /* Length of the first datagram (SIOCINQ), 0: none. */
 uint32_t udp_recv_avail(const struct udp *u, uint32_t pcb);
 

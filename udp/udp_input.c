@@ -166,11 +166,6 @@ int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *ms
         return -EAGAIN;
 }
 
-void udp_recv_consume(struct udp *u, uint32_t pcb, uint32_t n)
-{
-        udp_queue_drop(&pcb_at(u, pcb)->q, u, n);
-}
-
 uint32_t udp_recv_avail(const struct udp *u, uint32_t pcb)
 {
         struct udp_msg first;

@@ -660,23 +660,6 @@ void udp_queue_settle(struct udp_queue *q, struct udp *u)
                 begin_without_block(q, u);
 }
 
-void udp_queue_drop(struct udp_queue *q, struct udp *u, uint32_t n)
-{
-        uint64_t head = load_head(q), gen = head_gen(head);
-        struct cursor c = cursor_at(u, head_place(head));
-
-        for (; n != 0; n--) {
-                struct cursor at = hop(u, q->tail, c);
-
-                assert(!same_place(at.at, q->tail));
-                gen += at.at.block != c.at.block;
-                c = at;
-                c.at.off += rec_len(rec_at(c));
-        }
-        set_head(q, c.at, gen);
-        udp_queue_settle(q, u);
-}
-
 void udp_queue_clear(struct udp_queue *q, struct udp *u)
 {
         uint64_t head = load_head(q);

@@ -86,8 +86,6 @@ void udp_queue_settle(struct udp_queue *q, struct udp *u);
  * how many. */
 int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip,
                    struct udp_msg *msg, int n);
-/* Reads the first n, for a lock's holder who is the only reader. */
-void udp_queue_drop(struct udp_queue *q, struct udp *u, uint32_t n);
 /* Removes everything, its block too. */
 void udp_queue_clear(struct udp_queue *q, struct udp *u);
 /* After a death: makes anew what is derived, and adds the queue's references to the frame records,

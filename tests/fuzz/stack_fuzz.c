@@ -21,6 +21,7 @@
 #include "tcp/tcp_plan.h"
 #include "tcp/tcp_saved_syn.h"
 #include "tests/sim/pair.h"
+#include "tests/udp/reading.h"
 
 #define STEPS    120
 #define PORT     80u
@@ -172,7 +173,7 @@ static void step_udp(struct world *w, unsigned how)
                 for (int k = 0; k < m[i].nspan; k++)
                         sum += csum_partial(m[i].span[k].ptr, m[i].span[k].len, sum) & 1;
         if (n > 0 && (how & 1 || sum == 12345))
-                udp_recv_consume(&victim(w)->udp, w->udp, (uint32_t)n);
+                read_first(&victim(w)->udp, w->udp, (uint32_t)n);
 }
 
 /* ---- loans, plans, saved SYNs, quiet channels ---- */

@@ -4,6 +4,7 @@
  * After each step every invariant holds; at the end nothing is leaked.
  */
 #include "tests/fuzz/message.h"
+#include "tests/udp/reading.h"
 #include "udp/udp_pcb.h"
 
 #include <sys/socket.h>
@@ -218,7 +219,7 @@ static void step_read(struct world *w, uint32_t pcb)
                 assert(len == m[i].len);
         }
         if (n > 0)
-                udp_recv_consume(&w->u, pcb, (uint32_t)n);
+                read_first(&w->u, pcb, (uint32_t)n);
 }
 
 static void step_send(struct world *w, uint32_t pcb)

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/sim/pair.h"
+#include "tests/udp/reading.h"
 
 #define GROUP 0xef010203u /* 239.1.2.3 */
 #define PORT  5000
@@ -98,7 +99,7 @@ static unsigned heard(struct scene *s, unsigned i)
         for (; udp_recv_peek(u, s->pcb[i], 0, &m, 1) == 1; n++) {
                 assert_int_equal(m.len, 5);
                 assert_memory_equal(m.span[0].ptr, "hello", 5);
-                udp_recv_consume(u, s->pcb[i], 1);
+                read_first(u, s->pcb[i], 1);
         }
         return n;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "tests/steps.h"
+#include "tests/udp/reading.h"
 #include "tests/udp/scene.h"
 #include "udp/udp_pcb.h"
 
@@ -100,7 +101,7 @@ static void do_put_into_new_block(struct view *v)
 
 static void do_read(struct view *v)
 {
-        udp_recv_consume(&v->u, 1, 1);
+        read_first(&v->u, 1, 1);
 }
 
 /* Without the lock. */
@@ -129,7 +130,7 @@ static void do_take_all_and_put(struct view *v)
 
 static void do_read_all(struct view *v)
 {
-        udp_recv_consume(&v->u, 1, udp_pcb_at(&v->u, 1)->q.count);
+        read_first(&v->u, 1, udp_pcb_at(&v->u, 1)->q.count);
 }
 
 static void do_open_and_bind(struct view *v)

@@ -5,6 +5,7 @@
 
 #include "base/prng.h"
 #include "udp/udp_pcb.h"
+#include "tests/udp/reading.h"
 
 static struct udp_queue *queue(struct scene *s, uint32_t pcb)
 {
@@ -117,7 +118,7 @@ static void memory_is_charged_as_it_is_held(void **state)
         arrives(s, .len = 100, .in_frame = 100);
         assert_int_equal(queue(s, pcb)->charged,
                          128 + 72 + 64 + FRAME_SMALL_BYTES + 64 + FRAME_LARGE_BYTES);
-        udp_recv_consume(&s->u, pcb, 4);
+        read_first(&s->u, pcb, 4);
         assert_int_equal(queue(s, pcb)->charged, 0);
 }
 
@@ -171,7 +172,7 @@ static void without_memory_it_drops_and_says_so(void **state)
         s->u.sh->limits.lend_max = 0;
         assert_int_equal(arrives(s, .len = 20000, .in_frame = 20000), UDP_DONE);
         assert_int_equal(s->cnt.drop[DROP_UDP_NO_MEMORY], 2);
-        udp_recv_consume(&s->u, pcb, 1);
+        read_first(&s->u, pcb, 1);
         udp_pcb_check(&s->u, pcb);
 }
 
@@ -191,7 +192,7 @@ static void many_are_shown_and_consumed_at_once(void **state)
                 assert_int_equal(m[i].span[0].ptr[0], 45 + i);
         }
         assert_int_equal(udp_recv_peek(&s->u, pcb, 50, m, 3), -EAGAIN);
-        udp_recv_consume(&s->u, pcb, 30);
+        read_first(&s->u, pcb, 30);
         expect_read(s, pcb, .len = 31, .fill = 30);
         assert_int_equal(udp_recv_avail(&s->u, pcb), 32);
 }

@@ -1,5 +1,6 @@
 #include "tests/udp/scene.h"
 #include "udp/udp_pcb.h"
+#include "tests/udp/reading.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,6 +241,6 @@ void expect_read_(struct scene *s, uint32_t pcb, struct arrival given, const cha
         if (m.len != a.len)
                 print_error("%s:%d: another datagram\n", file, line);
         compare(&m, &a);
-        udp_recv_consume(&s->u, pcb, 1);
+        read_first(&s->u, pcb, 1);
         udp_pcb_check(&s->u, pcb);
 }
