@@ -162,8 +162,8 @@ static uint8_t *append(struct ip_optbuf *out, const uint8_t *p)
         return to;
 }
 
-/* The hops that were recorded, the last one first. A route that began with its own sender has him
- * no second time. */
+/* The hops that were recorded, the last one first. If the first of them is the sender itself, it is
+ * left out: it stands at the end of the route back anyway. */
 static void append_route_back(struct ip_optbuf *out, const uint8_t *p, uint32_t peer)
 {
         unsigned hops = (MIN(p[PTR], p[LEN] + 1u) - ROUTE - 1) / 4;

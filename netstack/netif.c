@@ -219,9 +219,9 @@ static bool run_takes(const struct run *r, const struct tcp_seg *seg)
                memcmp(h + AT_OPTIONS, first + AT_OPTIONS, r->tcp_len - AT_OPTIONS) == 0;
 }
 
-/* The segments of a run come later, so a peer that puts segments together (GRO) need not wait for
- * the next one. As Linux, which makes bursts of pairs where a path is not fast: a last segment that
- * is alone is not pushed, nor is a retransmission. */
+/* PSH of a run's last segment. It tells a receiver that merges segments (GRO) not to wait for more.
+ * As Linux, whose bursts over slow paths are pairs of segments: new data in pairs is pushed, a
+ * single last segment and a retransmission only if the application's PSH is there. */
 static uint8_t run_psh(const struct run *r)
 {
         return r->is_new && r->segs % 2 == 0 ? TCP_PSH : r->flags & TCP_PSH;

@@ -202,7 +202,8 @@ struct sock_rec {      /* sock/ owns the meaning; see sock/attach/ustack.h */
         _Atomic uint32_t relay;
         /* Questions to the relay, and how many of them are answered. */
         _Atomic uint32_t relay_asked, relay_done;
-        _Atomic uint8_t awaited; /* somebody looked meanwhile, and could not have his turn */
+        /* Another thread wanted to copy meanwhile: wake it when `reader` or `writer` has done. */
+        _Atomic uint8_t awaited;
         uint16_t segment; /* UDP_SEGMENT: datagrams of so much are made of what is sent; 0: one */
         uint8_t many;     /* UDP: SOCK_MANY_*; WRITE_ONCE() */
         uint8_t ip_opts;  /* UDP: opts.ip_opts has some */

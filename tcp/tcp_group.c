@@ -25,9 +25,9 @@
  * A member that has something to send, and whose windows and own rate let it, stands in line for a
  * turn: what passes at the rate in a millisecond, or what it has. Turns follow one another, each
  * begins when the one before it has passed; so the rate is exact, and who sends all the time has an
- * equal part. Who is late has his turn all the same, and what all have missed, up to CATCH_UP,
- * makes turns longer. What the windows hold up when the turn comes is given back, and what is not
- * used within TURN is lost: a turn cannot be saved.
+ * equal part. A member that comes late for its turn has it all the same. Time that nobody used, up
+ * to CATCH_UP, makes the turns of those that wait longer. What the windows hold up when the turn
+ * comes is given back, and what is not used within TURN is lost: a turn cannot be saved.
  *
  * A group has no owner. It is there as long as a connection or a listener names it. Who belongs to
  * it, and the sums, are derived: group_recover().
@@ -260,7 +260,8 @@ static nstime time_of(uint32_t bytes, uint64_t rate)
         return (nstime)(bytes * (uint64_t)NS_PER_S / rate);
 }
 
-/* A pause of all is nothing that was missed. */
+/* A member's turn begins behind all turns that were given. Time in which nobody wanted to send is
+ * not made good: then the turn begins now. */
 static void stand_in_line(struct tcp_group *g, struct tcp_conn *tc, nstime now)
 {
         bool pause = g->waiting == 0 && now - g->turn_last > CATCH_UP;

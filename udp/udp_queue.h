@@ -16,8 +16,8 @@
  * Memory is charged by what is really held, as Linux does: the record, its bytes, and the whole of
  * its frame.
  *
- * Reading takes no lock. Whoever moves `head` over a record, by compare-and-swap, has read it;
- * before that he may copy its bytes, which are worth something if the swap succeeds. The lock's
+ * Reading takes no lock. A reader copies a record's bytes, and then moves `head` over the record by
+ * compare-and-swap. If that fails another reader had it, and the copy is thrown away. The lock's
  * holder alone appends, at `tail`, and gives the memory of what was read back, between `base` and
  * `head`: udp_queue_settle(). `head` carries a generation, which grows whenever it enters a block,
  * so that it never comes back to a value that a slow reader may still hold.

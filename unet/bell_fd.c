@@ -214,7 +214,8 @@ int bell_unnamed(int named)
         return err;
 }
 
-/* What the caller is connected to is nothing to who says to whom he sends. */
+/* Connects the caller to the name, which fails if nobody has it. Rings go by sendto(), which names
+ * its receiver, so what the caller is connected to does not matter to them. */
 bool bell_answers(int named)
 {
         struct sockaddr_un un = name_at(named);

@@ -23,8 +23,8 @@
  * bells, numbers of 20 bits that the kernel chose, and rings all of them from one socket: its
  * *caller*, which stays in the network namespace where it was made. What nobody has read yet counts
  * against the caller: when peers that do not read, or a child of another user, have used it up,
- * another takes its place. When a stack is gone its name may become a stranger's; he is rung in
- * vain. Keepers, and whom a filter or Landlock keeps from names, have ringers.
+ * another takes its place. When a stack is gone its name may become another user's, who is then
+ * rung in vain. Keepers, and whom a filter or Landlock keeps from names, have ringers.
  *
  * A ring could carry descriptors, which close in the context of who reads it: a bell refuses them
  * (SO_PASSRIGHTS, Linux 6.16).

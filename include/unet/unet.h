@@ -158,7 +158,7 @@ UNET_API int unet_emul_listen(const char *name, unsigned flags);
 /* Takes the next channel, waiting at most `timeout` ns. -EPIPE: unetd has gone, listen again. */
 UNET_API int unet_emul_accept(struct unet_ep *ep, int listen_fd, int64_t timeout, uint32_t *chan);
 /* Joins whoever accepts under the name, "UID/NAME" for another user's. -ECONNREFUSED: nobody
- * listens; -EACCES: he does not want other users. */
+ * listens; -EACCES: the listener takes no other users. */
 UNET_API int unet_emul_connect(struct unet_ep *ep, const char *name, int64_t timeout,
                                uint32_t *chan);
 

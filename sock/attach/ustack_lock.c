@@ -59,7 +59,7 @@ void ustack_unlock(struct ustack *u)
                 rlock_unlock(&u->s.st->lock);
 }
 
-/* Whether a timer is due before anybody looks in who sleeps. */
+/* Returns true if a timer is due before the leader or the keeper wakes by itself. */
 static bool oversleeps(struct ustack *u)
 {
         const struct stack_state *st = u->s.st;

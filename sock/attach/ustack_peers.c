@@ -9,9 +9,9 @@
  * gone by its name: what comes in its stead may be on its way (an interface of its own after the
  * bridge).
  *
- * Each peer is asked for every USTACK_PEERS_EVERY by whoever is at work in the stack. Who has
- * waited for longer than that sleeps on his connection to unetd (ustack_daemon_fd()), and looks as
- * often only if there are peers from before this unetd. What follows is what the keeper does
+ * A thread at work in the stack asks for each peer every USTACK_PEERS_EVERY. A thread that has
+ * waited for longer sleeps on its connection to unetd (ustack_daemon_fd()). It asks as often only
+ * if there are peers from before this unetd. What follows is what the keeper does
  * (chan_down() of sock/keeper/keeper_side.c), which may do it as well: under the lock the second
  * finds nothing to do.
  */

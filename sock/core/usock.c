@@ -32,7 +32,8 @@ __thread struct usock_tls usock_tls;
 void (*usock_run_deferred)(void);
 _Atomic uint32_t usock_closed;
 
-/* Who is inside already goes on: he may hold what others need to leave. */
+/* Waits until the stacks are open again. A thread that is inside a call already goes on: it may
+ * hold a lock that others need before they can leave. */
 void usock_wait_outside(void)
 {
         uint32_t closed;

@@ -38,7 +38,8 @@ static bool has_caps(struct __user_cap_data_struct v[_LINUX_CAPABILITY_U32S_3])
         return sandbox_forbidden == 0 && sys2(SYS_capget, &h, v) == 0;
 }
 
-/* Root without CAP_SETUID is taken for one who has it: he leaves a stack that he need not. */
+/* Returns true if the process may set any user id. A root user without CAP_SETUID counts as well:
+ * it then leaves its stack although it would not have to. */
 static bool may_set_all(void)
 {
         struct __user_cap_data_struct has[_LINUX_CAPABILITY_U32S_3];

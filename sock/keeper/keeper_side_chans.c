@@ -283,8 +283,8 @@ static int longest_quiet(struct keeper_view *v, const uint64_t *may, nstime now)
         return best;
 }
 
-/* All that the peer has sent is said to be consumed: he sees by that whether anything is on
- * its way. */
+/* Tells the peer how much of its ring we have consumed, which is all of it. The peer parts only if
+ * that is all that it has sent (keeper_chan_part()): then no message is on its way. */
 int keeper_chan_yield(void *view, const uint64_t *may)
 {
         struct keeper_view *v = view;

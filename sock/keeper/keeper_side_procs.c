@@ -38,8 +38,8 @@ static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
         }
 }
 
-/* Who connects from now on is refused, as by the kernel, which has closed the listener: he may have
- * waited for the end of the process. */
+/* Refuses connections from now on, as the kernel does, which has closed the listener. A client may
+ * have waited for the process to end before it connects. */
 static void listeners_gone(struct keeper_view *v, uint32_t slot)
 {
         struct pool *p = &v->u.s.st->socks;

@@ -33,7 +33,8 @@ struct native_slot {
         int number;
         struct usock *us;
         _Atomic int late_err; /* met after some bytes were moved: for the next call */
-        /* Of bind, listen and connect as far as they do not wait, and of these:. */
+        /* One thread at a time binds, listens or connects, as long as that does not wait. It guards
+         * `connecting`, `held` and `held_addr`, too. */
         pthread_mutex_t setup;
         bool connecting;               /* its outcome has not been told yet */
         bool held;                     /* the port is held in the kernel by unetd */

@@ -207,8 +207,9 @@ bool epoll_pass_owns(int fd)
 
 /* ---- who gets it ---- */
 
-/* A file of this user's in memory, so that opening it does nothing else. Its name first: anybody
- * can make a mark, and a file system of his answers when it likes. */
+/* Returns true if the descriptor is a memfd of this user's, whose opening has no side effect. The
+ * name is compared first, without a question to its file system: it may be another user's FUSE,
+ * which need not answer. */
 static bool is_harmless(int path_fd, const char *path)
 {
         static const char name[] = "/memfd:" LIST_NAME " (deleted)";

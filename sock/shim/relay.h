@@ -4,9 +4,9 @@
  *
  *      peer ==connection== relay, of the old user --socket pair-- program, of the new user
  *
- * Whoever waits in a listener of the program's, or is on the way there, is accepted by the relay,
- * which connects to the kernel's listener for him. It does so until nobody has come for a while:
- * unetd's directory names the listener no more.
+ * The relay also accepts clients that wait in a listener of the program's, and connects to the
+ * kernel's listener for each of them. It does so until no client has come for a while: unetd's
+ * directory does not name the listener any more.
  *
  *      peer ==connection== relay, of the old user --TCP of the kernel-- whoever accepts there
  *
@@ -68,9 +68,9 @@ void relay_replace(const struct relay *r, int fd, struct file *f);
 _Noreturn void relay_run(struct relay *r);
 bool relay_owns(int fd);
 
-/* relay_listen.c: takes who waits in a listener. A socket that connects to the kernel's
- * listener for him; -EAGAIN: nobody waits; -ECONNRESET: he was reset; any other error: nobody
- * can be taken. */
+/* relay_listen.c: accepts a client that waits in a listener. Returns a socket that connects to the
+ * kernel's listener for it; -EAGAIN: no client waits; -ECONNRESET: this one was reset; any other
+ * error: none can be accepted. */
 int relay_hand_on(struct usock *listener, struct usock **s);
 
 /* ---- relayed.c: the program's calls on such a number ---- */

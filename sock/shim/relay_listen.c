@@ -1,7 +1,7 @@
 /*
- * Who waits in a listener whose process gives up its user (relay.h). He is connected already, and
- * has perhaps sent: what he talks to is a connection by the kernel, from his own name where that
- * can be had, to the one that he has called.
+ * Clients that wait to be accepted by a listener whose process gives up its user (relay.h). Such a
+ * client is connected already, and may have sent. The relay accepts it, and connects to the
+ * listener's address by the kernel: from the client's own address and port, if it can bind them.
  */
 #include "sock/shim/relay.h"
 #include "sock/usock_connect.h"
@@ -15,8 +15,9 @@ struct name {
         socklen_t len;
 };
 
-/* A port of a client's of ours is nobody's in the kernel, unless he has bound a socket to it; that
- * of another host is not for us. */
+/* Binds to the client's address and port. In the kernel nobody has the port of a client over the
+ * fabric, unless the client has bound a kernel socket to it. If it cannot be had, as that of
+ * another host's client, any port will do. */
 static void call_oneself(int fd, struct name *n)
 {
         /* At the same place in both families. */

@@ -183,7 +183,7 @@ static inline bool select_again(int n, fd_set *r, fd_set *w, const fd_set *x)
         if (!can)
                 return false;
         shim_tls.watch.pace.left--;
-        /* What is not to be written to is found out once more. */
+        /* If the set cannot be written, the longer way finds that, too, and says EFAULT. */
         return put_word(r, 0, 1UL << m->fd);
 }
 

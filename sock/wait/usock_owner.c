@@ -1,6 +1,6 @@
 /*
  * Signals of readiness. No thread waits for them: whoever takes a segment off a queue, which is the
- * keeper while the program computes, sends them as he wakes those who sleep.
+ * keeper while the program computes, sends them together with its wake-ups.
  */
 #include "sock/attach/handle.h"
 #include "sock/wait/usock_owner.h"

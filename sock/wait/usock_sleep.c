@@ -240,8 +240,8 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                         if (ustack_links_elsewhere(u))
                                 *until = nstime_min(*until, ustack_now() + GUARD);
                 } else {
-                        if (stack_deadline(&u->s) <
-                            u->s.st->leader_at) /* what it fell asleep without */
+                        /* The leader fell asleep before there was this deadline. */
+                        if (stack_deadline(&u->s) < u->s.st->leader_at)
                                 *until = nstime_min(*until, stack_deadline(&u->s));
                         *until = nstime_min(*until, next_guard(u));
                 }
@@ -303,8 +303,8 @@ static int doze_in(struct wait *w, struct usock_place *p)
                 w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
                 for (uint32_t i = 0; i < w->nall; i++) {
                         k += ustack_links_fds(w->all[i], w->pfd + k);
-                        /* Nobody but itself writes its number there; if somebody takes it away it
-                         * is woken by its place. */
+                        /* A thread makes itself the leader, and nobody else does. Who takes that
+                         * away rings its place. */
                         if (slot[i] == 0 || READ_ONCE(w->all[i]->s.st->leader) != slot[i])
                                 continue;
                         w->pfd[k++] =

@@ -19,8 +19,12 @@ struct wait {
         uint32_t nall;
         uint32_t heard[USTACKS_MAX]; /* events of each stack when the items were looked at last */
         bool inside;                 /* stacks were polled and not left yet */
-        bool relayed; /* what it led for was another's, who leads when he sleeps next */
-        bool slept;   /* there may be followers that wait for this one to lead or to wake another */
+        /* It was woken as the leader for another waiter's socket. That waiter leads when it sleeps.
+         */
+        bool relayed;
+        /* It has slept in this wait: followers may rely on it to lead, or to wake another leader.
+         */
+        bool slept;
         /* acknowledgements; and who sends had the processor since something was ready last. */
         bool owes, gave_way;
         nstime began;

@@ -340,9 +340,9 @@ static void wake_otherwise(struct ustack *u, uint32_t slot)
 }
 
 /*
- * Who is woken wants the lock at once, and may be given the processor of whoever wakes him. So that
- * is done when the lock has been left. Who dies before he has done it has said so
- * (proc_slot.waking), and all are woken in his stead.
+ * Notes that a waiter is to be woken; the lock's holder does so after it has left the lock. A woken
+ * thread wants the lock at once, and the kernel may run it in place of its waker. If the holder
+ * dies in between, proc_slot.waking says that it owed wake-ups, and the repair wakes all waiters.
  */
 void usock_wake(struct ustack *u, uint32_t slot)
 {
@@ -471,8 +471,8 @@ static uint64_t some_of(const struct stack_state *st, uint64_t who, uint32_t n)
         return found;
 }
 
-/* Of those of whom one is enough, one that sleeps; 0: none. Who has been woken looks before he
- * goes on. */
+/* Where one waiter of several is enough: one of them that still sleeps; 0: none does. A waiter that
+ * was woken before looks at its sockets before it sleeps again, so it needs no second wake-up. */
 static uint64_t one_of(const struct stack_state *st, uint64_t who)
 {
         return some_of(st, who, 1);

@@ -592,7 +592,8 @@ static int serve_all(struct unet_switch *sw)
         return n;
 }
 
-/* Somebody has a message for which he has not saved enough yet. */
+/* Returns true if some port has a message that is longer than its share allows yet: the next round
+ * adds to the share (deficit round robin). */
 static bool anybody_saves(const struct unet_switch *sw)
 {
         for (uint32_t num = 1; num <= sw->nports; num++)

@@ -30,7 +30,8 @@ static struct verbs_chan *verbs(struct unet_chan *ch)
 
 /* ---- sending ---- */
 
-/* Copied: the caller's are his again when send returns, the device may look later. */
+/* Copies the message's inline bytes to where the device reads them. The caller may change its own
+ * when send returns, and the device may read later. */
 static struct ibv_sge stage(const struct verbs_port *p, const struct unet_tx *tx)
 {
         uint8_t *at = p->memory + p->posted % VERBS_SEND_DEPTH * VERBS_STAGE;

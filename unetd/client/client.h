@@ -301,7 +301,7 @@ int unetd_emul_attach(struct unetd_client *c, const struct shm_offer *mine,
 int unetd_emul_listen(struct unetd_client *c, const char *name, bool anybody, int *fd);
 /* Calls the name of a user and waits until the call is accepted, at most timeout_ms (< 0: for
  * ever): *tag is the channel's, both ways. -ECONNREFUSED: nobody listens, or too many wait;
- * -EACCES: he does not want other users; -ETIMEDOUT. */
+ * -EACCES: the listener takes no other users; -ETIMEDOUT. */
 int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, const char *name,
                        int64_t timeout_ms, uint32_t *tag);
 /* Accepts the oldest call at a listener (its number came with the UNETD_EMUL_CALL) for a port of
