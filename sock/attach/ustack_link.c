@@ -38,6 +38,15 @@ static struct vlink *link_at(const struct ustack *u, uint32_t i)
         return __atomic_load_n(&u->link[i], __ATOMIC_ACQUIRE);
 }
 
+#define FOR_LINKS(u, i, v)                        \
+        for (uint32_t i = 0; i < DIR_IFACES; i++) \
+                for (struct vlink *v = link_at(u, i); unlikely(v != NULL); v = NULL)
+
+static uint32_t driver_of(struct vlink *v)
+{
+        return atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed);
+}
+
 /* ---- waking the driver ---- */
 
 /* Under the lock: something is in the ring that is another process's to post; or nobody drives
@@ -46,14 +55,10 @@ static void ring(void *arg)
 {
         struct ustack *u = arg;
 
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = link_at(u, i);
-                uint32_t driver;
+        FOR_LINKS (u, i, v) {
+                uint32_t driver = driver_of(v);
 
-                if (v == NULL || vlink_drives(v))
-                        continue;
-                driver = atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed);
-                if (driver != 0 && !vlink_waits(v))
+                if (vlink_drives(v) || (driver != 0 && !vlink_waits(v)))
                         continue;
                 if ((driver == VLINK_KEEPER || driver == 0 || !usock_wake_process(u, driver)) &&
                     u->fds.ring_keeper >= 0)
@@ -285,15 +290,14 @@ static bool link_fds(const struct ustack *u, uint32_t i, int *mem, int *book)
 void ustack_links_back(struct ustack *u, struct unetd_client *c)
 {
         assert(ustack_locked(u));
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = link_at(u, i);
-                struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
+        FOR_LINKS (u, i, v) {
+                struct vlink_shared *sh = vlink_shared(v);
                 int mem, book;
 
-                if (sh == NULL || !link_fds(u, i, &mem, &book) ||
+                if (!link_fds(u, i, &mem, &book) ||
                     unetd_link_back(c, u->id, UNETD_IFACE | i, mem, book) != 0)
                         continue;
-                if (atomic_load_explicit(&sh->driver, memory_order_relaxed) == u->slot + 1)
+                if (driver_of(v) == u->slot + 1)
                         unetd_link_drive(c, u->id, UNETD_IFACE | i, sh->qpn, sh->qkey, sh->mtu,
                                          sh->pinned_kb);
         }
@@ -328,40 +332,26 @@ void ustack_links_left(struct ustack *u, uint32_t slot)
 {
         assert(ustack_locked(u));
         assert(slot < STACK_PROCS);
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = link_at(u, i);
-                struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
-                if (sh != NULL &&
-                    atomic_load_explicit(&sh->driver, memory_order_relaxed) == slot + 1)
-                        atomic_store_explicit(&sh->driver, 0, memory_order_relaxed);
-        }
+        FOR_LINKS (u, i, v)
+                if (driver_of(v) == slot + 1)
+                        atomic_store_explicit(&vlink_shared(v)->driver, 0, memory_order_relaxed);
 }
 
 bool ustack_links_elsewhere(const struct ustack *u)
 {
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = link_at(u, i);
-                uint32_t driver = unlikely(v != NULL)
-                                          ? atomic_load_explicit(&vlink_shared(v)->driver,
-                                                                 memory_order_relaxed)
-                                          : 0;
-
-                if (is_process(driver) && driver != u->slot + 1)
+        FOR_LINKS (u, i, v)
+                if (is_process(driver_of(v)) && driver_of(v) != u->slot + 1)
                         return true;
-        }
         return false;
 }
 
 void ustack_links_doubt(struct ustack *u)
 {
         assert(ustack_locked(u));
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = link_at(u, i);
-                struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
-                uint32_t driver =
-                        sh != NULL ? atomic_load_explicit(&sh->driver, memory_order_relaxed) : 0;
-                uint32_t turns =
-                        sh != NULL ? atomic_load_explicit(&sh->turns, memory_order_relaxed) : 0;
+        FOR_LINKS (u, i, v) {
+                struct vlink_shared *sh = vlink_shared(v);
+                uint32_t driver = driver_of(v),
+                         turns = atomic_load_explicit(&sh->turns, memory_order_relaxed);
 
                 if (is_process(driver) && driver != u->slot + 1 && turns == u->turns[i] &&
                     !usock_wake_process(u, driver)) {
@@ -400,12 +390,10 @@ static bool stands_still(struct ustack *u, uint32_t i, nstime now)
 /* Only by this a sleeping process learns that its device is being removed. */
 static bool to_close(struct ustack *u, struct vlink *v)
 {
-        uint32_t driver = atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed);
-
         if (!vlink_away(v))
                 return false;
-        if (is_process(driver))
-                usock_wake_process(u, driver);
+        if (is_process(driver_of(v)))
+                usock_wake_process(u, driver_of(v));
         return true;
 }
 
@@ -413,8 +401,8 @@ nstime ustack_links_again(const struct ustack *u, nstime now)
 {
         nstime when = NSTIME_NEVER;
 
-        for (uint32_t i = 0; i < DIR_IFACES; i++)
-                if (u->link[i] != NULL && u->drive_again[i] > now)
+        FOR_LINKS (u, i, v)
+                if (u->drive_again[i] > now)
                         when = nstime_min(when, u->drive_again[i]);
         return when;
 }
@@ -422,15 +410,13 @@ nstime ustack_links_again(const struct ustack *u, nstime now)
 bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
 {
         assert(ustack_locked(u));
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = link_at(u, i);
-                struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
-                uint32_t driver =
-                        sh != NULL ? atomic_load_explicit(&sh->driver, memory_order_relaxed) : 0;
+        FOR_LINKS (u, i, v) {
+                struct vlink_shared *sh = vlink_shared(v);
+                uint32_t driver = driver_of(v);
                 struct vlink_qp qp;
                 bool take;
 
-                if (sh == NULL || sh->drivers == 0 || now < u->drive_again[i] || !needed(u))
+                if (sh->drivers == 0 || now < u->drive_again[i] || !needed(u))
                         continue;
                 if (to_close(u, v)) {
                         u->drive_again[i] = now + DRIVE_AGAIN;
@@ -462,44 +448,34 @@ bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
 
 bool ustack_links_any(const struct ustack *u)
 {
-        for (uint32_t i = 0; i < DIR_IFACES; i++)
-                if (unlikely(link_at(u, i) != NULL))
-                        return true;
+        FOR_LINKS (u, i, v)
+                return true;
         return false;
 }
 
 void ustack_links_arm(struct ustack *u)
 {
         assert(ustack_locked(u));
-        for (uint32_t i = 0; i < DIR_IFACES; i++)
-                if (unlikely(u->link[i] != NULL))
-                        vlink_arm(u->link[i]);
+        FOR_LINKS (u, i, v)
+                vlink_arm(v);
 }
 
 int ustack_links_fds(const struct ustack *u, struct pollfd *pfd)
 {
         int n = 0, fd[VERBS_WAKE_FDS];
 
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                const struct vlink *v = link_at(u, i);
-                int have = unlikely(v != NULL) ? vlink_wake_fds(v, fd) : 0;
-
-                for (int k = 0; k < have; k++)
+        FOR_LINKS (u, i, v)
+                for (int k = 0, have = vlink_wake_fds(v, fd); k < have; k++)
                         pfd[n++] = (struct pollfd){.fd = fd[k], .events = POLLIN};
-        }
         return n;
 }
 
 bool ustack_links_own(const struct ustack *u, int fd)
 {
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                const struct vlink *v = link_at(u, i);
-
-                if (unlikely(v != NULL) &&
-                    (vlink_owns_fd(v, fd) || (fd > 0 && (fd == READ_ONCE(u->link_mem[i]) ||
-                                                         fd == READ_ONCE(u->link_book[i])))))
+        FOR_LINKS (u, i, v)
+                if (vlink_owns_fd(v, fd) || (fd > 0 && (fd == READ_ONCE(u->link_mem[i]) ||
+                                                        fd == READ_ONCE(u->link_book[i]))))
                         return true;
-        }
         return false;
 }
 
@@ -508,18 +484,15 @@ bool ustack_links_own(const struct ustack *u, int fd)
 void ustack_links_yield(struct ustack *u)
 {
         assert(ustack_locked(u));
-        for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = link_at(u, i);
-                if (v != NULL && vlink_drives(v))
+        FOR_LINKS (u, i, v)
+                if (vlink_drives(v))
                         vlink_give_up(v);
-        }
 }
 
 void ustack_links_forked(struct ustack *u)
 {
-        for (uint32_t i = 0; i < DIR_IFACES; i++)
-                if (u->link[i] != NULL)
-                        vlink_forked(u->link[i]);
+        FOR_LINKS (u, i, v)
+                vlink_forked(v);
 }
 
 void ustack_links_unmap(struct ustack *u)
