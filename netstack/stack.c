@@ -523,10 +523,8 @@ static bool has_datagrams(struct stack *s)
 
 static bool has_corked(const struct stack *s)
 {
-        const struct pool *socks = &s->st->socks;
-
-        for (uint32_t i = 1; i < socks->fresh; i++)
-                if (((const struct sock_rec *)pool_at(socks, i))->corked[0] != 0)
+        FOR_SOCKS (s->st, i, rec)
+                if (rec->corked[0] != 0)
                         return true;
         return false;
 }
@@ -544,16 +542,13 @@ static bool has_frames(const struct stack *s, uint32_t k)
 
 void stack_chans_used(struct stack *s, uint64_t used[STACK_CHANS / 64])
 {
-        struct pool *conns = &s->tcp.sh->conns;
-
         memset(used, has_datagrams(s) || has_corked(s) ? 0xff : 0, STACK_CHANS / 8);
         for (uint32_t k = 0; k < STACK_CHANS; k++)
                 if (chan_is_open(&s->st->chan[k]) && has_frames(s, k))
                         used[k / 64] |= (uint64_t)1 << (k % 64);
-        for (uint32_t i = 1; i < conns->fresh; i++) {
-                const struct tcp_conn *tc = pool_at(conns, i);
+        for_each_conn (&s->tcp, tc) {
                 uint32_t k = tc->tuple.chan;
-                if (tc->live && k < STACK_CHANS && (tc->state != TCPS_TIME_WAIT || tc->sock != 0))
+                if (k < STACK_CHANS && (tc->state != TCPS_TIME_WAIT || tc->sock != 0))
                         used[k / 64] |= (uint64_t)1 << (k % 64);
         }
 }
@@ -570,28 +565,20 @@ void stack_chan_yield(struct stack *s, uint32_t k, bool yields)
 /* Returns true if a connection or queued datagram may still refer to the channel or its frames. */
 static bool chan_in_use(struct stack *s, uint32_t k)
 {
-        struct pool *conns = &s->tcp.sh->conns;
-
         if (tcp_chan_lent(&s->tcp, k))
                 return true;
-        for (uint32_t i = 1; i < conns->fresh; i++) {
-                const struct tcp_conn *tc = pool_at(conns, i);
-                if (tc->live && tc->tuple.chan == k)
+        for_each_conn (&s->tcp, tc)
+                if (tc->tuple.chan == k)
                         return true;
-        }
         return has_datagrams(s);
 }
 
 /* Sockets that were connected by it find their peer anew: its number may be another's soon. */
 static void forget_peers(struct stack *s, uint32_t k)
 {
-        struct pool *socks = &s->st->socks;
-
-        for (uint32_t i = 1; i < socks->fresh; i++) {
-                struct sock_rec *rec = pool_at(socks, i);
+        FOR_SOCKS (s->st, i, rec)
                 if (READ_ONCE(rec->chan) == k + 1)
                         WRITE_ONCE(rec->chan, SOCK_CHAN_GONE);
-        }
 }
 
 bool stack_chan_free(struct stack *s, uint32_t k)

@@ -692,6 +692,10 @@ static inline uint8_t stack_ttl(const struct stack_state *st)
         return st->ip_conf.ttl != 0 ? st->ip_conf.ttl : IP_TTL_USUAL;
 }
 
+/* Each record of a socket that was ever used, and its number. */
+#define FOR_SOCKS(st, i, rec)                                       \
+        for (uint32_t i = 1; i < READ_ONCE((st)->socks.fresh); i++) \
+                for (struct sock_rec *rec = pool_at(&(st)->socks, i); rec != NULL; rec = NULL)
 static inline struct sock_rec *stack_sock(const struct stack *s, uint32_t sock)
 {
         return pool_at(&s->st->socks, sock);

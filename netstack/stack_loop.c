@@ -644,9 +644,6 @@ void stack_loop_forget(struct stack *s)
 /* Every connection is looked at once: its output, deadline and events. */
 void stack_loop_relink(struct stack *s)
 {
-        for (uint32_t i = 1; i < conns(s)->fresh; i++) {
-                struct tcp_conn *tc = pool_at(conns(s), i);
-                if (tc->live)
-                        touched(s, i);
-        }
+        for_each_conn (&s->tcp, tc)
+                touched(s, tc->self);
 }

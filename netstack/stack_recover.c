@@ -44,11 +44,11 @@ static void rebuild_socks(struct stack *s)
 
         if (live == NULL)
                 return; /* the free list may be short a few records; nothing is wrong in it */
-        for (uint32_t i = 1; i < p->fresh; i++)
-                sock_refs_recover(s->st, pool_at(p, i));
-        for (uint32_t i = 1; i < p->fresh; i++)
-                if (sock_held(pool_at(p, i)))
+        FOR_SOCKS (s->st, i, rec) {
+                sock_refs_recover(s->st, rec);
+                if (sock_held(rec))
                         live[i / 64] |= 1ull << (i % 64);
+        }
         pool_rebuild(p, live);
         free(live);
 }
@@ -67,8 +67,7 @@ static void rebuild_crowd(struct stack_state *st)
                 live[i / 64] |= 1ull << (i % 64);
         }
         pool_rebuild(&st->sleepers, live);
-        for (uint32_t i = 1; i < st->socks.fresh; i++) {
-                struct sock_rec *rec = pool_at(&st->socks, i);
+        FOR_SOCKS (st, i, rec) {
                 rec->waiters &= ~WAITERS_CROWD;
                 rec->crowd = 0;
         }
@@ -91,10 +90,7 @@ static void hold(struct stack *s, uint32_t id)
  * is begun. */
 static void hold_frames(struct stack *s)
 {
-        struct pool *p = &s->st->socks;
-
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
+        FOR_SOCKS (s->st, i, rec) {
                 if (!sock_held(rec) || rec->role != SOCK_ROLE_UDP)
                         continue;
                 if (rec->writer != 0)

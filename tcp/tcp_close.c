@@ -174,19 +174,16 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
 void tcp_chan_leave(struct tcp *t, uint16_t chan, int err)
 {
         assert(err > 0);
-        for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {
-                struct tcp_conn *tc = conn_at(t, i);
-                if (tc->live && tc->tuple.chan == chan && tc->state != TCPS_TIME_WAIT)
+        for_each_conn (t, tc)
+                if (tc->tuple.chan == chan && tc->state != TCPS_TIME_WAIT)
                         conn_reset(t, tc, err);
-        }
 }
 
 void tcp_chan_down(struct tcp *t, uint16_t chan, int err, nstime now)
 {
         assert(err > 0);
-        for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {
-                struct tcp_conn *tc = conn_at(t, i);
-                if (!tc->live || tc->tuple.chan != chan)
+        for_each_conn (t, tc) {
+                if (tc->tuple.chan != chan)
                         continue;
                 tc->owed = 0;
                 if (tc->state != TCPS_CLOSED)

@@ -555,6 +555,11 @@ static inline struct tcp_conn *conn_at(const struct tcp *t, uint32_t i)
 {
         return (struct tcp_conn *)pool_records(&t->sh->conns, i) + i;
 }
+/* Each connection that is in use. */
+#define for_each_conn(t, tc)                                                      \
+        for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                    \
+                for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL) \
+                        if (tc->live)
 static inline struct tcp_listener *tcp_listener_at(const struct tcp *t, uint32_t i)
 {
         return pool_at(&t->sh->listeners, i);

@@ -606,12 +606,11 @@ void group_recover(struct tcp *t)
         for (uint32_t i = 1; i < t->sh->listeners.fresh; i++)
                 if (tcp_listener_at(t, i)->live && tcp_listener_at(t, i)->group != 0)
                         group_at(t, tcp_listener_at(t, i)->group)->listeners++;
-        for (uint32_t i = 1; i < t->sh->conns.fresh; i++)
-                if (conn_at(t, i)->live)
-                        recover_conn(t, conn_at(t, i));
-        for (uint32_t i = 1; i < t->sh->conns.fresh; i++)
-                if (conn_at(t, i)->live && conn_at(t, i)->send_share != 0)
-                        tcp_group_look(t, conn_at(t, i));
+        for_each_conn (t, tc)
+                recover_conn(t, tc);
+        for_each_conn (t, tc)
+                if (tc->send_share != 0)
+                        tcp_group_look(t, tc);
 }
 
 void tcp_group_check(const struct tcp *t, uint32_t group)

@@ -28,11 +28,6 @@ static void clear(uint64_t *live, const struct pool *p)
         memset(live, 0, sizeof *live * (p->cap / 64 + 1));
 }
 
-#define for_each_conn(t, tc)                                                      \
-        for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                    \
-                for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL) \
-                        if (tc->live)
-
 /* Counts a reference of a frame of ours; a lent one has no record here and is counted. */
 static void hold(struct tcp *t, uint32_t id)
 {

@@ -328,6 +328,11 @@ uint32_t ustack_all(struct ustack *out[USTACKS_MAX])
         return n;
 }
 
+struct ustack *ustack_nth(uint32_t i)
+{
+        return i < atomic_load_explicit(&proc.nstacks, memory_order_acquire) ? proc.stack[i] : NULL;
+}
+
 bool ustack_has_any(void)
 {
         return atomic_load_explicit(&proc.nstacks, memory_order_acquire) != 0 &&

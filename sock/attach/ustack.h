@@ -105,6 +105,10 @@ void ustack_is_unknown(struct ustack *u);
 void ustack_forget_all(void);
 /* All stacks that are mapped. */
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
+struct ustack *ustack_nth(uint32_t i); /* NULL: there are no more */
+#define FOR_USTACKS(u)                                      \
+        for (uint32_t i_ = 0; ustack_nth(i_) != NULL; i_++) \
+                for (struct ustack *u = ustack_nth(i_); u != NULL; u = NULL)
 /* Returns true if this process has come to a stack. A child that runs no handlers of fork, as by
  * vfork(), _Fork() or clone(), has not: what it sees is its parent's. */
 bool ustack_has_any(void);

@@ -62,12 +62,8 @@ static void stack_again(struct unetd_client *c, struct ustack *u)
  * as they were. */
 static void renewed(struct unetd_client *c, void *arg)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
-
         atomic_store(&proc.unetd, c->instance);
-        for (uint32_t i = 0; i < n; i++) {
-                struct ustack *u = all[i];
+        FOR_USTACKS (u) {
                 int err;
 
                 if (u->id == 0)
@@ -105,11 +101,7 @@ int ustack_client_open(unsigned flags)
 /* A child that came to its stacks while unetd could not be reached says so now. */
 static void make_known(void)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
-
-        for (uint32_t i = 0; i < n; i++) {
-                struct ustack *u = all[i];
+        FOR_USTACKS (u) {
                 if (likely(!u->unknown || u->id == 0))
                         continue;
                 u->unknown = unetd_proc_add(&proc.client, u->id, u->slot, 0) != 0;
@@ -166,11 +158,8 @@ void ustack_client_leave(void)
 /* Of a queue pair that another host is to know none but a unetd and a keeper can tell it. */
 static bool has_links(void)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
-
-        for (uint32_t i = 0; i < n; i++)
-                if (ustack_links_any(all[i]))
+        FOR_USTACKS (u)
+                if (ustack_links_any(u))
                         return true;
         return false;
 }

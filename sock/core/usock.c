@@ -410,13 +410,9 @@ int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
 
 uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie)
 {
-        struct pool *p = &u->s.st->socks;
-
-        for (uint32_t i = 1; i < READ_ONCE(p->fresh); i++) {
-                struct sock_rec *rec = pool_at(p, i);
+        FOR_SOCKS (u->s.st, i, rec)
                 if (sock_held(rec) && READ_ONCE(rec->cookie) == cookie)
                         return i;
-        }
         return 0;
 }
 

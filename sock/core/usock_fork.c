@@ -55,15 +55,11 @@ static int reserve_slot(struct stack_state *st, uint32_t parent)
 
 static void copy_refs(struct ustack *u, uint32_t from, uint32_t to)
 {
-        struct pool *p = &u->s.st->socks;
-
         assert(ustack_locked(u));
         assert(from != to && to < STACK_PROCS);
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
+        FOR_SOCKS (u->s.st, i, rec)
                 if (sock_held_by(u->s.st, rec, from))
                         sock_hold(u->s.st, rec, to);
-        }
 }
 
 /* Leaves the stack locked. */
@@ -83,11 +79,9 @@ static int reserve(struct ustack *u)
 /* A socket of the stack is this process's. */
 static bool has_any(struct ustack *u)
 {
-        struct pool *p = &u->s.st->socks;
-
         assert(ustack_locked(u));
-        for (uint32_t i = 1; i < p->fresh; i++)
-                if (sock_held_by(u->s.st, pool_at(p, i), u->slot))
+        FOR_SOCKS (u->s.st, i, rec)
+                if (sock_held_by(u->s.st, rec, u->slot))
                         return true;
         return false;
 }
@@ -374,15 +368,12 @@ bool usock_netns_leaves(bool made_for_it)
  * sees the pidfd and does the rest. */
 void usock_exit(void)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
-
-        for (uint32_t i = 0; i < n; i++) {
-                ustack_lock(all[i]);
-                ustack_settle(all[i]);
-                stack_run(&all[i]->s, ustack_now());
-                stack_flush_acks(&all[i]->s, ustack_now());
-                ustack_leave(all[i]);
+        FOR_USTACKS (u) {
+                ustack_lock(u);
+                ustack_settle(u);
+                stack_run(&u->s, ustack_now());
+                stack_flush_acks(&u->s, ustack_now());
+                ustack_leave(u);
         }
 }
 
@@ -394,17 +385,13 @@ void usock_exit(void)
  */
 void usock_exec(void)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
-
         usock_exit();
-        for (uint32_t i = 0; i < n; i++) {
-                struct pool *p = &all[i]->s.st->socks;
-                ustack_lock(all[i]);
-                tcp_listen_forget(&all[i]->s.tcp); /* the promiser is no more, with its pid */
-                for (uint32_t k = 1; k < p->fresh; k++)
-                        sock_set_kept(all[i]->s.st, pool_at(p, k), all[i]->slot, false);
-                ustack_leave(all[i]);
+        FOR_USTACKS (u) {
+                ustack_lock(u);
+                tcp_listen_forget(&u->s.tcp); /* the promiser is no more, with its pid */
+                FOR_SOCKS (u->s.st, i, rec)
+                        sock_set_kept(u->s.st, rec, u->slot, false);
+                ustack_leave(u);
         }
 }
 
@@ -433,27 +420,22 @@ static bool is_former(const struct ustack *u, uint32_t slot)
 
 void usock_adopted(void)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
-
-        for (uint32_t i = 0; i < n; i++)
-                for (uint32_t slot = 0, procs = stack_procs(all[i]->s.st); slot < procs; slot++) {
-                        if (!is_former(all[i], slot))
+        FOR_USTACKS (u)
+                for (uint32_t slot = 0, procs = stack_procs(u->s.st); slot < procs; slot++) {
+                        if (!is_former(u, slot))
                                 continue;
                         ustack_client();
-                        forget_slot(all[i], slot, own_pid(all[i]), 0);
+                        forget_slot(u, slot, own_pid(u), 0);
                         ustack_client_done();
                 }
 }
 
 bool usock_gives_up_user(const struct usock_uids *to)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
         bool gives = false;
 
-        for (uint32_t i = 0; i < n; i++) {
-                uid_t owner = READ_ONCE(all[i]->s.st->uid);
+        FOR_USTACKS (u) {
+                uid_t owner = READ_ONCE(u->s.st->uid);
                 gives |= owner != to->real && owner != to->effective && owner != to->saved;
         }
         return gives;
@@ -470,11 +452,8 @@ static bool has_company(const struct ustack *u)
 
 bool usock_has_company(void)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
-
-        for (uint32_t i = 0; i < n; i++)
-                if (has_company(all[i]))
+        FOR_USTACKS (u)
+                if (has_company(u))
                         return true;
         return false;
 }
@@ -487,14 +466,10 @@ uid_t usock_user(const struct usock *s)
 /* The slots end here, with what descriptors in messages and the like held by them. */
 void usock_leave_user(void)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n;
-
         usock_exit();
         ustack_client();
-        n = ustack_all(all);
-        for (uint32_t i = 0; i < n; i++)
-                forget_slot(all[i], all[i]->slot, own_pid(all[i]), 0);
+        FOR_USTACKS (u)
+                forget_slot(u, u->slot, own_pid(u), 0);
         ustack_forget_all();
         ustack_client_done();
 }

@@ -178,15 +178,13 @@ static void end_wakes(struct ustack *u, uint32_t slot)
  * there are such. */
 static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
 {
-        struct pool *p = &u->s.st->socks;
         uint32_t closed = 0;
         bool any = false;
 
         assert(ustack_locked(u));
         assert(slot < STACK_PROCS && slot != SOCK_REF_FLIGHT);
         now = stack_time(&u->s, now);
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
+        FOR_SOCKS (u->s.st, i, rec) {
                 if (!sock_held_by(u->s.st, rec, slot))
                         continue;
                 ustack_end_copies(u, rec, slot, now);
@@ -225,11 +223,8 @@ bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now)
 
 void ustack_nobody_left(struct ustack *u, nstime now)
 {
-        struct pool *p = &u->s.st->socks;
-
         assert(ustack_locked(u));
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                const struct sock_rec *rec = pool_at(p, i);
+        FOR_SOCKS (u->s.st, i, rec) {
                 for (uint32_t slot = sock_next_holder(u->s.st, rec, 0); slot < STACK_PROCS;
                      slot = sock_next_holder(u->s.st, rec, slot + 1))
                         if (slot != SOCK_REF_FLIGHT)

@@ -19,13 +19,10 @@
 
 bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint32_t dying)
 {
-        struct pool *p = &u->s.st->socks;
-
         assert(dying <= STACK_PROCS);
         if (ustack_entry_sock(rec) != 0)
                 return false;
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                const struct sock_rec *r = pool_at(p, i);
+        FOR_SOCKS (u->s.st, i, r) {
                 if (r != rec && r->registered == rec->registered && r->kind == rec->kind &&
                     r->lport == rec->lport && ip_addr_eq(r->reg_addr, rec->reg_addr) &&
                     (dying == STACK_PROCS ? sock_held(r) : sock_held_besides(u->s.st, r, dying)))

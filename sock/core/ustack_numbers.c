@@ -11,14 +11,13 @@
 
 void ustack_note_room(void)
 {
-        struct ustack *all[USTACKS_MAX];
         bool full;
 
         if (sandbox_forbidden != 0)
                 return;
         full = !ustack_chan_fits();
-        for (uint32_t i = 0, n = ustack_all(all); i < n; i++)
-                ustack_set_full(all[i], all[i]->slot, full);
+        FOR_USTACKS (u)
+                ustack_set_full(u, u->slot, full);
         if (!fd_above())
                 usock_place_keep(); /* the program may use up its numbers */
 }

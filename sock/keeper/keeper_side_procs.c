@@ -24,12 +24,10 @@
  * passed on it is the last holder, too. */
 static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
 {
-        struct pool *p = &v->u.s.st->socks;
         nstime now = ustack_now();
 
         assert(ustack_locked(&v->u));
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
+        FOR_SOCKS (v->u.s.st, i, rec) {
                 if (!sock_held_by(v->u.s.st, rec, slot) ||
                     (execed && sock_kept_by(v->u.s.st, rec, slot)))
                         continue;
@@ -42,12 +40,10 @@ static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
  * have waited for the process to end before it connects. */
 static void listeners_gone(struct keeper_view *v, uint32_t slot)
 {
-        struct pool *p = &v->u.s.st->socks;
         nstime now = ustack_now();
 
         assert(ustack_locked(&v->u));
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
+        FOR_SOCKS (v->u.s.st, i, rec) {
                 if (rec->role != SOCK_ROLE_LISTENER || !sock_held_by(v->u.s.st, rec, slot))
                         continue;
                 ustack_end_copies(&v->u, rec, slot, now);

@@ -512,17 +512,15 @@ int usock_wait_recv(struct usock *s, short events, nstime timeout, const struct 
 
 bool usock_progress(void)
 {
-        struct ustack *all[USTACKS_MAX];
-        uint32_t n = ustack_all(all);
         bool any = false;
 
         rest_seen = usock_ticks();
-        for (uint32_t i = 0; i < n; i++) {
-                if (!stack_pending(&all[i]->s, 0) && stack_deadline(&all[i]->s) > ustack_now())
+        FOR_USTACKS (u) {
+                if (!stack_pending(&u->s, 0) && stack_deadline(&u->s) > ustack_now())
                         continue;
-                ustack_lock(all[i]);
-                stack_run(&all[i]->s, ustack_now());
-                ustack_leave(all[i]);
+                ustack_lock(u);
+                stack_run(&u->s, ustack_now());
+                ustack_leave(u);
                 any = true;
         }
         return any;

@@ -151,17 +151,15 @@ static void places_never_wait(void)
 /* What this thread will need and cannot make any more then. */
 void usock_before_sandbox(uint32_t forbidden)
 {
-        struct ustack *all[USTACKS_MAX];
-
         usock_place_keep();
         places_never_wait();
-        for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
-                ustack_lock(all[i]); /* maps the channels there are */
+        FOR_USTACKS (u) {
+                ustack_lock(u); /* maps the channels there are */
                 if (forbidden & 1u << SANDBOX_NAMES)
-                        ustack_ringers_make(all[i]);
+                        ustack_ringers_make(u);
                 if (forbidden & 1u << SANDBOX_DEVICE)
-                        ustack_links_yield(all[i]);
-                ustack_leave(all[i]);
+                        ustack_links_yield(u);
+                ustack_leave(u);
         }
 }
 
@@ -601,11 +599,9 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
 void ustack_look_again(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
-        struct pool *p = &st->socks;
 
         assert(ustack_locked(u));
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
+        FOR_SOCKS (u->s.st, i, rec) {
                 if (!sock_held(rec))
                         continue;
                 atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
