@@ -128,15 +128,10 @@ static int set_text(struct reading *r, const struct key *k, const char *value)
 
 static int set_number(struct reading *r, const struct key *k, const char *value)
 {
-        char range[64], *end;
         long v;
 
-        errno = 0;
-        v = strtol(value, &end, 10);
-        if (end == value || *end || errno != 0 || v < k->min || v > k->max) {
-                snprintf(range, sizeof range, "%ld to %ld", k->min, k->max);
-                return reading_complain(r, "\"%s\" wants a number from %s", k->name, range);
-        }
+        if (!reading_number(r, k->name, value, k->min, k->max, &v))
+                return 0;
         *(int32_t *)((char *)r->c + k->off) = (int32_t)v;
         return 1;
 }

@@ -114,44 +114,26 @@ static int set_address(struct reading *r, struct unetd_iface_config *i, const ch
                                 "address", "");
 }
 
-static int set_queue(struct reading *r, struct unetd_iface_config *i, const char *value)
+static int set_number(struct reading *r, struct unetd_iface_config *i, size_t key,
+                      const char *value)
 {
+        static const long most[] = {[KEY_METRIC] = UINT32_MAX,
+                                    [KEY_QUEUE] = 4095,
+                                    [KEY_PINNED] = 1 << 20,
+                                    [KEY_SILENCE] = 1 << 30};
         long v;
-        int set = reading_number(r, "queue", value, 0, 4095, "0 to 4095", &v);
 
-        if (set)
-                i->queue = (uint16_t)v;
-        return set;
-}
-
-static int set_pinned(struct reading *r, struct unetd_iface_config *i, const char *value)
-{
-        long v;
-        int set = reading_number(r, "pinned", value, 0, 1 << 20, "0 to 1048576", &v);
-
-        if (set)
-                i->pinned_mb = (uint32_t)v;
-        return set;
-}
-
-static int set_silence(struct reading *r, struct unetd_iface_config *i, const char *value)
-{
-        long v;
-        int set = reading_number(r, "silence", value, 0, 1 << 30, "0 to 1073741824", &v);
-
-        if (set)
-                i->silence_s = v;
-        return set;
-}
-
-static int set_metric(struct reading *r, struct unetd_iface_config *i, const char *value)
-{
-        long v;
-        int set = reading_number(r, "metric", value, 0, UINT32_MAX, "0 to 4294967295", &v);
-
-        if (set)
+        if (!reading_number(r, iface_keys[key].name, value, 0, most[key], &v))
+                return 0;
+        if (key == KEY_METRIC)
                 i->metric = (uint32_t)v;
-        return set;
+        else if (key == KEY_QUEUE)
+                i->queue = (uint16_t)v;
+        else if (key == KEY_PINNED)
+                i->pinned_mb = (uint32_t)v;
+        else
+                i->silence_s = v;
+        return 1;
 }
 
 /* The words only; iface_routes_check() looks whether they make sense together. */
@@ -227,8 +209,6 @@ int iface_section_line(struct reading *r, const char *section, const char *name,
                 if (*value == '\0' || text_host_addr(value, &i->gateway))
                         return 1;
                 return reading_complain(r, "\"%s\" wants an IPv4 address%s", name, "");
-        case KEY_METRIC:
-                return set_metric(r, i, value);
         case KEY_ROUTE:
                 return add_route(r, i, value);
         case KEY_NEIGHBOUR:
@@ -248,12 +228,8 @@ int iface_section_line(struct reading *r, const char *section, const char *name,
         case KEY_CHECKSUM:
                 return reading_word(r, &i->checksum, name, value, yes_no, ARRAY_LEN(yes_no),
                                     "yes or no");
-        case KEY_PINNED:
-                return set_pinned(r, i, value);
-        case KEY_SILENCE:
-                return set_silence(r, i, value);
         default:
-                return set_queue(r, i, value);
+                return set_number(r, i, k, value);
         }
 }
 

@@ -1,5 +1,6 @@
 #include "config/reading.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,13 +25,14 @@ int reading_word(struct reading *r, uint8_t *out, const char *key, const char *v
 }
 
 int reading_number(struct reading *r, const char *key, const char *value, long low, long high,
-                   const char *range, long *out)
+                   long *out)
 {
-        char *end;
-        long v = strtol(value, &end, 10);
+        char range[64], *end;
 
-        if (end == value || *end || v < low || v > high)
-                return reading_complain(r, "\"%s\" wants a number from %s", key, range);
-        *out = v;
-        return 1;
+        errno = 0;
+        *out = strtol(value, &end, 10);
+        if (end != value && !*end && errno == 0 && *out >= low && *out <= high)
+                return 1;
+        snprintf(range, sizeof range, "%ld to %ld", low, high);
+        return reading_complain(r, "\"%s\" wants a number from %s", key, range);
 }

@@ -26,9 +26,9 @@ int reading_complain(struct reading *r, const char *format, const char *a, const
  * `wanted`. */
 int reading_word(struct reading *r, uint8_t *out, const char *key, const char *value,
                  const char *const words[], size_t n, const char *wanted);
-/* Sets *out to the number that `value` is. Returns 1; or complains that the key wants a number of
- * `range`. */
+/* Sets *out to the number that `value` is. Returns 1; or complains that the key wants one of that
+ * range. */
 int reading_number(struct reading *r, const char *key, const char *value, long low, long high,
-                   const char *range, long *out);
+                   long *out);
 
 #endif
