@@ -40,7 +40,6 @@
 static int close_ours(int fd)
 {
         struct file *f;
-        ssize_t r;
 
         cancellation_point();
         f = file_enter(fd, MODE_EPOLL);
@@ -52,10 +51,7 @@ static int close_ours(int fd)
         }
         relayed_close(fd, f);
         file_void(fd);
-        r = sys1(SYS_close, fd);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
+        return file_answer(f, sys1(SYS_close, fd));
 }
 
 int h_close(int fd)

@@ -240,15 +240,11 @@ int h_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
         struct file *f =
                 file_peek(fd) && value_readable(val, len) ? file_enter(fd, MODE_NEW) : NULL;
-        ssize_t r;
 
         if (!f)
                 return relayed_of(fd) ? relayed_setsockopt(fd, level, name, val, len)
                                       : REAL(setsockopt)(fd, level, name, val, len);
-        r = do_setsockopt(f, level, name, val, len);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
+        return file_answer(f, do_setsockopt(f, level, name, val, len));
 }
 
 /* ---- getsockopt ---- */
@@ -341,15 +337,11 @@ static int do_getsockopt(struct file *f, int level, int name, void *val, socklen
 int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
         struct file *f = file_peek(fd) && user_read(len) ? file_enter(fd, MODE_NEW) : NULL;
-        ssize_t r;
 
         if (!f)
                 return relayed_of(fd) ? relayed_getsockopt(fd, level, name, val, len)
                                       : REAL(getsockopt)(fd, level, name, val, len);
-        r = do_getsockopt(f, level, name, val, len);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
+        return file_answer(f, do_getsockopt(f, level, name, val, len));
 }
 
 /* ---- fcntl ---- */
@@ -395,9 +387,7 @@ static int do_fcntl(int fd, int cmd, void *arg)
                 r = async_do_fcntl(f, cmd, (long)arg);
         else
                 r = cmd == F_SETFL ? set_flags(f, (long)arg) : get_flags(f);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
+        return file_answer(f, r);
 }
 
 int h_fcntl(int fd, int cmd, ...)

@@ -324,5 +324,12 @@ static inline bool result_again(ssize_t *r)
 {
         return unlikely(*r < 0) && result_failed(r);
 }
+/* A call on the file ends, which is not made again. */
+static inline int file_answer(struct file *f, ssize_t r)
+{
+        file_leave(f);
+        result_again(&r);
+        return (int)r;
+}
 
 #endif

@@ -105,9 +105,7 @@ int h_listen(int fd, int backlog)
                             why ? why : "listening on both sides");
         }
         pthread_mutex_unlock(&shim.lock);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
+        return file_answer(f, r);
 }
 
 /* ---- accept ---- */
@@ -354,9 +352,7 @@ int h_shutdown(int fd, int how)
                 r = shutdown_undecided(f, how);
         else
                 r = sock_shutdown(f, how);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
+        return file_answer(f, r);
 }
 
 int h_sockatmark(int fd)
@@ -385,17 +381,13 @@ static int get_name(int fd, bool peer, struct sockaddr *sa, socklen_t *len)
 {
         struct file *f = file_enter(fd, MODE_TCP);
         const struct relayed *c = f ? NULL : relayed_of(fd);
-        ssize_t r;
 
         if (c)
                 return peer ? relayed_name(&c->peer, c->peer_len, sa, len)
                             : relayed_name(&c->local, c->local_len, sa, len);
         if (!f)
                 return peer ? REAL(getpeername)(fd, sa, len) : REAL(getsockname)(fd, sa, len);
-        r = name_of(f, peer, sa, len);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
+        return file_answer(f, name_of(f, peer, sa, len));
 }
 
 int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
