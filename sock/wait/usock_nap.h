@@ -1,16 +1,17 @@
 /*
- * Naps: sleeps as short as there are, by time alone.
+ * Naps: the shortest sleeps that there are, which end by time alone.
  *
- * Where both ends of a conversation share a processor, who waits offers it. Linux counts what each
- * has had of it, and what the kernel does for both while one of them sends is on that one's
- * account: after a while the other is so far behind that his offers are void, though nothing can
- * come until he makes way. To sleep until a device tells is dear: its event has to be asked for and
- * taken, and there are four calls more. A nap is one call, and is over, as a rule, when what was
- * waited for has come.
+ * Where both ends of a conversation share a processor, the one that waits yields it. Linux charges
+ * the sender for what the kernel does for both. So after a while the other end is so far behind
+ * that Linux ignores its yields, though nothing can come before it makes way. A sleep until a
+ * device tells is dear: its event has to be asked for and taken, by four more calls. A nap is one
+ * call, and when it is over what was waited for has come, as a rule.
  *
- * So one is taken instead of such a sleep, once a wait, when an offer was void; by who has seen
- * before that what he waited for came while others had the processor. A nap in which nothing came
- * is followed by sleeps, twice as many each time. Of the calling thread.
+ * So a thread naps, once a wait, when Linux has ignored its yield; only if it has seen before that
+ * what it waited for came while others had the processor. After a nap in which nothing came it
+ * sleeps as ever, twice as many times after each such nap.
+ *
+ * State is of the calling thread.
  */
 #ifndef SOCK_USOCK_NAP_H
 #define SOCK_USOCK_NAP_H

@@ -1,21 +1,21 @@
 /*
- * Turns on one processor.
+ * Turns on one processor: two programs converse over soft-RoCE, and both run on the same processor.
  *
- * Where both ends of a conversation share a processor, and what joins them is an RDMA device that
- * may be the kernel's software, an answer is there when its sender has run. Who has seen that a few
- * times in a row, its spins each ended by one offer of the processor, offers it with the message,
- * and not after it has looked for the answer in vain: the looking is saved. That ends with the
- * first answer that was not there, the first offer that nobody took, and the first message that
- * follows one without an answer between them. Of the calling thread.
+ * There the answer to a message is ready as soon as the other program has run. A thread learns this
+ * when several of its spins in a row have each ended by one sched_yield(). From then on it yields
+ * when it has sent the message, and does not look for the answer in vain before. It stops when an
+ * answer was not there, when nobody took a yield, or when it sends twice without an answer between.
  *
- * Even the offer can be spared. The thread of the kernel that takes a message from one end to the
- * other runs right behind the doorbell, and after it whoever has had least of the processor: the
- * other end, whose answer is there when the doorbell's call returns. But Linux passes over who has
- * yielded last, and so, where both offer, never over to him in that way. After a while nothing is
- * offered any more, on trial: an answer that is not there is waited for by a short sleep, and when
- * that has just happened by a spin before it. The sleep makes Linux forget who yielded, and the
- * spin evens out who has had how much. That goes on as long as such waits cost less than the offers
- * would have.
+ * Often not even the yield is needed. The kernel's thread that carries the message runs right after
+ * the doorbell, and the other program after it, since it has had the least of the processor: the
+ * answer is there when the doorbell's call returns. But Linux passes over whoever yielded last. So
+ * where both programs yield, it never goes on in that way. After a while the thread therefore tries
+ * not to yield. If the answer is not there then, it sleeps for the shortest time there is (a nap);
+ * if that has just happened, it spins before the nap. The nap makes Linux forget who yielded, and
+ * the spin evens out how much each has had. The trial goes on while such waits cost less than
+ * yields would have.
+ *
+ * State is of the calling thread.
  */
 #ifndef SOCK_USOCK_TURNS_H
 #define SOCK_USOCK_TURNS_H
