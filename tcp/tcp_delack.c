@@ -195,11 +195,6 @@ bool tcp_ack_waits(const struct tcp_conn *tc)
         return tc->delack_at != NSTIME_NEVER && !(tc->flags & TCF_TRAIN);
 }
 
-nstime tcp_train_until(const struct tcp_conn *tc)
-{
-        return READ_ONCE(tc->flags) & TCF_TRAIN ? READ_ONCE(tc->delack_at) : NSTIME_NEVER;
-}
-
 void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc)
 {
         if (!tcp_ack_waits(tc))

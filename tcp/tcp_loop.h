@@ -49,8 +49,6 @@ bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8
  * tcp_ack_waits(): there is one of the other kind. */
 void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc);
 bool tcp_ack_waits(const struct tcp_conn *tc);
-/* Until when the ACK of a train is held for more of it; NSTIME_NEVER: none is. No lock needed. */
-nstime tcp_train_until(const struct tcp_conn *tc);
 /* Call tcp_expire() no later than this. */
 nstime tcp_deadline(const struct tcp_conn *tc);
 void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now);

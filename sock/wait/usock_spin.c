@@ -8,7 +8,6 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 #include "sock/wait/usock_nap.h"
-#include "sock/wait/usock_pace.h"
 #include "sock/wait/usock_policy.h"
 #include "sock/wait/usock_turns.h"
 #include "sock/usock_ready.h"
@@ -130,17 +129,15 @@ static bool nap_for_once(struct wait *w)
  * from there. What others have of the time is not of the poll: it is theirs that it comes from. */
 static bool poll_and_offer(struct wait *w, nstime now, nstime end)
 {
-        nstime due = first_deadline(w), began = now, lent = 0;
+        nstime due = first_deadline(w), lent = 0;
         int offers = 0;
 
         do {
                 nstime then;
                 if (looks(w, 1)) {
                         usock_turns_spun(offers, lent);
-                        if (lent > USOCK_LENT_SHARED) { /* it was no better than a sleep */
+                        if (lent > USOCK_LENT_SHARED)
                                 usock_nap_shared();
-                                usock_slept(w->all, w->nall, ustack_now() - began);
-                        }
                         return true;
                 }
                 then = ustack_now();
@@ -154,10 +151,7 @@ static bool poll_and_offer(struct wait *w, nstime now, nstime end)
                 if (lent <= USOCK_LENT_SHARED && !w->napped && usock_nap_pays())
                         return nap_for_once(w);
         } while (now - lent < end);
-        if (lent <= USOCK_LENT_SHARED || !wait_pending(w, 0))
-                return false;
-        usock_slept(w->all, w->nall, now - began); /* as good as a sleep */
-        return true;
+        return lent > USOCK_LENT_SHARED && wait_pending(w, 0);
 }
 
 static bool poll_device(struct wait *w, nstime now, nstime end)

@@ -42,7 +42,6 @@
 #include <stdlib.h>
 
 #include "base/sandbox.h"
-#include "sock/wait/usock_pace.h"
 #include "sock/wait/usock_turns.h"
 #include "sock/wait/usock_wake.h"
 #include "sock/usock_ready.h"
@@ -52,7 +51,6 @@
 #define STACK_ITEMS 64
 /* At a lock that is taken, and at what its holder brings, before it is waited for. */
 #define LOCK_LOOKS 200
-#define READERS    8 /* who waits for more is a server of many, and does not pause for one */
 
 /* ---- looking ---- */
 
@@ -291,36 +289,10 @@ static int ask_kernel(struct wait *w)
         return ready_items(w);
 }
 
-/* Until when the ACK of a train that one of few reads is held; NSTIME_NEVER: nobody's is. */
-static nstime train_until(const struct wait *w)
-{
-        nstime at = NSTIME_NEVER;
-
-        for (int i = 0; i < w->n && w->n <= READERS; i++)
-                if (w->v[i].s != NULL && w->v[i].events & POLLIN &&
-                    sock_role(usock_rec(w->v[i].s)) == SOCK_ROLE_CONN)
-                        at = nstime_min(at, tcp_train_until(usock_conn(w->v[i].s)));
-        return at;
-}
-
-static int pause_if_streamed(struct wait *w, nstime now)
-{
-        nstime held;
-
-        if (unlikely(usock_in_stream()))
-                return usock_pause(w->all, w->nall, now, w->until, w->mask);
-        held = train_until(w);
-        return unlikely(held != NSTIME_NEVER)
-                       ? usock_pause_train(w->all, w->nall, now, nstime_min(held, w->until),
-                                           w->mask)
-                       : 0;
-}
-
 /* Returns true if this wait does nothing more before it sleeps. The sleep asks the kernel. */
 static bool sleeps_at_once(struct wait *w, nstime now)
 {
-        return now < w->until && !w->owes && !usock_in_stream() && train_until(w) == NSTIME_NEVER &&
-               !wait_polls(w, now);
+        return now < w->until && !w->owes && !wait_polls(w, now);
 }
 
 /* `due`: it is time to look at the rest; `first`: nothing else was tried in this wait. */
@@ -338,20 +310,15 @@ static int look_at_kernel(struct wait *w, nstime now, bool due, bool first, int 
         return ask_kernel(w);
 }
 
-/* Sleeps. 1: there is something; 0: look; -EINTR. */
-static int pause_or_doze(struct wait *w, nstime now)
+/* Sleeps, unless something has come. 0: look; -EINTR. */
+static int doze(struct wait *w)
 {
-        int err = pause_if_streamed(w, now);
-        nstime slept;
+        int err;
 
-        if (err != 0 && (err < 0 || wait_pending(w, 0)))
-                return err;
         if (wait_came_meanwhile(w))
                 return 0;
         err = wait_doze(w);
         rest_seen = usock_ticks();
-        slept = ustack_now() - now;
-        usock_slept(w->all, w->nall, slept);
         return err;
 }
 
@@ -402,14 +369,12 @@ static int wait_loop(struct wait *w, nstime timeout)
                 if (usock_tls.pending)
                         return -EINTR;
                 look_at_daemon(w);
-                if (give_way(w) || (!usock_in_stream() && wait_spin(w, now))) {
+                if (give_way(w) || wait_spin(w, now)) {
                         ready = wait_look(w);
                         continue;
                 }
-                err = pause_or_doze(w, now);
+                err = doze(w);
                 w->gave_way = false;
-                if (err > 0)
-                        continue;
                 ready = ready_items(w);
                 if (err != 0) {
                         w->gave_way = true;
