@@ -104,7 +104,8 @@ class Analyzed(unittest.TestCase):
 
     def test_verify(self):
         code, said = self.analyze("verify", "--man=no")
-        self.assertEqual((code, said), (0, ""))
+        others = ("/lib/systemd/", "/usr/lib/systemd/", "/etc/systemd/", "/run/systemd/")     # units that are installed here
+        self.assertEqual((code, [line for line in said.splitlines() if not line.startswith(others)]), (0, []))
 
     def test_exposure(self):
         code, said = self.analyze("security", "--offline=true", f"--threshold={EXPOSURE}")
