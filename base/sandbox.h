@@ -25,7 +25,7 @@ enum sandbox_need {
         SANDBOX_WAKE,  /* waking a waiter of another thread or process */
         SANDBOX_PLACE, /* one more socket to sleep on */
         SANDBOX_PEERS, /* looking whether a peer lives */
-        SANDBOX_NAMES, /* ringing peers by their bells' names */
+        SANDBOX_NAMES, /* ringing peers by their bells' names, and hundreds of waiters at once */
         SANDBOX_SELF,  /* asking the kernel who this thread is */
         SANDBOX_PPOLL,
         SANDBOX_EPOLL2,

@@ -234,40 +234,46 @@ static int caller_like(int from)
         return -EXDEV;
 }
 
-static long send_to(int from, const struct sockaddr_un *un, char what)
+static long send_to(int from, const struct sockaddr_un *un, socklen_t len, char what)
 {
         return sys6(SYS_sendto, from, (long)&what, 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)un,
-                    (long)NAME_BYTES);
+                    (long)len);
 }
 
 /* By another caller, which takes the place of one that is used up. It cannot while that one's
  * number is above the soft RLIMIT_NOFILE: then the next ring takes another, too. */
-static long send_anew(int from, const struct sockaddr_un *un, char what)
+static long send_anew(int from, const struct sockaddr_un *un, socklen_t len, char what)
 {
         int fd = caller_like(from);
         long r;
 
         if (fd < 0)
                 return -ENOBUFS;
-        r = send_to(fd, un, what);
+        r = send_to(fd, un, len, what);
         if (r >= 0)
                 sys3(SYS_dup3, fd, from, O_CLOEXEC);
         sys1(SYS_close, fd);
         return r;
 }
 
-/* EAGAIN is of a queue that is full, or of a caller that is used up: a new one knows. */
+/* A queue that is full is EAGAIN as well: a new one knows. */
+long bell_call(int from, const struct sockaddr_un *un, socklen_t len, char what)
+{
+        long r = send_to(from, un, len, what);
+
+        if (likely(r != -EAGAIN && r != -EPIPE))
+                return r;
+        return sandbox_forbids(SANDBOX_NAMES) ? -ENOBUFS : send_anew(from, un, len, what);
+}
+
 static bool ring_named(int named, char what)
 {
         struct sockaddr_un un = name_at(named);
-        int from = caller();
         long r;
 
         if (sandbox_forbids(SANDBOX_NAMES))
                 return false;
-        r = send_to(from, &un, what);
-        if (unlikely(r == -EAGAIN || r == -EPIPE))
-                r = send_anew(from, &un, what);
+        r = bell_call(caller(), &un, NAME_BYTES, what);
         return r >= 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNREFUSED;
 }
 

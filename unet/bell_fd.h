@@ -33,6 +33,8 @@
 #define UNET_BELL_FD_H
 
 #include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "base/base.h"
 
@@ -66,6 +68,12 @@ bool bell_ring(int ringer);
 /* This process's, under a number that is the library's; -1: it has none. */
 extern _Atomic int bell_caller;
 int bell_caller_new(void);
+/*
+ * Sends a byte to the name from a caller; 1 or a negative errno. One that is used up is replaced,
+ * under its number. -EAGAIN: the name's queue is full; -EPIPE: its owner has shut it; -ENOBUFS: the
+ * caller is used up, and there is no other.
+ */
+long bell_call(int from, const struct sockaddr_un *un, socklen_t len, char what);
 /* What rings the same bell without a descriptor; -1: the caller has no name for it. */
 int bell_named(int ringer);
 static inline bool bell_is_named(int ringer)

@@ -298,7 +298,8 @@ bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t 
 /* ---- waking ---- */
 
 /* False: nobody hears that name from here. It is of another network namespace, Landlock forbids it
- * (its abstract scope), or its owner is gone. A queue that is full wakes as well. */
+ * (its abstract scope), or its owner is gone. A queue that is full wakes as well. What hundreds of
+ * waiters have not read yet uses up the socket (bell_fd.h). */
 static bool ring(const struct ustack *u, const struct waiter_slot *w)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
@@ -306,9 +307,8 @@ static bool ring(const struct ustack *u, const struct waiter_slot *w)
 
         memcpy(un.sun_path, w->name, w->name_len);
         wake_socket();
-        r = sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1,
-                 MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
-                 (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
+        r = bell_call(atomic_load_explicit(&wake_fd, memory_order_relaxed), &un,
+                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + w->name_len), 0);
         return r >= 0 || r == -EAGAIN;
 }
 

@@ -11,6 +11,7 @@
 
 #include "sock/attach/ustack.h"
 #include "sock/attach/ustack_wake.h"
+#include "sock/wait/usock_wake.h"
 
 static void set_timeo(int c, int name, int ms)
 {
@@ -652,6 +653,38 @@ static void an_edge_has_moved_when_there_are_news_of_it(void **state)
         CHECK(unet_close(c) == 0);
 }
 
+/* ---- many sleep ---- */
+
+#define SLEEPERS 600 /* more wake-ups than one socket has room to send before they are read */
+
+/* Nobody reads his wake-up before the last one is rung. */
+static void rings_all(struct side *s)
+{
+        static struct usock_place *place[SLEEPERS];
+        static uint32_t slot[SLEEPERS];
+        int err;
+        struct ustack *u = ustack_mine(&err);
+
+        for (int i = 0; i < SLEEPERS; i++)
+                CHECK((place[i] = usock_place_get()) != NULL);
+        ustack_lock(u);
+        for (int i = 0; i < SLEEPERS; i++)
+                CHECK((slot[i] = usock_enlist(u, NULL, 0, true, place[i])) != 0);
+        ustack_wake_all(u);
+        ustack_leave(u);
+        for (int i = 0; i < SLEEPERS; i++)
+                CHECK(usock_place_hear(place[i]));
+        ustack_lock(u);
+        for (int i = 0; i < SLEEPERS; i++)
+                usock_delist(u, NULL, 0, slot[i]);
+        ustack_leave(u);
+}
+
+static void hundreds_are_woken_at_once(void **state)
+{
+        assert_int_equal(play_alone(rings_all, 0), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -669,6 +702,7 @@ int main(void)
                 cmocka_unit_test(closing_while_another_thread_waits),
                 cmocka_unit_test(a_datagram_socket_that_was_full_has_an_edge),
                 cmocka_unit_test(an_edge_has_moved_when_there_are_news_of_it),
+                cmocka_unit_test(hundreds_are_woken_at_once),
         };
 
         return run_sides(tests);
