@@ -269,9 +269,8 @@ int gate_describe(const struct gate_port *p, struct unetd_chan_info *info,
         for (unsigned i = 1; i < UNETD_CHAN_FDS; i++)
                 if (fds[i] < 0)
                         r = fds[i];
-        for (unsigned i = 1; i < UNETD_CHAN_FDS && r < 0; i++)
-                if (fds[i] >= 0)
-                        close(fds[i]);
+        if (r < 0)
+                fds_close(fds + 1, UNETD_CHAN_FDS - 1);
         return r;
 }
 

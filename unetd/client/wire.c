@@ -66,12 +66,17 @@ int wire_recv(int fd, struct wire_in *in, int flags)
         return judged(in, r, mh.msg_flags);
 }
 
+void fds_close(const int *fds, unsigned n)
+{
+        for (unsigned i = 0; i < n; i++)
+                if (fds[i] >= 0)
+                        sys_close(fds[i]);
+}
+
 void wire_in_close(struct wire_in *in)
 {
         assert(in->n <= RIGHTS_MAX);
-        for (unsigned i = 0; i < in->n; i++)
-                if (in->fds[i] >= 0)
-                        sys_close(in->fds[i]);
+        fds_close(in->fds, in->n);
         in->n = 0;
 }
 

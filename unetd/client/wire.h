@@ -49,6 +49,8 @@ static inline int wire_in_take(struct wire_in *in, unsigned i)
         return fd;
 }
 
+/* Closes those that are not negative. */
+void fds_close(const int *fds, unsigned n);
 /* Moves a descriptor out of the numbers that applications use, close-on-exec. Closes the old one,
  * also on failure. */
 int fd_high(int fd);

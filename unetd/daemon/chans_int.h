@@ -1,4 +1,13 @@
-/* What the chans*.c share; nobody else includes it. */
+/*
+ * What the chans*.c share; nobody else includes it.
+ *
+ *      chans.c          a channel is made, opened, closed
+ *      chans_slot.c     the numbers that a stack has for its channels
+ *      chans_tell.c     what keepers are told
+ *      chans_iface.c    channels to interfaces
+ *      chans_yield.c    a channel makes room for another
+ *      chans_restore.c  channels that an earlier unetd made
+ */
 #ifndef UNETD_CHANS_INT_H
 #define UNETD_CHANS_INT_H
 
@@ -8,21 +17,56 @@
 
 struct end *other_end(const struct end *e);
 struct end *end_numbered(const struct stack *st, uint32_t slot);
-/* Returns true if the keeper does not know of the end yet. Nothing is asked about it until it is
- * told what is so then (replay.h). */
-bool end_is_untold(const struct end *e);
-/* Sends a request about the end to its stack's keeper. 0 or a negative errno. */
-int end_ask(struct end *e, uint16_t type);
-void end_free(struct end *e);
-/* Asks the keeper to take the end down; its answer frees it. */
-void end_close(struct end *e);
+struct chan *chan_alloc(void);
 void chan_free_if_unused(struct chan *ch);
+/* Binds an end to a stack, under number `slot` or, with UNETD_CHANS_MAX, under the lowest free one.
+ */
+int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_t slot);
+void end_free(struct end *e);
+/* Makes a channel to a peer, or to an interface, which the stack has entered. */
+int chan_new(struct stack *mine, struct stack *peer, struct iface *iface, struct end **out);
+/* Lets the request wait until the channel is up. */
+int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request);
+/* Has the keepers attach a channel that is new. The request waits. */
+int chan_start(struct client *cl, struct end *e, const struct unetd_msg *request);
+/* As chan_open(). `yields`: another channel may be asked to make room. */
+int chan_open_by(struct client *cl, struct unetd_msg *msg, bool yields);
+
+/* ---- chans_slot.c ---- */
+
+/* Takes this number, or the lowest free one. 0; -EEXIST, -EDQUOT. */
+int slot_take(struct stack *st, uint32_t slot);
+int slot_new(struct stack *st, const struct user *payer, bool remote, uint32_t *slot);
+void slot_free(struct stack *st, uint32_t slot);
+/* A number that a keeper reported as taken is free again, unless a channel has it. */
+void slot_free_if_unused(struct stack *st, uint32_t slot);
 /* Returns true if the stack has a free channel number, and the payer may have one more. */
 bool slot_is_free(const struct stack *st, const struct user *payer);
 /* Returns true if the payer has his whole share of the stack's numbers. */
 bool slot_share_is_full(const struct stack *st, const struct user *payer);
-/* As chan_open(). `yields`: another channel may be asked to make room. */
-int chan_open_by(struct client *cl, struct unetd_msg *msg, bool yields);
+/* Returns true if the host has its whole share of the stack's numbers for other hosts. */
+bool slot_host_share_is_full(const struct stack *st, uint32_t addr);
+/* Notes that the stack's processes have no address space or descriptors for one more channel, which
+ * may change. Returns false if that was known, or the stack has no channel at all. */
+bool slot_no_room(struct stack *st, uint32_t slot);
+
+/* ---- chans_tell.c ---- */
+
+/* Returns true if the keeper does not know of the end yet. Nothing is asked about it until it is
+ * told what is so then (replay.h). */
+bool end_is_untold(const struct end *e);
+struct unetd_chan_info end_info(const struct end *e);
+/* Asks the keeper to attach the end. 0 or a negative errno. */
+int end_attach(struct end *e);
+/* Sends a request about the end to its stack's keeper. 0 or a negative errno. */
+int end_ask(struct end *e, uint16_t type);
+/* Asks the keeper to take the end down; its answer frees it. */
+void end_close(struct end *e);
+
+/* ---- chans_iface.c ---- */
+
+/* As chan_open_by(), of an interface. */
+int chan_open_iface(struct client *cl, struct unetd_msg *msg, struct stack *mine);
 
 /* ---- chans_yield.c ---- */
 

@@ -63,13 +63,6 @@ static bool ends_empty(int conn)
                m.msg_controllen == 0;
 }
 
-static void close_all(const int *fds, unsigned n)
-{
-        for (unsigned i = 0; i < n; i++)
-                if (fds[i] >= 0)
-                        close(fds[i]);
-}
-
 /* Makes a child with our descriptor table, which closes them. Returns its pidfd, or a negative
  * errno. */
 static int close_in_child(const int *fds, unsigned n)
@@ -80,7 +73,7 @@ static int close_in_child(const int *fds, unsigned n)
         if (pid == 0) {
                 /* The shared table holds our listening socket: the child must not outlive us. */
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                close_all(fds, n);
+                fds_close(fds, n);
                 _exit(0);
         }
         return pid < 0 ? -errno : pidfd;
@@ -205,7 +198,7 @@ void discard(struct user *u, const int *fds, unsigned n, bool unwanted)
 
         for (unsigned i = 0; i < n; i++) {
                 if (!unetd.cfg.shared || quick(fds[i]) || !keep(t, fds[i]))
-                        close_all(&fds[i], 1);
+                        fds_close(&fds[i], 1);
                 else if (unwanted)
                         t->unwanted++;
         }

@@ -18,13 +18,10 @@ struct conn_out {
 
 static void discard(struct conn *c, const int *fds, unsigned n, bool unwanted)
 {
-        if (c->discard) {
+        if (c->discard)
                 c->discard(c, fds, n, unwanted);
-                return;
-        }
-        for (unsigned i = 0; i < n; i++)
-                if (fds[i] >= 0)
-                        close(fds[i]);
+        else
+                fds_close(fds, n);
 }
 
 static void count_queued(struct conn *c, int by)
