@@ -173,18 +173,15 @@ static int check_holder(int fd, uint32_t name_uid)
                        : -EPERM;
 }
 
-/* A connected socket and to whom, or a negative errno: -ECONNREFUSED when nobody has the name. i:
+/* Connects fd; the holder's pid, or a negative errno: -ECONNREFUSED when nobody has the name. i:
  * UNETD_NAMES: the system's file. */
-static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t until, int32_t *pid)
+static int connect_name(int fd, uint32_t uid, const char *domain, unsigned i, int64_t until)
 {
         struct sockaddr_un sun;
         socklen_t len;
-        int fd = sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int r;
 
         assert(i <= UNETD_NAMES);
-        if (fd < 0 || (fd = fd_high(fd)) < 0)
-                return fd;
         len = i < UNETD_NAMES ? unetd_name(&sun, uid, domain, i)
                               : unetd_system_name(&sun, domain, fd);
         while ((r = len == 0 ? -ECONNREFUSED : sys_connect(fd, &sun, len)) == -EAGAIN ||
@@ -193,14 +190,7 @@ static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t un
                         break;
                 sys_sleep_ms(1);
         }
-        if (r == 0)
-                r = check_holder(fd, uid);
-        if (r >= 0) {
-                *pid = r;
-                return fd;
-        }
-        sys_close(fd);
-        return r;
+        return r < 0 ? r : check_holder(fd, uid);
 }
 
 /* Puts the directory at c->dir: in place of the old one when there is one, so that readers never
@@ -268,16 +258,43 @@ static int hello(struct unetd_client *c, struct unetd_conn *conn)
         return r;
 }
 
-static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, unsigned i,
-                    int64_t until)
+/* One search: names are tried with one socket until it is connected. */
+struct search {
+        const char *domain;
+        int64_t until;
+        int fd; /* -1: the next name takes another */
+};
+
+static int socket_for(struct search *s)
+{
+        if (s->fd < 0)
+                s->fd = sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        return s->fd;
+}
+
+static void end_search(struct search *s)
+{
+        if (s->fd >= 0)
+                sys_close(s->fd);
+        s->fd = -1;
+}
+
+static int try_name(struct unetd_client *c, struct search *s, uint32_t uid, unsigned i)
 {
         struct unetd_conn conn;
-        int32_t pid = 0;
-        int fd = connect_name(uid, domain, i, until, &pid), r;
+        int fd = socket_for(s), r;
 
         if (fd < 0)
                 return fd;
-        r = conn_take(&conn, fd, pid);
+        r = connect_name(fd, uid, s->domain, i, s->until);
+        if (r == -ECONNREFUSED || r == -ENOENT)
+                return r;
+        if (r < 0) {
+                end_search(s);
+                return r;
+        }
+        s->fd = -1;
+        r = conn_take(&conn, fd, r);
         if (r < 0)
                 return r;
         r = hello(c, &conn);
@@ -286,24 +303,30 @@ static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, un
                 return r;
         }
         c->daemon = conn;
+        c->found_uid = uid;
+        c->found_name = i;
         return 0;
+}
+
+static bool is_settled(int r)
+{
+        return r == 0 || r == -EMFILE || r == -ENFILE;
 }
 
 /* The first that lets us in. -ETIMEDOUT: there is only one that would, and it does not answer;
  * another one would not take its place. */
-static int find_daemon(struct unetd_client *c, const char *domain)
+static int try_names(struct unetd_client *c, struct search *s)
 {
         uint32_t uids[2] = {0, sys_geteuid()};
-        int64_t until = sys_now_ms() + BACKLOG_MS;
         int none = -ECONNREFUSED, r;
 
-        r = try_name(c, 0, domain, UNETD_NAMES, until);
-        if (r == 0 || r == -EMFILE || r == -ENFILE)
+        r = try_name(c, s, 0, UNETD_NAMES);
+        if (is_settled(r))
                 return r;
         for (unsigned u = 0; u < (uids[1] == 0 || system_only(c) ? 1 : 2); u++) {
                 for (unsigned i = 0; i < UNETD_NAMES; i++) {
-                        r = try_name(c, uids[u], domain, i, until);
-                        if (r == 0 || r == -EMFILE || r == -ENFILE)
+                        r = try_name(c, s, uids[u], i);
+                        if (is_settled(r))
                                 return r;
                         if (r == -ETIMEDOUT && uids[u] == uids[1])
                                 none = r;
@@ -312,13 +335,26 @@ static int find_daemon(struct unetd_client *c, const char *domain)
         return none;
 }
 
+/* A child asks for its parent's first, by the name that the parent found it by. */
+static int find_daemon(struct unetd_client *c)
+{
+        struct search s = {c->domain, sys_now_ms() + BACKLOG_MS, -1};
+        bool known = c->instance != 0 && !c->left;
+        int r = known ? try_name(c, &s, c->found_uid, c->found_name) : -ECONNREFUSED;
+
+        if (!is_settled(r) && r != -ETIMEDOUT)
+                r = try_names(c, &s);
+        end_search(&s);
+        return r;
+}
+
 static int find_or_start(struct unetd_client *c)
 {
         int r;
 
         if (sys_now_ms() < c->silent_until)
                 return -ETIMEDOUT;
-        r = find_daemon(c, c->domain);
+        r = find_daemon(c);
         if (r == -ETIMEDOUT)
                 c->silent_until = sys_now_ms() + UNETD_SILENT_MS;
         if (system_only(c) || c->flags & UNETD_NO_START)
@@ -327,7 +363,7 @@ static int find_or_start(struct unetd_client *c)
                 int started = unetd_start(c->domain);
                 if (started == -ENOENT || started == -EPERM)
                         return -ECONNREFUSED;
-                r = find_daemon(c, c->domain);
+                r = find_daemon(c);
         }
         return r;
 }

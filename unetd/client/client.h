@@ -70,7 +70,9 @@ struct unetd_client {
         bool shared;         /* the unetd in use, or the last one, is a system-wide one */
         bool renewing, lost; /* lost: a stack of the caller's is none any more (-EEXIST) */
         int64_t silent_until;
-        uint64_t instance;           /* of the unetd in use */
+        uint64_t instance;           /* of the unetd in use, ... */
+        uint32_t found_uid;          /* ... by whose name it was found, ... */
+        uint32_t found_name;         /* ... and which of them */
         bool left;                   /* unetd_leave() was called since it was found */
         int32_t self;                /* this process, by the number that unetd knows it by */
         const struct directory *dir; /* mapped while open, readable when unetd is gone too */
