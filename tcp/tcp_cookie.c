@@ -73,7 +73,7 @@ static uint32_t timestamp(const struct tcp_seg *syn, const struct tcp_opts *o, b
 /* All listeners of the port and address note that cookies are out. The one that sent a cookie may
  * be gone when the cookie comes back, and the connection is another one's then. Looked at each
  * time, written once a second. */
-static void remember(struct tcp *t, struct tcp_listener *l, nstime now)
+void cookie_expect(struct tcp *t, struct tcp_listener *l, nstime now)
 {
         nstime until = now + PERIODS * PERIOD;
 
@@ -119,7 +119,7 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
                 if (syn->wscale != TCP_NO_WSCALE && !o->no_wscale)
                         out.wscale = cookie_wscale();
         }
-        remember(t, l, now);
+        cookie_expect(t, l, now);
         count(t->cnt, COUNT_TCP_COOKIE_OUT);
         t->reply(t->arg, tuple, &out);
 }

@@ -82,6 +82,8 @@ uint32_t iss_function(const struct tcp *t, const struct tcp_tuple *tuple, uint64
 /* Answers a SYN that there is no record for. */
 void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
                    const struct tcp_link *link, const struct tcp_seg *syn, nstime now);
+/* From now on one may come back. */
+void cookie_expect(struct tcp *t, struct tcp_listener *l, nstime now);
 /* The scale that such an answer says: SO_RCVBUF may have changed when it is acknowledged. */
 uint8_t cookie_wscale(void);
 /* Returns true if a segment acknowledges a cookie; *syn is then what is known of its SYN. */
@@ -114,6 +116,8 @@ void listen_break_promise(struct tcp *t, const struct tcp_tuple *tuple, const st
  * peer will retry). */
 bool listen_room(const struct tcp *t, const struct tcp_conn *tc);
 void listen_established(struct tcp *t, struct tcp_conn *tc);
+/* Its SYN-ACK was not answered in time. */
+void listen_unanswered(struct tcp *t, const struct tcp_conn *tc, nstime now);
 void listen_forget(struct tcp *t, struct tcp_conn *tc);
 void listen_requeue(struct tcp *t, struct tcp_conn *tc);
 

@@ -4,7 +4,7 @@
  *
  * A connection says itself where it stands (listener, acc_state, acc_order); the queue's links and
  * counts follow from that and can be rebuilt. When half_open is at its limit, SYN cookies answer
- * (tcp_cookie.c).
+ * (tcp_cookie.c). Peers of this host get none, as long as they answer.
  */
 #include <errno.h>
 
@@ -256,11 +256,11 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
         pool_free(&t->sh->listeners, listener);
 }
 
-/* Returns true if the queue will be full with the connections that are being opened, where no
- * address is forged. A peer must not believe that it is connected when there is no room for it. */
-static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_link *link)
+/* `sure`: returns true if the queue will be full with the connections that are being opened. A peer
+ * must not believe that it is connected when there is no room for it. */
+static bool has_no_place(const struct tcp_listener *l, bool sure)
 {
-        return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);
+        return sure ? l->queued + l->half_open > l->backlog : queue_is_full(l);
 }
 
 /* There is a place. A first grant holds as far as the group has it, and two units of the window
@@ -400,6 +400,14 @@ static bool open_at_once(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         return took;
 }
 
+/* Where nothing is lost a SYN-ACK is answered at once. Who does not may mean to keep others out.
+ * All have the limits of other links then, and cookies. */
+void listen_unanswered(struct tcp *t, const struct tcp_conn *tc, nstime now)
+{
+        if (tc->link.lossless && tc->acc_state == ACC_HALF_OPEN)
+                cookie_expect(t, tcp_listener_at(t, tc->listener), now);
+}
+
 /* RFC 9293 §3.10.7.2, third. With no room for one more half-open connection, by its listener or by
  * its group, the peer gets a cookie. Not so where addresses cannot be forged, nor where the
  * sequence number must be above that of a connection in TIME-WAIT: there it tries again. */
@@ -408,7 +416,8 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                      nstime now)
 {
         uint32_t iss = iss_new(t, tuple, now);
-        enum group_opening opening = link->lossless ? GROUP_OPENS : group_opening(t, l->group, now);
+        bool sure = link->lossless && now > l->cookies_until; /* that who asks will answer */
+        enum group_opening opening = sure ? GROUP_OPENS : group_opening(t, l->group, now);
         bool full = half_open_is_full(l) || unlikely(opening == GROUP_FLOODED);
         struct tcp_answer answer;
         struct tcp_conn *tc;
@@ -417,7 +426,7 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 take_answered(t, l, tuple, link, seg, &answer, now);
                 return false;
         }
-        if (queue_will_be_full(l, link) || (full && min_iss != 0)) {
+        if (has_no_place(l, sure) || (full && min_iss != 0)) {
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return false;
         }

@@ -188,8 +188,10 @@ static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
         tc->dups++;
         tc->backoff++;
-        if (!is_deferred(tc, now))
+        if (!is_deferred(tc, now)) {
                 tc->owed |= OWE_SYN;
+                listen_unanswered(t, tc, now);
+        }
         timer_arm_rtx(tc, now);
 }
 

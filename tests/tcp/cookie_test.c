@@ -212,6 +212,30 @@ static void nobody_on_this_host_gets_a_cookie(void **state)
         assert_int_equal(s->rig->cnt.drop[DROP_TCP_BACKLOG], 1);
 }
 
+/* ... unless somebody there asks and never answers, to keep others out. */
+static void who_holds_a_listener_on_this_host_keeps_nobody_out(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ack;
+
+        for (uint16_t i = 0; i <= BACKLOG; i++) {
+                s->tuple.rport = (uint16_t)(1000 + i);
+                peer_sends(s, .seq = 0, .flags = S);
+        }
+        forget_sent(s);
+        advance_ms(s, 1500);
+        for (uint16_t i = 0; i <= HALF_OPEN; i++) {
+                s->tuple.rport = (uint16_t)(2000 + i);
+                peer_sends(s, .seq = 0, .flags = S);
+        }
+        forget_sent(s);
+        s->tuple.rport = FRIEND;
+        ack = cookie(s);
+        peer_sends(s, .seq = 1, .ack = ack);
+        take(s);
+        forget_sent(s);
+}
+
 /* The listener is of a group from now on. */
 static void joins_group(struct scene *s, const struct tcp_group_limits *l)
 {
@@ -365,6 +389,7 @@ int main(void)
                 scenario(without_a_flood_an_ack_is_only_refused, listening, NULL),
                 scenario(a_cookie_waits_while_the_queue_is_full, listening, NULL),
                 scenario(nobody_on_this_host_gets_a_cookie, listening, &lossless),
+                scenario(who_holds_a_listener_on_this_host_keeps_nobody_out, listening, &lossless),
                 scenario(a_flood_does_not_fill_a_group, listening, &all_options),
                 scenario(nor_a_small_one, listening, &all_options),
                 scenario(a_flood_that_goes_on_shuts_no_group, listening, &all_options),

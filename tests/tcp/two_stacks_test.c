@@ -278,6 +278,32 @@ static void time_wait_is_bounded(void **state)
         pair_free(p);
 }
 
+/* As they do where one of them has left a SYN-ACK without an answer (tcp_listen.c). */
+static void a_cookie_connects_stacks_of_one_host(void **state)
+{
+        struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true};
+        struct pair *p = pair_new(&net, &rig_size_default, 1);
+        struct tcp *server = &p->rig[1]->t;
+        struct tcp_listener *l;
+        uint32_t c[2];
+
+        pair_connect_more(p, c);
+        l = tcp_listener_at(server, p->listener);
+        l->half_open = 1u << 20;
+        l->cookies_until = p->now + 100 * NS_PER_S;
+        p->tuple[0].lport++;
+        pair_connect_more(p, c);
+        l->half_open = 0;
+        assert_int_equal(p->rig[1]->cnt.n[COUNT_TCP_COOKIE_IN], 1);
+        assert_int_equal(pair_pour(p, 0, c[0], 50000), 50000);
+        pair_settle(p, NS_PER_S);
+        assert_int_equal(tcp_conn_at(server, c[1])->rcv_unread, 50000);
+        pair_free(p);
+}
+
+#define STACKS  20u
+#define ANOTHER 60u
+
 /* Closed here, and never there. */
 static uint32_t orphan(struct pair *p, uint16_t lport)
 {
@@ -373,6 +399,7 @@ int main(void)
                 cmocka_unit_test(runs_are_what_goes_one_by_one),
                 cmocka_unit_test(unread_connection_does_not_starve_others),
                 cmocka_unit_test(time_wait_is_bounded),
+                cmocka_unit_test(a_cookie_connects_stacks_of_one_host),
                 cmocka_unit_test(orphans_are_bounded),
                 cmocka_unit_test(mended_connection_goes_on),
                 cmocka_unit_test(broken_connection_gives_lent_frames_back),
