@@ -4,7 +4,8 @@
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
 
-#define NEAR 16u /* looked at, from the youngest on */
+/* Looked at, from the youngest on. A user has fewer channels to a stack (unetd/daemon/shares.h). */
+#define NEAR 1024u
 
 void orphan_end(struct tcp *t, struct tcp_conn *tc, bool tell)
 {
@@ -22,9 +23,11 @@ void orphan_end(struct tcp *t, struct tcp_conn *tc, bool tell)
                 *t->busy = was;
 }
 
+/* A peer of this host has all of 127.0.0.0/8. */
 static bool same_peer(const struct tcp_conn *a, const struct tcp_conn *b)
 {
-        return a->tuple.chan == b->tuple.chan && ip_addr_eq(a->tuple.raddr, b->tuple.raddr);
+        return a->tuple.chan == b->tuple.chan &&
+               (a->link.lossless || ip_addr_eq(a->tuple.raddr, b->tuple.raddr));
 }
 
 /* Whoever floods finds one of his own among the youngest, and loses it; else the oldest goes. */
