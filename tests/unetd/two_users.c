@@ -43,18 +43,12 @@ int users_setup(void **state)
         return users_setup_in(TEST_LIBEXEC);
 }
 
-int users_setup_in(const char *libexec)
+static void begin(void)
 {
         struct unetd_client c = {.pid = 0};
         char unetd[256];
 
-        world_setup(NULL);
-        setenv("UNET_LIBEXEC", libexec, 1);
-        snprintf(unetd, sizeof unetd, "%s/unetd", libexec);
-        table = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        system_unetd = 0;
-        if (geteuid() != 0)
-                return 0;
+        snprintf(unetd, sizeof unetd, "%s/unetd", getenv("UNET_LIBEXEC"));
         system_unetd = fork();
         if (system_unetd == 0) {
                 execl(unetd, "unetd", "--system", "--foreground", "--log", "/dev/null", NULL);
@@ -62,7 +56,24 @@ int users_setup_in(const char *libexec)
         }
         eventually(unetd_open(&c, UNETD_NO_START) == 0);
         unetd_close(&c);
+}
+
+int users_setup_in(const char *libexec)
+{
+        world_setup(NULL);
+        setenv("UNET_LIBEXEC", libexec, 1);
+        table = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        system_unetd = 0;
+        if (geteuid() == 0)
+                begin();
         return 0;
+}
+
+void users_begin_again(void)
+{
+        kill(system_unetd, SIGKILL);
+        waitpid(system_unetd, NULL, 0);
+        begin();
 }
 
 int users_teardown(void **state)

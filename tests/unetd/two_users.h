@@ -29,6 +29,8 @@ int users_setup(void **state);
 /* With the unetd and the keeper of another directory. */
 int users_setup_in(const char *libexec);
 int users_teardown(void **state);
+/* Another unetd takes the place of the one that there is, which is killed. */
+void users_begin_again(void);
 #define USERS_TEST(t) cmocka_unit_test_setup_teardown(t, users_setup, users_teardown)
 /* Says why, then: the test is skipped. */
 bool cannot_run(void);

@@ -264,15 +264,14 @@ static bool other_up(const struct end *e)
         return e->chan->iface || e->chan->remote || other_end(e)->state == END_UP;
 }
 
-int chan_new_remote(struct stack *st, struct remote *r, bool asked, struct chan **out)
+int chan_new_remote(struct stack *st, struct remote *r, struct chan **out)
 {
-        bool full = asked && slot_host_share_is_full(st, r->addr);
-        struct chan *ch = full ? NULL : chan_alloc();
-        int err;
+        int err = r->proven ? 0 : slot_host_may_take(st, r->addr);
+        struct chan *ch = err == 0 ? chan_alloc() : NULL;
 
         if (!ch) {
                 free(r);
-                return full ? -EDQUOT : -ENOMEM;
+                return err != 0 ? err : -ENOMEM;
         }
         remote_seat(ch, r);
         ch->end[0].geom = unetd.cfg.geom;

@@ -34,9 +34,8 @@ int chan_back(struct user *u, struct wire_in *in);
 void chan_number_taken(struct user *u, const struct unetd_msg *msg);
 void chan_number_free(struct user *u, const struct unetd_msg *msg);
 /* Makes a channel to a stack of another host, and asks the keeper; remote_up() follows its answer.
- * Takes r, also on failure. `asked`: the other host wants it, which then may have no more than its
- * share. */
-int chan_new_remote(struct stack *st, struct remote *r, bool asked, struct chan **out);
+ * Takes r, also on failure. What another host asks for, and is not proven, is within its share. */
+int chan_new_remote(struct stack *st, struct remote *r, struct chan **out);
 /* Closes the channel; requests that wait for it get the error. */
 void chan_close(struct chan *ch, int err);
 

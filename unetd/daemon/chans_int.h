@@ -44,8 +44,9 @@ void slot_free_if_unused(struct stack *st, uint32_t slot);
 bool slot_is_free(const struct stack *st, const struct user *payer);
 /* Returns true if the payer has his whole share of the stack's numbers. */
 bool slot_share_is_full(const struct stack *st, const struct user *payer);
-/* Returns true if the host has its whole share of the stack's numbers for other hosts. */
-bool slot_host_share_is_full(const struct stack *st, uint32_t addr);
+/* What another host asks for: 0; -EDQUOT: it has its whole share of the stack's numbers for other
+ * hosts. -EAGAIN: all those have it together of which nobody knows yet whether they are there. */
+int slot_host_may_take(const struct stack *st, uint32_t addr);
 /* Notes that the stack's processes have no address space or descriptors for one more channel, which
  * may change. Returns false if that was known, or the stack has no channel at all. */
 bool slot_no_room(struct stack *st, uint32_t slot);

@@ -45,16 +45,21 @@ bool slot_share_is_full(const struct stack *st, const struct user *payer)
         return !share_may_take(have, taken, slots_at_most(st));
 }
 
-bool slot_host_share_is_full(const struct stack *st, uint32_t addr)
+int slot_host_may_take(const struct stack *st, uint32_t addr)
 {
-        uint32_t have = 0, taken = 0;
+        uint32_t have = 0, unproven = 0, taken = 0, most = MIN(slots_at_most(st), VLINK_CHANS);
         const struct end *e;
 
         LIST_FOREACH (e, &st->ends, link) {
+                const struct remote *r = e->chan->remote;
+
                 taken += e->slot < VLINK_CHANS;
-                have += e->chan->remote && e->chan->remote->addr == addr;
+                have += r && r->addr == addr;
+                unproven += r && !r->proven;
         }
-        return !share_leaves_others(have, taken, MIN(slots_at_most(st), VLINK_CHANS));
+        if (!share_leaves_others(have, taken, most))
+                return -EDQUOT;
+        return share_leaves_others(unproven, taken, most) ? 0 : -EAGAIN;
 }
 
 /* Channels to other hosts have numbers below VLINK_CHANS: a link's book has room for no others. So

@@ -236,6 +236,7 @@ struct remote {
         nstime probe_at;     /* when to ask its agent whether it is there */
         nstime silent_since; /* since then its agent does not answer; 0: it answered last */
         bool probing;
+        bool proven;        /* an agent at `addr` has said that it has this channel */
         uint32_t asked;     /* a question of rdma_cm, answered when the channel is up; 0: none */
         nstime asked_until; /* ... or then: ask again */
         uint32_t nranges;

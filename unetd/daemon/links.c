@@ -32,10 +32,9 @@
 #define AGENT_AGAIN      (2 * NS_PER_S)
 #define BOOK_NAME        "unet-book"
 #define BOOK_LINK        "/memfd:" BOOK_NAME
-/* What a driver pins, about (unet/verbs/ni_verbs.c): used before it has said how much. */
+/* What a driver pins, about (unet/verbs/ni_verbs.c). What it says is shown, and not counted: a
+ * process may say what it likes. */
 #define LINK_PINNED_KB 3328u
-/* A driver that says more is not believed. */
-#define LINK_PINNED_MOST (2 * LINK_PINNED_KB)
 
 static struct agent agents[UNETD_IFACES];
 
@@ -138,30 +137,28 @@ void links_replay(const struct stack *st)
                 link_to_keeper(l);
 }
 
-/* Returns what links to the interface have pinned, including those without a driver yet; `of` NULL:
- * all users'. */
-static uint32_t pinned_kb(const struct agent *a, const struct user *of)
+/* Returns how many links there are to the interface; `of` NULL: all users'. */
+static uint32_t links_to(const struct agent *a, const struct user *of)
 {
-        uint32_t sum = 0;
+        uint32_t n = 0;
         struct stack *st;
         struct rlink *l;
 
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
                 LIST_FOREACH (st, &unetd.stacks[b], link)
                         LIST_FOREACH (l, &st->links, link)
-                                if (l->agent == a && (!of || st->user == of))
-                                        sum += MAX(l->pinned_kb, LINK_PINNED_KB);
-        return sum;
+                                n += l->agent == a && (!of || st->user == of);
+        return n;
 }
 
 /* `again`: a link of an earlier unetd's, where he may have been the first: his share is that of who
  * is alone. He can bring links of all stacks that he has ever had. */
 static bool may_pin(const struct agent *a, const struct user *u, bool again)
 {
-        uint32_t his = pinned_kb(a, u) + LINK_PINNED_KB, all = pinned_kb(a, NULL) + LINK_PINNED_KB,
-                 total = a->cfg->pinned_mb * 1024;
+        uint32_t his = links_to(a, u), all = links_to(a, NULL),
+                 total = a->cfg->pinned_mb * 1024 / LINK_PINNED_KB;
 
-        return all <= total && share_may_take(his - 1, again ? his - 1 : all - 1, total);
+        return all < total && share_may_take(his, again ? his : all, total);
 }
 
 static int link_new(struct stack *st, struct agent *a, struct rlink **out)
@@ -243,7 +240,7 @@ static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
                             .qpn = b->qpn,
                             .qkey = b->qkey,
                             .mtu = b->mtu,
-                            .pinned_kb = MIN(b->pinned_kb, LINK_PINNED_MOST),
+                            .pinned_kb = b->pinned_kb,
                             .instance = b->instance,
                             .version = b->version};
         l->mem = wire_in_take(in, UNETD_FD_LINK_MEM);
@@ -369,7 +366,7 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
         l->book->qpn = l->qpn = by->qpn;
         l->book->qkey = l->qkey = by->qkey;
         l->book->mtu = l->mtu = MIN(by->mtu, VLINK_SLOT_BYTES);
-        l->book->pinned_kb = l->pinned_kb = MIN(by->pinned_kb, LINK_PINNED_MOST);
+        l->book->pinned_kb = l->pinned_kb = by->pinned_kb;
         link_changed(l);
         remotes_moved(l);
         return 0;

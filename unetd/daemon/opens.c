@@ -136,12 +136,15 @@ static void open_answered(void *arg, int err, const void *data, size_t len)
         }
         ch = remote_find(l, o->addr, &m);
         if (ch) {
+                ch->remote->proven = true;
                 remote_learn(ch, &m);
                 wait_for_chan(o, ch);
                 return;
         }
         r = remote_new(l, o->addr, o->mine, &m);
-        err = r ? chan_new_remote(l->st, r, false, &ch) : -ENOMEM;
+        if (r)
+                r->proven = true;
+        err = r ? chan_new_remote(l->st, r, &ch) : -ENOMEM;
         if (err < 0)
                 opening_end(o, err);
         else
@@ -285,12 +288,12 @@ static int open_asked(struct agent *a, uint32_t id, uint32_t from, const struct 
 
         if (!l || l->agent != a)
                 return agent_knows_not(AGENT_YOUNG_PORTS);
-        if (m->qpn == 0 || m->mtu < LINK_MTU_MIN)
+        if (m->qpn == 0 || m->mtu < LINK_MTU_MIN || m->mine == 0)
                 return -EINVAL;
         ch = remote_find(l, from, m);
         if (!ch) {
                 r = remote_new(l, from, remote_number(), m);
-                err = r ? chan_new_remote(l->st, r, true, &ch) : -ENOMEM;
+                err = r ? chan_new_remote(l->st, r, &ch) : -ENOMEM;
                 if (err < 0)
                         return err;
         } else {
@@ -304,12 +307,21 @@ static int open_asked(struct agent *a, uint32_t id, uint32_t from, const struct 
         return 0;
 }
 
+static bool is_on_link(const struct agent *a, uint32_t addr)
+{
+        uint32_t mask = a->cfg->prefix != 0 ? ~0u << (32 - a->cfg->prefix) : 0;
+
+        return ((addr ^ a->cfg->addr) & mask) == 0;
+}
+
 void agent_asked(struct cm *cm, uint32_t id, uint32_t from, const void *data, size_t len)
 {
         struct agent *a = (struct agent *)cm;
         struct agent_msg m;
         int err = agent_read(&m, false, data, len) ? 0 : -EBADMSG;
 
+        if (!is_on_link(a, from))
+                err = -EPERM;
         note_word(a, from);
         if (err == 0 && m.op == AGENT_OPEN) {
                 err = open_asked(a, id, from, &m);

@@ -11,7 +11,9 @@
 #include "unetd/daemon/links_int.h"
 
 #define PROBE_EVERY (10 * NS_PER_S)
-#define PROBE_AGAIN NS_PER_S     /* after the agent was silent, or busy */
+#define PROBE_AGAIN NS_PER_S /* after the agent was silent, or busy */
+/* Of channels that another host asked for: our answer is there by then. */
+#define PROBE_FIRST (20 * NS_PER_MS)
 #define ASKED_NS    (CM_TRY / 2) /* before another host's agent asks again */
 /* Of channels from an earlier unetd: the keepers have told everything by then. */
 #define PROBE_RESTORED (300 * NS_PER_MS)
@@ -132,6 +134,7 @@ struct remote *remote_restore(const struct stack *st, const struct unetd_chan_in
                              .mtu = p.mtu,
                              .no_csum = p.no_csum != 0,
                              .version = p.version,
+                             .proven = true,
                              .nranges = MIN(p.nranges, VLINK_RANGES)};
         memcpy(r->range, p.range, sizeof r->range);
         probe_at(r, unetd.loop.now + PROBE_RESTORED);
@@ -270,6 +273,13 @@ void remote_describe(const struct chan *ch, struct unetd_chan_info *info,
 
 /* ---- saying ---- */
 
+/* Anybody on the network may ask in another's name, and so use up a stack's numbers. What he asked
+ * for goes if there is nobody of that name, as if that host did not know it. */
+static bool is_nobodys(const struct remote *r, const struct agent_msg *m)
+{
+        return m ? m->err == ENOENT : !r->proven;
+}
+
 /* Handles the answer of the agent at a channel's far end; `m` NULL: it did not answer. */
 static void take_answer(struct chan *ch, const struct agent_msg *m)
 {
@@ -281,7 +291,8 @@ static void take_answer(struct chan *ch, const struct agent_msg *m)
                 r->silent_since = 0;
         else if (r->silent_since == 0)
                 r->silent_since = now;
-        if ((m && m->err == ENOENT) || (!m && patience != 0 && now - r->silent_since >= patience)) {
+        r->proven |= m && m->err == 0;
+        if (is_nobodys(r, m) || (!m && patience != 0 && now - r->silent_since >= patience)) {
                 r->theirs = 0; /* tell no agent of the end */
                 chan_close(ch, -ECONNRESET);
         } else if (!m || m->err != 0) {
@@ -403,6 +414,8 @@ void remote_up(struct chan *ch)
         ch->remote->asked = 0;
         if (id != 0)
                 agent_answer_open(ch, id, 0, 0);
+        if (!ch->remote->proven)
+                probe_at(ch->remote, loop_clock() + PROBE_FIRST);
 }
 
 void remote_gone(struct chan *ch)
@@ -477,7 +490,7 @@ static void probe(struct chan *ch)
 {
         struct agent_msg m = link_says(ch->remote->link, AGENT_HERE);
 
-        ch->remote->probe_at = unetd.loop.now + PROBE_EVERY;
+        ch->remote->probe_at = unetd.loop.now + (ch->remote->proven ? PROBE_EVERY : PROBE_AGAIN);
         if (!ch->remote->probing)
                 ch->remote->probing = tell(ch, &m, NULL);
 }
