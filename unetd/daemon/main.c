@@ -25,6 +25,7 @@
 #include "unetd/daemon/emul.h"
 #include "unetd/daemon/ifaces.h"
 #include "unetd/daemon/leases.h"
+#include "unetd/daemon/leftovers.h"
 #include "unetd/daemon/links.h"
 #include "unetd/daemon/ports.h"
 #include "unetd/daemon/routes.h"
@@ -337,6 +338,7 @@ static void remember_leases(void)
 {
         snprintf(leases_path, sizeof leases_path, "%s.leases", file.sun_path);
         leases_remember(leases_path);
+        leftovers_keep(leases_path);
 }
 
 static void leave_file(void)
@@ -349,6 +351,8 @@ static void leave_file(void)
         unlink(file.sun_path);
         if (leases_are_none())
                 unlink(leases_path);
+        else
+                leftovers_keep(leases_path);
 }
 
 /* ---- listening ---- */
@@ -361,8 +365,10 @@ static int take_names(void)
         r = unetd.cfg.shared ? socket_at(&unetd.at_file, take_file) : -ENOENT;
         if (unetd.cfg.shared && r < 0)
                 log_line("no socket in " UNETD_RUN_DIR ": %s", strerror(-r));
-        if (r == 0)
+        if (r == 0) {
                 remember_leases();
+                leftovers_remove(UNETD_RUN_DIR, file.sun_path);
+        }
         by_name = socket_at(&unetd.listening, take_name);
         return r == 0 ? 0 : by_name;
 }
