@@ -517,6 +517,82 @@ static void a_child_that_cannot_be_made_is_made_later(void **state)
         users_unetd_answers();
 }
 
+#define OFTEN 40u
+
+static int gives_many_pipes(void)
+{
+        struct unetd_msg m = {.type = UNETD_PORT_LEASE};
+
+        signal(SIGPIPE, SIG_IGN);
+        for (uint32_t i = 1; i <= OFTEN; i++) {
+                int p[2], fd = hostile_client();
+
+                must_eventually(table->done == 2 * i - 1);
+                must(pipe2(p, O_CLOEXEC | O_NONBLOCK) == 0);
+                must(hostile_ask(fd, &m, p, 1) != -ETIMEDOUT);
+                close(p[0]);
+                table->ready = 2 * i - 1;
+                must_eventually(table->done == 2 * i);
+                must_eventually(has_no_reader(p[1]));
+                close(p[1]);
+                close(fd);
+                table->ready = 2 * i;
+        }
+        return 0;
+}
+
+static char log_path[64];
+
+static int setup_logged(void **state)
+{
+        char config[128];
+
+        snprintf(log_path, sizeof log_path, "/tmp/unet-hold-test-%d.log", (int)getpid());
+        snprintf(config, sizeof config, "[daemon]\nlog = %s\n", log_path);
+        return users_setup_with(config);
+}
+
+static unsigned lines_logged(const char *what)
+{
+        FILE *f = fopen(log_path, "re");
+        char line[512];
+        unsigned n = 0;
+
+        assert_non_null(f);
+        while (fgets(line, sizeof line, f))
+                n += strstr(line, what) != NULL;
+        fclose(f);
+        return n;
+}
+
+/* A line each time is his: he gets one a second, and some at once. */
+static void children_that_cannot_be_made_do_not_fill_the_log(void **state)
+{
+        int64_t began = users_now_ms();
+        unsigned lines, may;
+        pid_t broker, hostile;
+
+        if (users_cannot_run())
+                skip();
+        table->ready = table->done = 0;
+        broker = users_broker();
+        hostile = users_begin(HOSTILE, gives_many_pipes);
+        for (uint32_t i = 1; i <= OFTEN; i++) {
+                limit_processes(broker, 0);
+                table->done = 2 * i - 1;
+                eventually(table->ready == 2 * i - 1);
+                limit_processes(broker, RLIM_INFINITY);
+                table->done = 2 * i;
+                eventually(table->ready == 2 * i);
+        }
+        users_wait(hostile);
+        lines = lines_logged("no child to close");
+        may = 20 + (unsigned)((users_now_ms() - began) / 1000) + 1;
+        print_message("no child %u times: %u lines, at most %u\n", OFTEN, lines, may);
+        assert_in_range(lines, 1, may);
+        unlink(log_path);
+}
+
 /* ---- private ones ---- */
 
 static char private_domain[UNETD_DOMAIN_MAX + 1];
@@ -670,6 +746,8 @@ int main(void)
                 t(sockets_that_linger),
                 t_few(sockets_that_linger_where_nobody_is_let_in),
                 t(a_child_that_cannot_be_made_is_made_later),
+                cmocka_unit_test_setup_teardown(children_that_cannot_be_made_do_not_fill_the_log,
+                                                setup_logged, users_teardown),
                 t(sockets_that_linger_at_a_private_unetd),
                 t(a_private_unetd_that_is_killed_is_replaced),
                 t(names_that_are_taken),

@@ -27,6 +27,7 @@
 #include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
 #include "unetd/daemon/discard.h"
+#include "unetd/daemon/users.h"
 
 #define UNWANTED_MAX 64u
 #define WAITING_MAX  4096u
@@ -79,6 +80,14 @@ static int close_in_child(const int *fds, unsigned n)
         return pid < 0 ? -errno : pidfd;
 }
 
+/* NULL: strangers'. */
+static const struct user *user_of(const struct trash *t)
+{
+        return t == &strangers
+                       ? NULL
+                       : (const struct user *)((const char *)t - offsetof(struct user, trash));
+}
+
 static void next_child(struct trash *t)
 {
         int pidfd;
@@ -91,8 +100,8 @@ static void next_child(struct trash *t)
         pidfd = close_in_child(t->fd, t->n);
         if (pidfd < 0) {
                 if (t->again == 0)
-                        log_line("no child to close %u descriptors, tried again: %s", t->n,
-                                 strerror(-pidfd));
+                        user_log(user_of(t), "no child to close %u descriptors, tried again: %s",
+                                 t->n, strerror(-pidfd));
                 t->again = unetd.loop.now + AGAIN;
                 return;
         }
@@ -101,7 +110,8 @@ static void next_child(struct trash *t)
         t->n = 0; /* the child closes them, whatever follows */
         t->child.fd = pidfd;
         if (loop_add(&unetd.loop, &t->child, EPOLLIN) < 0) {
-                log_line("the end of a child that closes descriptors is not waited for: %s",
+                user_log(user_of(t),
+                         "the end of a child that closes descriptors is not waited for: %s",
                          strerror(errno));
                 close(pidfd);
                 t->child.fd = -1;

@@ -455,8 +455,8 @@ static void say_how(const struct iface *f, uint32_t stack, const char *which)
 {
         const struct stack *st = stack_find(stack);
 
-        if (!st || user_may_log(st->user))
-                log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack, which, f->how);
+        user_log(st ? st->user : NULL, "interface %s, for stack %u%s: %s", f->cfg->name, stack,
+                 which, f->how);
 }
 
 /* Gives the first stack a socket to itself. 0 or a negative errno. */

@@ -83,12 +83,13 @@ static void user_free_if_unused(struct user *u)
  * place in the table share its lines. */
 bool user_may_log(const struct user *u)
 {
+        enum { PLACES = 256 };
         static struct {
                 nstime at; /* when all earlier lines have expired */
                 uint32_t left_out;
-        } said[256];
+        } said[PLACES + 1];
         nstime now = unetd.loop.now;
-        uint32_t i = u->uid % ARRAY_LEN(said);
+        uint32_t i = u ? u->uid % PLACES : PLACES;
 
         said[i].at = MAX(said[i].at, now) + NS_PER_S;
         if (said[i].at - now > USER_LINES * NS_PER_S) {
@@ -96,9 +97,11 @@ bool user_may_log(const struct user *u)
                 said[i].left_out++;
                 return false;
         }
-        if (said[i].left_out > 0)
+        if (said[i].left_out > 0 && u)
                 log_line("%u lines about uid %u, or who shares its place, are left out",
                          said[i].left_out, u->uid);
+        else if (said[i].left_out > 0)
+                log_line("%u lines about nobody that is known are left out", said[i].left_out);
         said[i].left_out = 0;
         return true;
 }

@@ -8,7 +8,7 @@
  * memory. */
 struct user *user_get(uint32_t uid, uint32_t gid);
 /* As log_line(), for events that a user can cause as often as he likes: a line a second and
- * USER_LINES at once. The log is on somebody else's disk. */
+ * USER_LINES at once. The log is on somebody else's disk. `u` NULL: it is not known who. */
 #define USER_LINES 20u
 bool user_may_log(const struct user *u);
 #define user_log(u, ...)                       \
