@@ -114,6 +114,52 @@ static struct gate_key key(uint32_t n)
         return (struct gate_key){.raddr = n, .local = WEB, .remote = 5, .proto = IP_PROTO_TCP};
 }
 
+/* The n-th that falls into the first bucket. */
+static struct gate_key neighbour(uint32_t n)
+{
+        struct gate_key k = key(0);
+
+        for (uint32_t i = 1; n != UINT32_MAX; i++) {
+                k = key(i);
+                if (gate_flow_hash(rules.flows, &k) % (GATE_FLOWS / GATE_WAYS) == 0)
+                        n--;
+        }
+        return k;
+}
+
+static void note_neighbours(uint32_t first, uint32_t n, uint32_t stack, enum gate_stage stage,
+                            uint32_t sec)
+{
+        for (uint32_t i = first; i < first + n; i++) {
+                struct gate_key k = neighbour(i);
+
+                gate_flow_note(rules.flows, &k, stack, stage, sec);
+        }
+}
+
+/* Who has as many as another loses his own, though the other's are older. */
+static void of_equal_crowds_his_own_gives_way(void **state)
+{
+        const uint32_t other = 7 * UNETD_STACKS_OF_USER;
+
+        note_neighbours(0, GATE_WAYS / 2, ALICE, GATE_STANDS, 1);
+        note_neighbours(GATE_WAYS / 2, GATE_WAYS, other, GATE_STANDS, 2);
+        assert_int_equal(flows_of(ALICE), GATE_WAYS / 2);
+        assert_int_equal(flows_of(other), GATE_WAYS / 2);
+}
+
+/* The same of those that were only asked for. */
+static void of_those_asked_for_his_own_gives_way(void **state)
+{
+        const uint32_t other = 7 * UNETD_STACKS_OF_USER;
+
+        note_neighbours(0, 1, ALICE, GATE_ASKED, 1);
+        note_neighbours(1, GATE_WAYS - 2, BOB, GATE_STANDS, 1);
+        note_neighbours(GATE_WAYS - 1, GATE_WAYS, other, GATE_ASKED, 2);
+        assert_int_equal(flows_of(ALICE), 1);
+        assert_int_equal(flows_of(other), 1);
+}
+
 /* A flood of SYNs that were answered does not push out connections that stand. */
 static void those_that_stand_stay(void **state)
 {
@@ -143,6 +189,8 @@ int main(void)
                 GATE_TEST(a_connection_begins_with_who_has_the_port),
                 GATE_TEST(a_flood_takes_no_connection),
                 GATE_TEST(a_flood_of_syns_takes_one_place_in_eight),
+                GATE_TEST(of_equal_crowds_his_own_gives_way),
+                GATE_TEST(of_those_asked_for_his_own_gives_way),
                 GATE_TEST(those_that_stand_stay),
         };
 
