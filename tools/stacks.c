@@ -78,10 +78,16 @@ static bool see(struct unetd_client *c, const struct unetd_status_item *item,
 
 const char *stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg)
 {
+        return stacks_each_of(0, each, arg);
+}
+
+const char *stacks_each_of(unsigned flags, bool (*each)(void *arg, const struct seen_stack *s),
+                           void *arg)
+{
         struct unetd_client c = {0};
         struct list l = {.item = calloc(STACKS_MAX, sizeof *l.item)};
         bool shown = false;
-        int r = l.item ? unetd_open(&c, UNETD_NO_START) : -ENOMEM;
+        int r = l.item ? unetd_open(&c, UNETD_NO_START | flags) : -ENOMEM;
 
         if (r == 0) {
                 r = unetd_status(&c, note_stack, &l);

@@ -31,17 +31,21 @@ struct seen_stack {
 
 /*
  * Calls each() for every stack of this user, until it returns false; other users' are not shown.
- * Returns NULL, or why there is none to see.
+ * Returns NULL, or why there is none to see. `flags`: of unetd_open().
  */
 const char *stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg);
+const char *stacks_each_of(unsigned flags, bool (*each)(void *arg, const struct seen_stack *s),
+                           void *arg);
 
 /*
  * Calls add() for each stack of this user, and of all users where root asks, for the rows that are
  * to be shown of it; of other users' in another process, so that it can leave nothing but rows.
- * Returns as stacks_each().
+ * Those are of the unetd that root asks, and of the users' own ones. Returns as stacks_each().
  */
 typedef void stacks_row_fn(void *arg, const struct seen_stack *s, json_t *rows);
 const char *stacks_rows(stacks_row_fn *add, void *arg, json_t *rows);
+/* The same for one user; with UNETD_PRIVATE by his own unetd. */
+void stacks_rows_as(uint32_t uid, unsigned flags, stacks_row_fn *add, void *arg, json_t *rows);
 
 /* The processes that hold a socket record, as "iperf3/1234"; null when it is the keeper's alone. */
 json_t *stacks_holders(const struct seen_stack *s, uint32_t sock);

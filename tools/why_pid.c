@@ -23,7 +23,8 @@
 struct asked {
         int pid;
         bool shimmed, disabled;
-        bool found;                /* in a stack of the unetd that we ask */
+        bool found;                /* in a stack of the unetd that we ask, */
+        bool private;              /* or of its user's own */
         bool away;                 /* not there, and has a stack */
         char program[PATH_MAX];    /* that runs; empty: not known */
         struct unetd_client unetd; /* its directory says who listens */
@@ -42,6 +43,27 @@ struct half {
 
 /* ---- ours ---- */
 
+struct look {
+        struct asked *a;
+        json_t *rows;
+};
+
+/* UINT32_MAX: not known. */
+static uint32_t user_of(int pid)
+{
+        char path[64], line[256];
+        unsigned uid = UINT32_MAX;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/status", pid);
+        f = fopen(path, "re");
+        while (f && fgets(line, sizeof line, f) && sscanf(line, "Uid: %*u %u", &uid) != 1)
+                continue;
+        if (f)
+                fclose(f);
+        return uid;
+}
+
 static bool is_slot_of(const struct stack_state *st, uint32_t slot, int32_t pid)
 {
         return atomic_load_explicit(&st->proc[slot].pid, memory_order_relaxed) == (uint32_t)pid;
@@ -56,38 +78,89 @@ static bool holds(const struct stack_state *st, const struct sock_rec *r, int32_
         return false;
 }
 
-static bool add_ours(void *arg, const struct seen_stack *s)
+/* How the kernel's half of a socket is recognised goes with its row; a row without anything else
+ * says that the process is in the stack. */
+static void add_ours(void *arg, const struct seen_stack *s, json_t *rows)
 {
         const struct stack_state *st = s->view.st;
-        struct asked *a = arg;
+        const struct asked *a = arg;
         bool any = false;
 
         for (uint32_t i = 0, n = stack_procs(st); i < n && !any; i++)
                 any = is_slot_of(st, i, a->pid);
-        a->found |= any;
-        for (uint32_t i = 1; any && i < st->socks.fresh && i < st->socks.cap; i++) {
+        if (!any)
+                return;
+        json_array_append_new(rows, json_object());
+        for (uint32_t i = 1; i < st->socks.fresh && i < st->socks.cap; i++) {
                 const struct sock_rec *r = stack_sock(&s->view, i);
-                struct half *grown;
 
                 if (!holds(st, r, a->pid) || r->role == SOCK_ROLE_NONE)
                         continue;
                 json_array_append_new(
-                        a->rows, json_pack("{si sn ss so so ss ss}", "pid", a->pid, "fd",
-                                           "protocol", r->role == SOCK_ROLE_UDP ? "udp" : "tcp",
-                                           "local", address_port_json(r->laddr, r->lport), "peer",
-                                           address_port_json(r->raddr, r->rport), "carried",
-                                           r->role == SOCK_ROLE_CONN ? "u-net" : "both", "why",
-                                           r->role == SOCK_ROLE_CONN
-                                                   ? "both ends are on the fabric"
-                                                   : "open to the fabric and to the kernel"));
-                grown = realloc(a->half, (a->nhalf + 1) * sizeof *grown);
-                if (!grown)
-                        return false;
-                a->half = grown;
-                a->half[a->nhalf++] = (struct half){
-                        .cookie = r->cookie, .port = r->lport, .tcp = r->role != SOCK_ROLE_UDP};
+                        rows, json_pack("{si sn ss so so ss ss sI si}", "pid", a->pid, "fd",
+                                        "protocol", r->role == SOCK_ROLE_UDP ? "udp" : "tcp",
+                                        "local", address_port_json(r->laddr, r->lport), "peer",
+                                        address_port_json(r->raddr, r->rport), "carried",
+                                        r->role == SOCK_ROLE_CONN ? "u-net" : "both", "why",
+                                        r->role == SOCK_ROLE_CONN
+                                                ? "both ends are on the fabric"
+                                                : "open to the fabric and to the kernel",
+                                        "cookie", (json_int_t)r->cookie, "port", r->lport));
         }
+}
+
+static bool add_own(void *arg, const struct seen_stack *s)
+{
+        struct look *l = arg;
+
+        add_ours(l->a, s, l->rows);
         return true;
+}
+
+static bool take_ours(struct asked *a, json_t *row)
+{
+        struct half *grown,
+                h = {.cookie = (uint64_t)json_integer_value(json_object_get(row, "cookie")),
+                     .port = (uint16_t)json_integer_value(json_object_get(row, "port"))};
+        const char *proto = json_string_value(json_object_get(row, "protocol"));
+
+        a->found = true;
+        if (!proto)
+                return true;
+        grown = realloc(a->half, (a->nhalf + 1) * sizeof *grown);
+        if (!grown)
+                return false;
+        h.tcp = strcmp(proto, "tcp") == 0;
+        a->half = grown;
+        a->half[a->nhalf++] = h;
+        json_object_del(row, "cookie");
+        json_object_del(row, "port");
+        json_object_del(row, "uid");
+        json_array_append(a->rows, row);
+        return true;
+}
+
+/* By the user's own process where root asks about another's (stacks_rows()). */
+static void find_ours(struct asked *a)
+{
+        struct look l = {a, json_array()};
+        uint32_t uid = user_of(a->pid);
+        json_t *row;
+        size_t i;
+
+        if (uid == geteuid() || geteuid() != 0) {
+                stacks_each(add_own, &l);
+        } else {
+                stacks_rows_as(uid, 0, add_ours, a, l.rows);
+                a->private = json_array_size(l.rows) == 0;
+                if (a->private)
+                        stacks_rows_as(uid, UNETD_PRIVATE, add_ours, a, l.rows);
+        }
+        json_array_foreach (l.rows, i, row)
+                if (!take_ours(a, row))
+                        break;
+        a->private &= a->found;
+        json_decref(l.rows);
 }
 
 /* ---- the kernel's ---- */
@@ -170,6 +243,8 @@ static const char *reason(const struct asked *a, const struct seen *s)
                 return "UNET_DISABLE is set";
         if (a->away)
                 return "not known: its unetd is another user's or of another domain; ask there";
+        if (a->private)
+                return "not known: its unetd is its user's own; ask as that user";
         said = rule_of(a, s);
         if (said)
                 return said;
@@ -289,8 +364,8 @@ bool why_pid(int pid, json_t *rows, char why[WHY_TEXT])
         strcat(path, "/exe");
         if (readlink(path, a.program, sizeof a.program - 1) < 0)
                 a.program[0] = '\0';
-        if (unetd_open(&a.unetd, UNETD_NO_START) == 0)
-                stacks_each(add_ours, &a);
+        unetd_open(&a.unetd, UNETD_NO_START);
+        find_ours(&a);
         a.away = !a.found && file_holds(pid, "maps", "/memfd:unet-state");
         whole = add_kernels(&a, why);
         unetd_close(&a.unetd);

@@ -318,12 +318,13 @@ static bool is_settled(int r)
 static int try_names(struct unetd_client *c, struct search *s)
 {
         uint32_t uids[2] = {0, sys_geteuid()};
+        bool own = c->flags & UNETD_PRIVATE;
         int none = -ECONNREFUSED, r;
 
-        r = try_name(c, s, 0, UNETD_NAMES);
+        r = own ? none : try_name(c, s, 0, UNETD_NAMES);
         if (is_settled(r))
                 return r;
-        for (unsigned u = 0; u < (uids[1] == 0 || system_only(c) ? 1 : 2); u++) {
+        for (unsigned u = own; u < (uids[1] == 0 || system_only(c) ? 1 : 2); u++) {
                 for (unsigned i = 0; i < UNETD_NAMES; i++) {
                         r = try_name(c, s, uids[u], i);
                         if (is_settled(r))

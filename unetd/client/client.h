@@ -49,6 +49,7 @@
 enum {
         UNETD_NO_START = 1, /* do not start a unetd when there is none: -ECONNREFUSED */
         UNETD_SYSTEM = 2,   /* a system-wide one, or none */
+        UNETD_PRIVATE = 4,  /* the user's own one, or none */
 };
 
 /* A connection, known by number and by what the number must still refer to. */
