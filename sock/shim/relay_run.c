@@ -32,8 +32,11 @@
 #define EVENTS 64
 /* For who found a listener in the directory just before it left that. */
 #define PATIENCE NS_PER_S
-/* For a peer that takes nothing of what a program has left behind; as TCP is with such a peer. */
-#define GONE_MS 120000
+/* For a peer that takes nothing of what a program has left behind; as TCP is with such a peer. A
+ * test has it shorter. */
+#ifndef RELAY_GONE_MS
+#define RELAY_GONE_MS 120000
+#endif
 /* SIOCOUTQ counts memory: some hundred bytes for a buffer, however little is in it. sock_wfree()
  * wakes who waits for room while it still counts one byte of the buffer that was read, and wakes
  * nobody after that. */
@@ -198,7 +201,7 @@ static void from_program(struct pump *p)
  * a timer. Others who have the connection keep its limits. */
 static void let_go(struct pump *p)
 {
-        int room = 0, left = 0, patience = GONE_MS;
+        int room = 0, left = 0, patience = RELAY_GONE_MS;
         socklen_t len = sizeof(room);
 
         assert(p->blocked);

@@ -10,6 +10,7 @@ import unittest
 BUILD = os.environ["UNET_BUILD"]
 
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
+SOON = os.path.join(BUILD, "tests", "users", "libunet_preload_soon.so")     # its relay waits for three seconds, not for two minutes
 LIMIT = 120                       # for what must come
 
 COMMON = r"""
@@ -409,6 +410,46 @@ assert len(got) == total, (len(got), total)
 assert got == (bytes(range(251)) * (total // 251 + 1))[:total]
 print("good")
 """)
+
+    def test_where_there_are_no_frames_the_relay_has_a_timer(self):
+        """Another connection of the stack has all of them, so what the program has left cannot become the connection's."""
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as config:
+            config.write("[memory]\nlarge_frames = 64\nsmall_frames = 256\n")
+            config.flush()
+            self.run_it(RELAYS + r"""
+before = relays()
+s, c = pair()
+s2, c2 = pair()
+r, w = os.pipe()
+def fill(k, force):
+    if force:
+        k.setsockopt(socket.SOL_SOCKET, 32, 1 << 28)                   # SO_SNDBUFFORCE
+    k.setblocking(False)
+    idle = 0
+    while idle < 10:
+        try:
+            k.send(b"x" * 1000)
+            idle = 0
+        except BlockingIOError:
+            idle += 1
+            select.select([], [], [], 0.1)
+def do():
+    for k in s, s2, c2:
+        k.close()
+    give_up()
+    assert os.read(r, 1) == b"x"
+    fill(c, False)
+pid = child(do)
+c.close()
+fill(c2, True)
+os.write(w, b"x")
+well(pid)
+end = time.monotonic() + 60
+while [pid for pid in relays() if pid not in before]:
+    assert time.monotonic() < end, "the relay waits for the peer"
+    time.sleep(0.01)
+print("good")
+""", LD_PRELOAD=SOON, UNET_CONFIG=config.name)
 
     def test_who_waits_in_a_listener_is_handed_on(self):
         """The child that gives up root accepts who has connected before, over the fabric, and who does meanwhile; what they have sent
