@@ -43,7 +43,9 @@ static void *keep(void *fd)
                 if (answer.type == UNETD_K_STACK)
                         table->value[1]++;
                 answer.err = 0;
-                if (answer.type == UNETD_K_CHAN_YIELD) {
+                if (answer.type == UNETD_K_FLIGHT) {
+                        must_eventually(table->done != 0);
+                } else if (answer.type == UNETD_K_CHAN_YIELD) {
                         answer.stack.slot = 0;
                         table->value[3]++;
                 } else if (answer.type == UNETD_K_CHAN_PART) {
@@ -342,6 +344,82 @@ static void what_a_keeper_may_bring_yet_is_asked_for_again(void **state)
         users_unetd_answers();
 }
 
+/* ---- stacks that are handed over ---- */
+
+static int join(int client, uint32_t stack)
+{
+        struct unetd_msg msg = {.type = UNETD_PROC_ADD, .stack = {.stack = stack, .slot = 1}};
+
+        return hostile_ask(client, &msg, NULL, 0);
+}
+
+/* The keeper that runs does not have it before it is told. */
+static int asks_for_what_is_handed_over(void)
+{
+        struct unetd_msg hello = {.type = UNETD_K_HELLO}, offer = {.type = UNETD_K_STACK};
+        int keeper = be_keeper(), c = hostile_client(), late = hostile_client(),
+            fds[UNETD_STACK_FDS];
+        struct unetd_msg all = {.type = UNETD_K_OFFERED};
+        struct unetd_stack_fds f;
+
+        must(hostile_send(keeper, &all, NULL, 0) == 0);
+        must(hostile_ask(late, &hello, NULL, 0) == -EEXIST);
+        must(unetd_stack_fds_make(&f, 1 << 20) == 0);
+        put_fds(&f, fds);
+        offer.stack.stack = unetd_stacks_of(geteuid()) + 9;
+        must(hostile_send(late, &offer, fds, UNETD_STACK_FDS) == 0);
+        in_step(c);
+        for (int i = 0; i < 10; i++)
+                must(join(c, offer.stack.stack) == -EAGAIN);
+        must(table->value[1] == 0);
+        close(late);
+        must_eventually(join(c, offer.stack.stack) == 0);
+        must(table->value[1] == 1);
+        return 0;
+}
+
+static void what_is_handed_over_is_asked_for_again(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        table->value[1] = 0;
+        users_run(HOSTILE, asks_for_what_is_handed_over);
+        users_unetd_answers();
+}
+
+/* ---- sockets in messages ---- */
+
+/* Who sends one in a message may die as soon as it is answered. */
+static int sends_a_socket(void)
+{
+        int c, sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct unetd_msg msg = {.type = UNETD_FLIGHT, .seq = 77};
+        socklen_t len = sizeof msg.stack.cookie;
+        struct hostile_stack st;
+        struct wire_in in;
+
+        be_keeper();
+        c = hostile_client();
+        must(hostile_stack(c, &st) == 0);
+        msg.stack.stack = st.id;
+        must(getsockopt(sock, SOL_SOCKET, SO_COOKIE, &msg.stack.cookie, &len) == 0);
+        must(hostile_send(c, &msg, &sock, 1) == 0);
+        must(hostile_recv(c, &in, 200) == -ETIMEDOUT);
+        table->done = 1;
+        must(hostile_recv(c, &in, USERS_PATIENCE_MS) == 0);
+        must(in.msg.seq == 77 && in.msg.err == 0);
+        return 0;
+}
+
+static void a_socket_in_a_message_is_watched_before_that_is_answered(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        table->done = 0;
+        users_run(HOSTILE, sends_a_socket);
+        users_unetd_answers();
+}
+
 /* ---- a keeper that takes its time to part ---- */
 
 #define SLOW_MS 300
@@ -390,6 +468,11 @@ int main(void)
                                                 users_teardown),
                 cmocka_unit_test_setup_teardown(what_a_keeper_may_bring_yet_is_asked_for_again,
                                                 setup, users_teardown),
+                cmocka_unit_test_setup_teardown(what_is_handed_over_is_asked_for_again, setup,
+                                                users_teardown),
+                cmocka_unit_test_setup_teardown(
+                        a_socket_in_a_message_is_watched_before_that_is_answered, setup,
+                        users_teardown),
                 cmocka_unit_test_setup_teardown(who_parts_slowly_is_not_waited_for_again_and_again,
                                                 setup, users_teardown),
         };
