@@ -121,6 +121,7 @@ enum {
         TCP_EV_URGENT = 16,
         TCP_EV_ACCEPT = 32, /* raised for the listener */
         TCP_EV_FLOW = 64,   /* something that tcp_watch_set() asks for: for poll sets */
+        TCP_EV_END = 128,   /* with READABLE: the end of the stream has come */
 };
 
 enum tcp_limit { /* what keeps a connection from sending more */

@@ -455,7 +455,7 @@ static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
         reass_purge(t, tc);
         group_ends(t, tc);
         close_fin_received(t, tc, now);
-        conn_raise(t, tc, TCP_EV_READABLE);
+        conn_raise(t, tc, TCP_EV_READABLE | TCP_EV_END);
 }
 
 /* The peer has closed: what is in flight to it is refused, too. */

@@ -78,8 +78,8 @@ struct ustack {
         nstime turned_at[DIR_IFACES], drive_again[DIR_IFACES]; /* the keeper's */
         struct unetd_chan chan_fds[STACK_CHANS];
         struct unet_chan *fault[STACK_CHANS]; /* before the channel, when faults were asked for */
-        /* A waiter was woken since the last one got up: it will lead when it sleeps. Under the
-         * lock. */
+        /* A waiter was woken since the last one got up, and not for an end: it will lead when it
+         * sleeps. Under the lock. */
         bool woke;
         nstime peers_at; /* when it is looked for peers that ended unseen: ustack_peers_look() */
         struct usock *handles; /* this process's, linked by next */

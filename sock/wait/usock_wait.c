@@ -15,12 +15,13 @@
  * Where one of several waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
  *
  * Who leads next. A leader that was woken for what is another's does not lead again until it is
- * woken itself. The waiter that it woke leads, when that one sleeps next. While nobody leads,
- * whoever leaves the stack rings the keeper (ustack_leave()), which wakes a waiter to lead. Two
- * kinds of threads perhaps never sleep here again, and wake one to lead by themselves
- * (ustack_let_lead()): one that goes with what one of several takes, and one that closes a socket.
- * A leader whose process was stopped or killed is replaced by a follower of another process, which
- * looks after it now and then.
+ * woken itself. The waiter that it woke leads, when that one sleeps next. The end of a connection
+ * is no such news: who hears of it closes, and the leader leads on. While nobody leads, whoever
+ * leaves the stack rings the keeper (ustack_leave()), which wakes a waiter to lead. Two kinds of
+ * threads perhaps never sleep here again, and wake one to lead by themselves (ustack_let_lead()):
+ * one that goes with what one of several takes, and one that closes a socket. A leader whose
+ * process was stopped or killed is replaced by a follower of another process, which looks after it
+ * now and then.
  *
  * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only
  * then looks at the sockets and queues once more. Whoever changes a socket does so under the lock:

@@ -533,12 +533,14 @@ static uint32_t takers(struct ustack *u, const struct sock_rec *rec, uint64_t ex
         return waiting > coming ? waiting - coming : 1;
 }
 
-/* `who` wait for the socket, or for any news. */
+/* `who` wait for the socket, or for any news. Who is told that it has ended closes it, and may not
+ * sleep again: nobody counts on him to lead. */
 static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who,
                          uint32_t events)
 {
         const struct stack_state *st = u->s.st;
         uint64_t exclusive = rec->exclusive & who & (WAITERS_CROWD - 1), some = 0;
+        bool goes_on = !(events & (TCP_EV_END | TCP_EV_CLOSED)), woke = u->woke;
         uint32_t n = 0;
 
         if (exclusive != 0 || who & WAITERS_CROWD) {
@@ -555,6 +557,7 @@ static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t 
         }
         if (unlikely(who & WAITERS_SIGNAL))
                 usock_signal_owner(u, rec, events);
+        u->woke = woke || (u->woke && goes_on);
 }
 
 /* Under the lock; readers have none. The entry is there before the count says so. */
