@@ -13,7 +13,6 @@
  * Processor time is that of both processes.
  */
 #include <sched.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unet/flow.h>

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum kind { NUMBER, SIGNED, TEXT, YES_NO, ECN, CONGESTION };
 

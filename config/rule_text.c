@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "config/route_text.h"
-
 static const struct {
         const char *name, *text;
 } keys[RULE_KEYS] = {

@@ -6,8 +6,6 @@
  */
 #include "netstack/stack_road.h"
 
-#include <errno.h>
-
 #include "ip/ip_opts.h"
 #include "ip/pmtu.h"
 #include "base/checksum.h"

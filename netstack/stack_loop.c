@@ -9,8 +9,6 @@
  */
 #include "netstack/stack_road.h"
 
-#include <errno.h>
-
 #include "netstack/stack_trace.h"
 #include "tcp/tcp_group.h"
 #include "tcp/tcp_loop.h"

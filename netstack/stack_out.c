@@ -8,7 +8,6 @@
 
 #include <errno.h>
 
-#include "ip/pmtu.h"
 #include "base/checksum.h"
 #include "netstack/stack_trace.h"
 #include "tcp/tcp_hdr.h"

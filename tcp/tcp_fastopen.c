@@ -23,7 +23,6 @@
  */
 #include "base/siphash.h"
 #include "tcp/tcp_life.h"
-#include "tcp/tcp_loss.h"
 #include "tcp/tcp_send.h"
 
 #define COOKIE_BYTES 8u

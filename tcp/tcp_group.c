@@ -37,7 +37,6 @@
 #include "tcp/tcp_answers.h"
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_group.h"
-#include "tcp/tcp_life.h"
 #include "tcp/tcp_recv.h"
 #include "tcp/tcp_send.h"
 #include "tcp/tcp_watch.h"

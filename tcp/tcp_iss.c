@@ -4,7 +4,6 @@
  * of the host is not told to strangers.
  */
 #include "base/siphash.h"
-#include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"
 
 enum { FOR_ISS, FOR_TS, FOR_PORT = 4 }; /* tcp_cookie.c has more */

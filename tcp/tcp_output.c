@@ -7,8 +7,6 @@
  *                   -> output_ack()         nothing else would carry the ACK
  *      tcp_output_next()                    the same of new data again, for who sends runs
  */
-#include <errno.h>
-
 #include "ip/ip.h"
 #include "tcp/tcp_answers.h"
 #include "tcp/tcp_cc.h"

@@ -1,16 +1,11 @@
 /* See scene.h. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/checksum.h"
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_window.h"
 #include "tests/scene.h"
+#include "tests/unit.h"
 
 #define START (1000 * NS_PER_S)
 

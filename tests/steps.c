@@ -1,17 +1,13 @@
 /* Death at each store. See steps.h. */
 #include "tests/steps.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/unit.h"
 
 void *steps_memory(size_t bytes)
 {

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/base.h"
 #include "tools/command.h"
 #include "tools/metrics.h"
 #include "tools/sample.h"

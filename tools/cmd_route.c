@@ -1,5 +1,4 @@
 /* unet route: where packets go by the interfaces that unetd owns. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

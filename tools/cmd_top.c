@@ -1,5 +1,4 @@
 /* unet top: stacks and flows as they work: rates, what limits each, drops. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

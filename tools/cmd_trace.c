@@ -7,7 +7,6 @@
 
 #include "netstack/stack.h"
 #include "tools/command.h"
-#include "tools/show.h"
 #include "tools/stacks.h"
 #include "base/clock.h"
 #include "unetd/client/client.h"

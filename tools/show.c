@@ -2,7 +2,6 @@
 #include "tools/show.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"

@@ -4,7 +4,6 @@
  * else's, asks unetd as they would, and hands on rows of JSON. No more comes of what is wrong there
  * than wrong rows, or none.
  */
-#include <errno.h>
 #include <grp.h>
 #include <poll.h>
 #include <pwd.h>

@@ -4,7 +4,6 @@
  * strip of rows. It finds the components of its strip alone; then components that an edge between
  * strips joins take the smaller label, until no label changes.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "prog.h"

@@ -3,8 +3,6 @@
  * processor has a strip of rows and fetches the neighbours' rows next to it. Sums are added row by
  * row in one order, so that any number of processors computes the same bits.
  */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

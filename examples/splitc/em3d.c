@@ -4,7 +4,6 @@
  * edges lead to other processors. Variants: get fetches each remote value when it is needed; store
  * sends each value to who will need it.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,8 +2,6 @@
  * Blocked matrix multiply (§6 of the paper): blocks are dealt to the processors, each computes its
  * blocks of C, and fetches the next two blocks of A and B while it multiplies two.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "prog.h"

@@ -3,7 +3,6 @@
  * all histograms, and from them the place of each of its keys. Variants: small stores each key
  * alone, bulk the keys of a digit together.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

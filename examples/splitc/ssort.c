@@ -3,7 +3,6 @@
  * it is in, each sorts its own. Variants: small sends two keys a message, bulk one message to every
  * processor.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

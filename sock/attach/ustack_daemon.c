@@ -12,8 +12,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "unetd/client/client_ask.h"
-
 #define DAEMON_EVERY NS_PER_S /* a sleeper without a unetd looks for one so often */
 
 /* unetd hands stacks from one process to another, so that its name has to differ where their

@@ -3,7 +3,6 @@
  * which is no answer: unetd may merely have lost its CPU. So a question waits, for a second at
  * most. Who holds a stack's lock asks only what stands at the end, which waits for a moment.
  */
-#include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_daemon.h"
 #include "sock/attach/ustack_directory.h"

@@ -16,8 +16,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 
 #include "base/sandbox.h"
 #include "base/sys.h"

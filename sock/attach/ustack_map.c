@@ -3,7 +3,6 @@
  * stack and its channels are large, and nearly all of that is never touched. Locked or dumped, all
  * of it would be memory in use; it would count against RLIMIT_MEMLOCK.
  */
-#include "sock/attach/ustack.h"
 #include "sock/attach/ustack_chan.h"
 #include "sock/attach/ustack_daemon.h"
 #include "sock/usock_process.h"

@@ -19,7 +19,6 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 #include "sock/udp/usock_cmsg.h"
-#include "sock/wait/usock_crowd.h"
 #include "sock/wait/usock_turns.h"
 #include "sock/udp/usock_udp.h"
 #include "sock/usock_process.h"

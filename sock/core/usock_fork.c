@@ -12,12 +12,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/sys.h"
-#include "sock/udp/usock_udp.h"
 #include "sock/usock_process.h"
 #include "sock/wait/usock_wake.h"
 #include "tcp/tcp_listen.h"

@@ -3,7 +3,6 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 
-#include "sock/udp/usock_udp.h"
 #include "sock/usock_ready.h"
 #include "tcp/tcp_listen.h"
 #include "tcp/tcp_stream.h"

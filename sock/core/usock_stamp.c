@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <linux/errqueue.h>
-#include <netinet/in.h>
 
 static int read_asked(const struct cmsghdr *c, void *arg)
 {

@@ -1,7 +1,6 @@
 /* What a keeper tells the next unetd of a stack's ports (unetd/keeper/keeper_ops.h, port_next). */
 #include "sock/attach/handle.h"
 #include "sock/keeper/keeper_side.h"
-#include "sock/attach/ustack.h"
 
 #define BLOCKS 0x80000000u /* where these begin, in what port_next() counts */
 

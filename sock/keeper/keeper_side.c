@@ -13,8 +13,6 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include "base/sys.h"
-
 /* Without anything going on before the keeper goes back to sleep. */
 #define QUIET       (64 * NS_PER_MS)
 #define LOOK_EVERY  (4 * NS_PER_MS)

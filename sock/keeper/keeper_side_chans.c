@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "base/sys.h"
 #include "unetd/client/wire.h"

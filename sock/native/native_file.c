@@ -4,10 +4,8 @@
  * read.
  */
 #include "sock/attach/handle.h"
-#include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
 #include "sock/usock_stamp.h"
-#include "tcp/tcp_stream.h"
 
 #include <unistd.h>
 

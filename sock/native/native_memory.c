@@ -14,7 +14,6 @@
 #include "base/sys.h"
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_chan.h"
-#include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
 #include "sock/usock_stamp.h"
 #include "tcp/tcp_stream.h"

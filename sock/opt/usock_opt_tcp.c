@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <linux/inet_diag.h>
 #include <linux/tcp.h>
-#include <netinet/in.h>
 
 #ifndef TCP_RTO_MAX_MS /* Linux 6.15 */
 #define TCP_RTO_MAX_MS    44

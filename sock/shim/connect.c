@@ -4,7 +4,6 @@
  */
 #include "sock/shim/cancel.h"
 #include "sock/shim/decide.h"
-#include "sock/shim/privilege.h"
 #include "sock/shim/process.h"
 #include "sock/shim/shim.h"
 #include "sock/shim/signals.h"

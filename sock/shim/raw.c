@@ -4,7 +4,6 @@
  */
 #include "sock/shim/netns.h"
 #include "sock/shim/privilege.h"
-#include "sock/shim/process.h"
 #include "sock/shim/select.h"
 #include "sock/shim/shim.h"
 

@@ -27,7 +27,6 @@
 #include "sock/shim/signals.h"
 
 #include <ucontext.h>
-#include <unistd.h>
 
 #include "base/sandbox.h"
 #include "sock/usock_sys.h"

@@ -10,7 +10,6 @@
 #include "sock/attach/cursor.h"
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_levels.h"
-#include "sock/attach/ustack_link.h"
 #include "sock/udp/usock_cmsg.h"
 #include "sock/udp/usock_udp.h"
 

@@ -10,7 +10,6 @@
  * (ustack_leave()), and wakes it as it wakes any other. No wake-up is lost, for the reason given in
  * usock_wait.c.
  */
-#include "sock/attach/ustack_wake.h"
 
 #include <stdlib.h>
 #include <sys/un.h>

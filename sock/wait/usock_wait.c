@@ -44,10 +44,8 @@
 
 #include "base/sandbox.h"
 #include "sock/wait/usock_turns.h"
-#include "sock/wait/usock_wake.h"
 #include "sock/usock_ready.h"
 #include "sock/usock_process.h"
-#include "tcp/tcp_loop.h"
 
 #define STACK_ITEMS 64
 /* At a lock that is taken, and at what its holder brings, before it is waited for. */

@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/sandbox.h"
 #include "base/sys.h"

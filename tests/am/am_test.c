@@ -2,14 +2,11 @@
  * calls promise. */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "am/am_int.h"
+#include "tests/unit.h"
 
 #define SEG 300000u
 

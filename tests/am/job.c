@@ -1,6 +1,5 @@
 #include "tests/am/job.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,10 +1,4 @@
 /* How ranks of several hosts meet (am/am_meet.h), and who does not get in. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -14,6 +8,7 @@
 #include <unistd.h>
 
 #include "am/am_meet.h"
+#include "tests/unit.h"
 
 #define RANKS 5u
 

@@ -3,17 +3,13 @@
  * and refuses: jobs in virtual time, a seed each. --seeds N [--from S] runs others.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "am/am_int.h"
 #include "tests/am/job.h"
 #include "tests/long_run.h"
+#include "tests/unit.h"
 
 #define MOST_RANKS 4u
 #define SEG        20480u

@@ -1,13 +1,9 @@
 /* Collective calls of ranks in virtual time, over a network that loses; and a thousand of them. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "am/am_int.h"
 #include "tests/am/job.h"
+#include "tests/unit.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define MANY  200u /* a million of peers take four times the memory there */

@@ -1,16 +1,10 @@
 /* The capture ring: what goes in comes out, in order, and what was written over is counted, never
  * shown torn. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/capture.h"
+#include "tests/unit.h"
 
 #define RING (256u * 1024)
 

@@ -1,12 +1,9 @@
 /* Every implementation against the definition, over all small lengths, alignments and splits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "base/checksum.h"
 #include "base/prng.h"
+#include "tests/unit.h"
 
 #define MAX_LEN 400u
 

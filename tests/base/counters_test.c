@@ -1,10 +1,6 @@
 /* Every counter and drop has a name of its own and a sentence; whoever prints them relies on it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/counters.h"
+#include "tests/unit.h"
 
 static void every_drop_has_a_name_and_a_sentence(void **state)
 {

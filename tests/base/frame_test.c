@@ -1,12 +1,9 @@
 /* Frames: references, loans, and that a frame is free when and only when both have ended. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "base/frame.h"
 #include "base/prng.h"
+#include "tests/unit.h"
 
 #define CHAN  5u
 #define LARGE 3u

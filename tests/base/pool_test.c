@@ -1,12 +1,9 @@
 /* The pool: indices from 1, last in first out, and a free list that can be made anew. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "base/pool.h"
 #include "base/prng.h"
+#include "tests/unit.h"
 
 #define CAP 100u
 

@@ -1,10 +1,6 @@
 /* Both generators: the same for the same seed, spread evenly, and never a number out of range. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/prng.h"
+#include "tests/unit.h"
 
 static const uint8_t seed[16] = {1, 2, 3, 4, 5, 6, 7, 8};
 

@@ -1,16 +1,11 @@
 /* Descriptors in messages (base/rights.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/rights.h"
+#include "tests/unit.h"
 
 static struct msghdr message(union rights *r, size_t bytes)
 {

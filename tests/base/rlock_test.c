@@ -4,17 +4,15 @@
  * it. And who is said to have it.
  */
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "base/rlock.h"
+#include "tests/unit.h"
 
 #define THREADS 4
 #define ROUNDS  20000

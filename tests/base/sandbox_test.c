@@ -1,16 +1,10 @@
 /* What a program's filter forbids of the calls that are made for it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
 #include "base/sandbox.h"
+#include "tests/unit.h"
 
 static bool forbids(uint32_t forbidden, enum sandbox_need need)
 {

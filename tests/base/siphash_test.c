@@ -1,10 +1,6 @@
 /* SipHash against the reference vectors of its authors: key 00..0f, message 00, 00 01, ... */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/siphash.h"
+#include "tests/unit.h"
 
 /* From the reference implementation's vectors_sip64 (SipHash-2-4, 8-byte output). */
 static const struct {

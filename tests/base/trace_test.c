@@ -1,16 +1,13 @@
 /* The trace: off costs nothing and records nothing; on, it keeps the last ones; a line reads as
  * it should. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "base/counters.h"
 #include "base/trace.h"
+#include "tests/unit.h"
 
 static int setup(void **state)
 {

@@ -1,13 +1,9 @@
 /* The timer wheel: scenarios, then a long random run beside a plain list of deadlines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "base/prng.h"
 #include "base/wheel.h"
+#include "tests/unit.h"
 
 #define TIMERS 1000u
 #define T0     (123456789 * NS_PER_MS)

@@ -1,10 +1,4 @@
 /* The config file: what is set is set, and what is wrong is refused whole, with file and line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 
 #include "config/config.h"
 #include "tcp/tcp_cc.h"
+#include "tests/unit.h"
 
 static const struct unetd_config defaults = UNETD_CONFIG_DEFAULT;
 

@@ -3,17 +3,13 @@
  * and taken apart in several steps. A recovery closes what no live socket record has, and nothing
  * else.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 #include "netstack/stack.h"
 #include "tcp/tcp_listen.h"
 #include "tcp/tcp_loop.h"
+#include "tests/unit.h"
 
 static void no_event(struct stack *s, uint32_t sock, uint32_t events)
 {

@@ -12,8 +12,6 @@
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
 
-#include <stdlib.h>
-
 #include <unet/unet.h>
 
 #include "base/base.h"

@@ -13,9 +13,6 @@
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 #include "base/checksum.h"
 #include "tcp/tcp_lend.h"
 #include "tcp/tcp_plan.h"

@@ -9,7 +9,6 @@
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/tcp/rig.h"

@@ -4,7 +4,6 @@
  * time, deaths inside. After each step every invariant holds; at the end nothing is in use.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/tcp/rig.h"

@@ -1,14 +1,11 @@
 /* Fragmentation, IDs, path MTUs: RFC 791 §3.2, RFC 6864, RFC 1191, RFC 5927 §7, ip(7). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "ip/frag.h"
 #include "ip/ip_opts.h"
 #include "ip/pmtu.h"
+#include "tests/unit.h"
 
 #define US   0x0a000001u
 #define PEER 0x0a000002u

@@ -1,13 +1,10 @@
 /* ICMP: echo, errors about what we sent, errors about what we got. RFC 792, RFC 1122 §3.2.2. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
-#include <cmocka.h>
 
 #include "ip/icmp.h"
 #include "ip/ping.h"
 #include "tests/ip/packet.h"
+#include "tests/unit.h"
 
 #define ANY_PORT 5201u
 

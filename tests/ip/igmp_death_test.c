@@ -3,13 +3,9 @@
  * Memberships that had nothing to do with it are there, and reported anew; the one concerned is
  * there or not, and can be set again.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "ip/igmp.h"
 #include "tests/steps.h"
+#include "tests/unit.h"
 
 #define IFC 1u
 #define G1  0xe8010101u

@@ -1,13 +1,10 @@
 /* IGMP, host side: RFC 3376 (version 3), RFC 2236 (version 2), RFC 1112 §7. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "ip/igmp.h"
 #include "base/checksum.h"
+#include "tests/unit.h"
 
 #define IFC    2u
 #define US     0x0a000001u

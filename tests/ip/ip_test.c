@@ -1,11 +1,7 @@
 /* IPv4 input: what RFC 1122 §3.2.1 asks of a host; and what we write, read back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "ip/igmp.h"
 #include "tests/ip/packet.h"
+#include "tests/unit.h"
 
 static const uint8_t hello[] = "hello, world";
 

@@ -1,11 +1,8 @@
 /* IP options: RFC 791 §3.1, RFC 1122 §3.2.1.8 and §3.2.2.6, RFC 7126. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
-#include <cmocka.h>
 
 #include "ip/ip_opts.h"
+#include "tests/unit.h"
 
 #define US   0x0a000001u
 #define PEER 0x0a000002u

@@ -1,14 +1,10 @@
 /* Reassembly: RFC 791 §3.2, RFC 815, RFC 1122 §3.3.2, RFC 1858, RFC 3128, RFC 3168 §5.3,
  * RFC 5722. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "ip/frag.h"
 #include "ip/reass.h"
 #include "base/prng.h"
 #include "tests/ip/packet.h"
+#include "tests/unit.h"
 
 #define MF 0x2000u
 

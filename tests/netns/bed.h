@@ -6,12 +6,7 @@
 #ifndef TESTS_NETNS_BED_H
 #define TESTS_NETNS_BED_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 /* Why namespaces cannot be made here; NULL: they can. */
 const char *bed_impossible(void);

@@ -8,13 +8,11 @@
 #include <linux/virtio_net.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/base.h"
 #include "tests/netns/bed.h"
 #include "unet/packet/pkt_open.h"
 #include "unet/xdp/tcx_link.h"

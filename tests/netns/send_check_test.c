@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <linux/if_packet.h>
 #include <linux/virtio_net.h>
-#include <net/if.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>

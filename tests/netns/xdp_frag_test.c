@@ -3,8 +3,6 @@
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <netinet/ip.h>
-#include <poll.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

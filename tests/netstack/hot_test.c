@@ -1,16 +1,10 @@
 /* The walk over the channels that a turn looks at (netstack/stack.h, STACK_FOR_HOT). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/prng.h"
 #include "netstack/stack.h"
+#include "tests/unit.h"
 
 #define ROUNDS 5000u
 

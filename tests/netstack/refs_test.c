@@ -1,14 +1,9 @@
 /* Who holds a socket (netstack/stack_refs.h): against a plain array, over slots on both sides of
  * the record's own word. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <sys/mman.h>
 
 #include "netstack/stack_refs.h"
+#include "tests/unit.h"
 
 static const uint32_t slots[] = {0,   1,    62,   SOCK_REF_FLIGHT, 64, 65, 127,
                                  128, 1000, 2048, STACK_PROCS - 1};

@@ -1,15 +1,10 @@
 /* The state of a stack in which somebody has written anything: it is not attached to, and that is
  * seen at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <sys/mman.h>
 
 #include "netstack/stack.h"
+#include "tests/unit.h"
 
 struct scene {
         struct stack_state *st;

@@ -7,15 +7,9 @@
  * stack under test by hand, sends one segment, and looks for half a second (lwIP delays ACKs for a
  * quarter). Then it sends the next byte in order: a connection that is alive acknowledges it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "base/checksum.h"
 #include "tests/oracle/meet.h"
+#include "tests/unit.h"
 
 #define LISTENS 80u
 #define CLOSED  81u

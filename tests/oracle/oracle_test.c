@@ -1,16 +1,12 @@
 /* Our stack and lwIP, one thing at a time; each side as client and as server. Bad links are in
  * oracle_seeds.c. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/checksum.h"
 #include "tcp/tcp_info.h"
 #include "tests/oracle/meet.h"
 #include "tests/udp/reading.h"
+#include "tests/unit.h"
 
 #define PORT 80u
 

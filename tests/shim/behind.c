@@ -1,7 +1,6 @@
 /* Preloaded behind the shim: it takes over calls and looks up what to call itself by libc's handle,
  * as some do instead of by RTLD_NEXT. */
 #include <dlfcn.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 static void *libcs(const char *name)

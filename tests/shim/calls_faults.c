@@ -4,7 +4,6 @@
 #include "tests/shim/calls.h"
 
 #include <linux/seccomp.h>
-#include <net/if.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 

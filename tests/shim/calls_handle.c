@@ -5,7 +5,6 @@
 #include "tests/shim/calls.h"
 
 #include <limits.h>
-#include <pthread.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define DEEP 0 /* sanitizers refuse RTLD_DEEPBIND */

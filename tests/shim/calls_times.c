@@ -4,7 +4,6 @@
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
 #include <linux/sockios.h>
-#include <sys/time.h>
 
 struct got {
         ssize_t n;

@@ -7,7 +7,6 @@
  *   programs sockets PORT N one program with N connections to PORT: the same
  */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>

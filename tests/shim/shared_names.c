@@ -2,7 +2,6 @@
  * shim_shared: calls that are narrow: the other names that libc has for a call, ways to it past
  * libc's names, what takes descriptors and not connections, and many options at once.
  */
-#include "tests/pass_fd.h"
 #include "tests/shim/shared.h"
 
 static const struct timespec no_time;

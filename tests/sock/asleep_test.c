@@ -4,12 +4,8 @@
  * its way there is one.
  */
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,10 +13,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "sock/usock_process.h"
 #include "sock/usock_sys.h"
+#include "tests/unit.h"
 
 #if defined(__x86_64__)
 

@@ -14,7 +14,6 @@
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include <unet/flow.h>
 
 #define THREADS 4

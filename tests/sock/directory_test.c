@@ -1,17 +1,12 @@
 /* An address asked for while the directory is being written: the answer is that of the directory
  * once it is whole. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
 #include <pthread.h>
 #include <time.h>
 
-#include "sock/attach/ustack.h"
 #include "sock/attach/ustack_directory.h"
+#include "tests/unit.h"
 
 static struct directory *dir;
 

@@ -1,9 +1,5 @@
 /* What the keeper does with a stack (unetd/keeper/keeper_ops.h), from its first look on: stacks
  * without processes, no unetd. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -19,13 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "netstack/stack.h"
 #include "sock/attach/handle.h"
 #include "sock/keeper/keeper_side.h"
 #include "sock/attach/ustack.h"
 #include "tcp/tcp_listen.h"
+#include "tests/unit.h"
 
 static const struct keeper_stack_ops *const keeper = &keeper_stack_ops;
 

@@ -2,7 +2,6 @@
 #include "tests/sock/sides.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include "sock/attach/ustack.h"
 

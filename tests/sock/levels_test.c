@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "sock/attach/handle.h"
 #include "sock/attach/ustack_levels.h"
 #include "sock/attach/ustack_wake.h"
 

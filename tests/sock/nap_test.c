@@ -1,13 +1,8 @@
 /* Whether a nap pays (sock/wait/usock_nap.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 
 #include "sock/wait/usock_nap.h"
+#include "tests/unit.h"
 
 /* Void offers until one is followed by a nap: so many sleeps. */
 static unsigned sleeps_before_a_nap(void)

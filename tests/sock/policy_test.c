@@ -1,11 +1,6 @@
 /* How long to poll before a sleep (sock/wait/usock_policy.h): observations in, lengths out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "sock/wait/usock_policy.h"
+#include "tests/unit.h"
 
 #define US       NS_PER_US
 #define NEVER    (-1)            /* nothing came that a poll would have seen */

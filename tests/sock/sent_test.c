@@ -2,7 +2,6 @@
  * cookies that say when nobody reads it any more. */
 #include "tests/sock/sides.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -2,7 +2,6 @@
 #include "tests/sock/sides.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>

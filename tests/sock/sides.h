@@ -10,21 +10,17 @@
 #define TESTS_SOCK_SIDES_H
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 
-#include <cmocka.h>
 #include <netinet/in.h>
 
 #include "tests/own_port.h"
 #include "tests/slower.h"
+#include "tests/unit.h"
 #include "unet/sock.h"
 
 struct side {

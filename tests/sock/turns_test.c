@@ -1,14 +1,8 @@
 /* When turns on one processor are taken (sock/wait/usock_turns.h), and what ends them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "sock/wait/usock_turns.h"
-#include "sock/attach/ustack.h"
+#include "netstack/stack.h"
 #include "sock/usock_process.h"
+#include "tests/unit.h"
 
 #define LONG   (2 * USOCK_LENT_SHARED)
 #define SHORT  (USOCK_LENT_SHARED / 2)

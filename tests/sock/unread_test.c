@@ -5,7 +5,6 @@
  */
 #include "tests/sock/sides.h"
 
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 

@@ -1,17 +1,12 @@
 /* Copies from and to the application that sum what they copy (sock/attach/user.h): any length and
  * place, and memory that is not there. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/checksum.h"
 #include "sock/attach/user.h"
+#include "tests/unit.h"
 
 #define ROOM 65536u
 #define PAGE 4096u

@@ -1,7 +1,6 @@
 /* <unet/flow.h>: events of a connection in poll sets, and a set in somebody else's event loop. */
 #include "tests/sock/sides.h"
 
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>

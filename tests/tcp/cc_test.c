@@ -1,11 +1,11 @@
 /* Congestion controls as functions of time: what the formulas of their RFCs say, not what the
  * code does. */
-#include "tests/tcp/scenarios.h"
-
+#include <errno.h>
 #include <math.h>
 
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_send.h"
+#include "tests/unit.h"
 
 #define MSS 1000u
 

@@ -1,6 +1,5 @@
 /* Blind attacks, and the challenge ACK: RFC 5961. */
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 /* RFC 5961 §3.2 */
 static void reset_must_be_at_the_edge(void **state)

@@ -1,6 +1,5 @@
 /* TCP Fast Open (RFC 7413), by who opens: cookies that are kept, and data in the SYN. */
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 /* Of the scripted server. */
 #define THEIRS .fastopen = 5, .cookie = {0xab, 0xcd, 0x12, 0x34}

@@ -1,7 +1,6 @@
 /* ICMP errors, soft and hard: RFC 1122 §4.2.3.9, RFC 5461, RFC 5927. tests/tcp/path_mtu_test.c has
  * "too big". */
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 /* RFC 9293 §3.9.2.2: soft errors are remembered, hard ones abort only while opening; RFC 5927: what
  * is not in flight was not sent by us. */

@@ -1,6 +1,5 @@
 /* Keepalive: RFC 9293 §3.8.4. */
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 /* MUST-25 to -29, SHLD-12 */
 static void keepalive_asks_and_gives_up(void **state)

@@ -1,6 +1,5 @@
 /* Listeners: backlog, deferred accepts, their end: RFC 9293 §3.10.1, §3.10.7.2. */
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 static void syn_from(struct scene *s, uint16_t port, bool finish)
 {

@@ -1,7 +1,6 @@
 /* Opening: RFC 9293 §3.5, §3.10.7.3. */
 #include "tcp/tcp_answers.h"
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 static struct tcp_answer answered; /* the next SYN is, if `at` is not 0 */
 static unsigned lost_answers;

@@ -1,12 +1,7 @@
 /* Two TCPs with a narrow link on the way between them: every byte arrives, whether its router tells
  * or not. RFC 1191, RFC 2923, RFC 4821. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "tests/tcp/pair.h"
+#include "tests/unit.h"
 
 #define STREAM 1000000u
 

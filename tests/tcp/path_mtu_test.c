@@ -1,12 +1,8 @@
 /* The path MTU: RFC 1191, RFC 2923, RFC 4821, RFC 5927 §7. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
-#include <stdio.h>
-#include <cmocka.h>
 
 #include "tests/scene.h"
+#include "tests/unit.h"
 
 /* An ICMP error claims that `mtu` bytes get through, quoting the segment at relative `seq`. */
 static void claims(struct scene *s, uint32_t seq, uint32_t mtu)

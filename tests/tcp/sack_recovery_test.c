@@ -1,7 +1,6 @@
 /* Loss recovery with SACK: RFC 2018, RFC 6675; what goes again, and how. */
 #include "tests/tcp/scenarios.h"
 #include "tcp/tcp_cc.h"
-#include "tcp/tcp_life.h"
 
 /* A round trip of 100 ms is known, so that nothing here is a timeout by the way. */
 static void far_away(struct scene *s)

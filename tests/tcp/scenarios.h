@@ -4,13 +4,10 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "tests/scene.h"
+#include "tests/unit.h"
 
 /* A test that begins in the state that `setup` makes; `how` is a struct scene_setup or NULL. */
 #define scenario(test, setup, how)                                      \

@@ -1,7 +1,6 @@
 /* The retransmission timeout: RFC 6298; RFC 9293 §3.8.1. */
 #include "tests/tcp/scenarios.h"
 #include "tcp/tcp_cc.h"
-#include "tcp/tcp_life.h"
 
 /* RFC 6298 §5: after RTO, backed off; RFC 5681: one segment; Karn. */
 static void timeout_repeats_the_first_segment(void **state)

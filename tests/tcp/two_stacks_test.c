@@ -1,15 +1,11 @@
 /* Two TCPs over a bad link: every byte arrives, nothing stalls, everything is freed. The seed is
  * printed on failure. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "tcp/tcp_cc.h"
 #include "tests/long_run.h"
 #include "tests/tcp/pair.h"
+#include "tests/unit.h"
 
 #define SEEDS (long_run() ? 300u : 100u)
 

@@ -1,6 +1,5 @@
 /* Urgent data: RFC 9293 §3.8.5, RFC 6093. */
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 static void urgent_byte_is_read_out_of_line(void **state)
 {

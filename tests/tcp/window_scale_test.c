@@ -1,6 +1,5 @@
 /* Window scaling: RFC 7323 §2. */
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 /* RFC 7323 §2.2: the window of the SYN-ACK is as it stands; those that follow are scaled. */
 static void the_window_of_a_syn_is_not_scaled(void **state)

@@ -1,6 +1,5 @@
 /* Closed and shrunken windows, and probes of them: RFC 9293 §3.8.6.1, §3.8.6.2. */
 #include "tests/tcp/scenarios.h"
-#include "tcp/tcp_life.h"
 
 /* RFC 9293 §3.8.6.1: MUST-35, -36, SHLD-29, -30; MUST-37. Without data, as Linux. */
 static void zero_window_is_probed_with_back_off(void **state)

@@ -1,15 +1,9 @@
 /* OpenMetrics text of samples that another user may have made up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "tools/metrics.h"
+#include "tests/unit.h"
 
 static char *written(json_t *sample, unsigned most)
 {

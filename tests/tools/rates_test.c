@@ -1,10 +1,4 @@
 /* Rates of `unet top`: two samples that are known, and what lies between them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 #include "base/base.h"
 #include "base/counters.h"
 #include "tools/rates.h"
+#include "tests/unit.h"
 
 #define TCP_SOCKET                                                                                 \
         "'protocol': 'tcp', 'object': 1, 'state': 'ESTABLISHED', 'local': '127.0.0.1:1', 'peer': " \

@@ -1,18 +1,14 @@
 /* serve_page() ends at SIGTERM, whenever a child of it ends: SIGCHLD comes after each instruction
  * of the handler that SIGTERM has run. */
-#include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "tools/serve.h"
+#include "tests/unit.h"
 
 #define INSTRUCTIONS 100 /* of the handler there are fewer */
 #define HANGS_S      120

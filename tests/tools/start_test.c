@@ -1,19 +1,14 @@
 /* What `unet run` adds to the start of a program that makes no socket, counted: system calls and
  * libraries, of `unet` itself and of the program. bench/start measures the time. */
-#include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #define PROGRAM "/bin/true"
 #define IMAGES  2

@@ -1,10 +1,6 @@
 /* The UDP header: RFC 768, RFC 1122 §4.1.3.4. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "tests/ip/packet.h"
+#include "tests/unit.h"
 #include "udp/udp.h"
 
 static int setup(void **state)

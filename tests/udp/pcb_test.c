@@ -5,8 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "base/prng.h"
-
 /* ---- bind: Linux's rules ---- */
 
 static void conflicts_are_those_of_linux(void **state)

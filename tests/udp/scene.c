@@ -2,7 +2,6 @@
 #include "udp/udp_pcb.h"
 #include "tests/udp/reading.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define LENT_LARGE 24u

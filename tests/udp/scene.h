@@ -6,12 +6,8 @@
 #ifndef TESTS_UDP_SCENE_H
 #define TESTS_UDP_SCENE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "udp/udp.h"
+#include "tests/unit.h"
 
 #define US    0x0a000001u
 #define US_2  0x0a000007u

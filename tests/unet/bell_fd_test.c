@@ -1,12 +1,5 @@
 /* The bell's descriptors: what a ring is, to whom it goes, and what their owner or a peer can do
  * to them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,6 +14,7 @@
 
 #include "base/memfd.h"
 #include "unet/bell_fd.h"
+#include "tests/unit.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83

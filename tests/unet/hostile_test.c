@@ -4,10 +4,7 @@
  * bounds, must count, and must go on with its other channels. Rubbish comes in two kinds: anything
  * at all, and what is nearly right, which gets further.
  */
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/prng.h"

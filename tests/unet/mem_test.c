@@ -1,11 +1,6 @@
 /* Messages that are put together out of a region: whole, and in parts of any size. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "unet/mem.h"
+#include "tests/unit.h"
 
 #define BYTES 4096u
 

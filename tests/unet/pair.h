@@ -7,15 +7,12 @@
 #ifndef TESTS_UNET_PAIR_H
 #define TESTS_UNET_PAIR_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include <unet/unet.h>
 
 #include "unet/ep.h"
+#include "tests/unit.h"
 
 struct sim;
 struct unet_switch;

@@ -1,15 +1,10 @@
 /* A region that is used once more (shm_pos_begin()): what an earlier use has left in it is no
  * message and no return, whatever that was. The other side's region is a new one each time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "unet/shm/shm_ring.h"
+#include "tests/unit.h"
 
 struct use {
         struct shm_pos stack, bridge;

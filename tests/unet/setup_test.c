@@ -12,7 +12,7 @@
 
 #include "pair.h"
 #include "base/memfd.h"
-#include "unet/shm/shm_link.h"
+#include "unet/shm/shm_ring.h"
 
 #define SECOND 1000000000LL
 

@@ -1,13 +1,10 @@
 /* Promises in shared memory (unet/ni_promise.h): what one side makes the other takes, and no
  * more. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "unet/ni_promise.h"
 #include "unet/shm/ni_shm.h"
+#include "tests/unit.h"
 
 static const struct unet_door door = {{0x0100007f}, {0x5000}}, other = {{0x0100007f}, {0x5100}};
 static const struct unet_promise four = {

@@ -1,11 +1,8 @@
 /* The simulated link: each impairment by itself, exact, and the same seed giving the same trace. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "tests/sim/ni_sim.h"
+#include "tests/unit.h"
 
 #define MS NS_PER_MS
 

@@ -1,7 +1,5 @@
 /* The switch: who gets how much, who may send where, what happens to slow and to dead endpoints. */
 #include <errno.h>
-#include <poll.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

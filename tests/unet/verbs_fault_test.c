@@ -4,7 +4,6 @@
  * (fake_verbs.h); endpoints are as in pair_verbs.h.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,13 +1,10 @@
 /* The book of a link: a unetd that dies at any store leaves something that the next one can end,
  * and readers see a peer as it was or as it is to be. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "unet/verbs/vlink.h"
+#include "tests/unit.h"
 
 #define SLOT 5u
 

@@ -6,18 +6,14 @@
  * every chunk. Everything twice: with the rings of AF_XDP, and with those of mode XDP_MODE_TCX,
  * where some packets that come are long.
  */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "unet/xdp/ni_xdp.h"
+#include "tests/unit.h"
 
 #define RX     64u
 #define LARGE  4u /* XDP_MODE_TCX only */

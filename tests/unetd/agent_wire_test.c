@@ -1,12 +1,9 @@
 /* What agents say to each other: what is written is read, and anything else is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "unetd/agent/agent_wire.h"
 #include "unetd/agent/cm.h"
+#include "tests/unit.h"
 
 static struct agent_msg sample(uint16_t nranges)
 {

@@ -2,12 +2,9 @@
  * A thousand programs are born and die, in order and by kill -9. After round 1,000 unetd and the
  * keeper have the same descriptors open, and the same memory, as after round 100.
  */
-#include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unetd/world.h"

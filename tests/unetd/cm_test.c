@@ -2,21 +2,18 @@
  * Questions to agents of other hosts (unetd/agent/cm.h), over a kernel's rdma_cm that this test
  * plays: it has ids, each bound to a port or to none, and hosts that are all silent.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "unetd/agent/cm.h"
+#include "tests/unit.h"
 
 #define HERE    0x7f000001u
 #define NOWHERE 0x7f000204u /* loopback has all of 127/8 */

@@ -1,17 +1,10 @@
 /* The directory: what was added is found, what was deleted is not, whatever the order; a reader
  * always comes back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #include "unetd/client/directory.h"
+#include "tests/unit.h"
 
 #define TCP 6
 #define UDP 17

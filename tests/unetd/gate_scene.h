@@ -8,19 +8,14 @@
 #ifndef TESTS_UNETD_GATE_SCENE_H
 #define TESTS_UNETD_GATE_SCENE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "arp/ether.h"
 #include "ip/icmp.h"
 #include "tcp/tcp_hdr.h"
 #include "unetd/bridge/gate_rules.h"
 #include "unetd/client/proto.h"
+#include "tests/unit.h"
 
 enum { US = 0x0a4d0001, PEER = 0x0a4d0002, OTHER = 0x0a4d0003, ALICE = 11, BOB = 12 };
 enum { WEB = 80, LEASED = 40000, NOBODYS = 7 };

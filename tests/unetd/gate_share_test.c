@@ -1,14 +1,8 @@
 /* Whose turn it is at the wire of an interface that stacks share. */
 #include "unetd/bridge/gate_share.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <cmocka.h>
-
-#include "base/base.h"
 #include "unetd/client/proto.h"
+#include "tests/unit.h"
 
 #define TURNS 1280u
 #define MOST  200u

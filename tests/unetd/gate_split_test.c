@@ -1,16 +1,11 @@
 /* Datagrams that the kernel joined are taken apart again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "arp/ether.h"
 #include "ip/ip.h"
 #include "base/checksum.h"
 #include "unetd/bridge/gate_split.h"
+#include "tests/unit.h"
 
 enum { FROM = 0x0a4d0002, TO = 0x0a4d0001, ID = 0xfffe };
 

@@ -1,16 +1,14 @@
 /* Hosts without RoCE are known by what their kernel says of the port (unetd/agent/knock.h). */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "unetd/agent/knock.h"
+#include "tests/unit.h"
 
 #define HERE    0x7f000001u
 #define THERE   0x7f000203u /* loopback has all of 127/8 */

@@ -1,15 +1,13 @@
 /* Whose a queue pair is: what the kernel's answers look like, and what is no answer. The rest is
  * tested where there is a device (tests/vm). */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
 
 #include "unetd/agent/owners.h"
+#include "tests/unit.h"
 
 struct message {
         uint8_t bytes[512];

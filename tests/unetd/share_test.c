@@ -1,14 +1,9 @@
 /* Connections that have a share of each turn together (unetd/loop/conn.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "unetd/loop/conn.h"
+#include "tests/unit.h"
 
 #define TURNS 20
 

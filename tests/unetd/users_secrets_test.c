@@ -6,7 +6,6 @@
 #include <sys/ptrace.h>
 
 #include "two_users.h"
-#include "unet/shm/shm_ring.h"
 
 static bool only_mine(void *arg, const struct unetd_status_item *item)
 {

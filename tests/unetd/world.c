@@ -1,7 +1,6 @@
 #include "tests/unetd/world.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>

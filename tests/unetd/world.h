@@ -5,16 +5,11 @@
 #ifndef TESTS_UNETD_WORLD_H
 #define TESTS_UNETD_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
-
-#include <cmocka.h>
 
 #include "tests/own_port.h"
 #include "tests/unetd/fake_state.h"
+#include "tests/unit.h"
 #include "unetd/client/client.h"
 
 /* A fake stack as its process holds it. */

@@ -3,12 +3,10 @@
 #include "tests/users/users.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #define LOOPBACK  0x7f000001u
 #define ASKERS    600

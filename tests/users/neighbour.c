@@ -1,7 +1,6 @@
 /* See neighbour.h. */
 #include "tests/users/neighbour.h"
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include "tests/users/neighbour.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

@@ -5,7 +5,6 @@
 #include "tests/users/neighbour.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -5,21 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <limits.h>
 #include <linux/capability.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <pwd.h>
-#include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -28,14 +20,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/memfd.h"
 #include "unetd/client/client_ask.h"
 #include "unetd/client/name.h"
 #include "unetd/monitor/broker.h"
 #include "unetd/monitor/monitor_run.h"
 #include "unetd/monitor/monitor_wire.h"
+#include "tests/unit.h"
 
 #define ALICE       64101u
 #define BOB         64102u

@@ -17,19 +17,14 @@
 #ifndef TESTS_USERS_H
 #define TESTS_USERS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "unetd/client/client.h"
 #include "unetd/client/wire.h"
+#include "tests/unit.h"
 
 #define VICTIM    64001u
 #define HOSTILE   64002u

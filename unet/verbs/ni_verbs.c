@@ -2,13 +2,10 @@
 #include "unet/verbs/ni_verbs.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/sys.h"
 #include "base/memfd.h"
 #include "unet/verbs/verbs_chan.h"
 

@@ -2,9 +2,7 @@
 #include "unet/xdp/tcx_sock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/if_xdp.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

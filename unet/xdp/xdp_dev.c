@@ -1,8 +1,6 @@
 /* An interface gets our XDP program, on a link that nobody pins. */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/if_link.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "unet/xdp/bpf_obj.h"

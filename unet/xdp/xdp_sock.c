@@ -1,7 +1,6 @@
 /* Makes an AF_XDP socket whose packets lie in a memfd, so that it can be passed whole; or, by
  * tcx_sock.c, what is in its place. */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/if_xdp.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

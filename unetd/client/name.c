@@ -1,8 +1,6 @@
 /* Building names without stdio: used between fork and exec, and inside a shim. */
 #include "unetd/client/name.h"
 
-#include <stdlib.h>
-
 #include "unetd/client/proto.h"
 #include "unetd/client/sys.h"
 #include "unetd/client/variables.h"

@@ -11,7 +11,6 @@
  * channel, or for a number, wait meanwhile; then unetd serves them as if they had just come.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "unetd/daemon/chans_int.h"
 #include "unetd/daemon/clients.h"

@@ -1,6 +1,5 @@
 /* Users, the keeper of each, and what keepers are asked. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>

@@ -1,7 +1,5 @@
 /* The broker's side of monitor.h. */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
