@@ -3,157 +3,9 @@
  * short buffers, long ones), and what it must not do to others. The machine's steps have tests of
  * their own: tests/tcp/bbr_test.c.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "tcp/tcp_bbr.h"
-#include "tests/sim/pair.h"
-
-#define MBPS       1000000ull
-#define FLOWS_MOST 2
-
-struct flow {
-        uint32_t conn[2];
-        nstime every; /* it writes `piece` bytes so often; 0: as much as goes */
-        uint32_t piece;
-        nstime next;
-        uint64_t got;
-};
-
-struct bed {
-        struct pair *p;
-        struct sim_params dir[2];
-        struct flow flow[FLOWS_MOST];
-        unsigned n;
-};
-
-static uint8_t data[65536];
-
-/* A bottleneck of `mbps` with a queue of so many bytes, `ms` there and back. */
-static struct bed bed(uint64_t seed, uint64_t mbps, nstime rtt, uint64_t queue, double loss)
-{
-        struct bed b = {.dir = {{.mtu = 1500,
-                                 .rate = mbps * MBPS,
-                                 .delay = rtt / 2,
-                                 .queue_bytes = queue,
-                                 .loss = loss,
-                                 .csum = true},
-                                {.mtu = 1500, .delay = rtt / 2, .csum = true}}};
-
-        b.p = pair_sim(seed, b.dir);
-        return b;
-}
-
-static struct flow *opens(struct bed *b, const char *cc)
-{
-        struct flow *f = &b->flow[b->n];
-        struct tcp_opts o;
-
-        tcp_opts_default(&o);
-        o.cc = (uint8_t)tcp_cc_lookup(cc);
-        pair_connect_opts(b->p, (uint16_t)(80 + b->n), &o, &f->conn[0], &f->conn[1]);
-        b->n++;
-        return f;
-}
-
-static struct tcp_conn *sender(struct bed *b, const struct flow *f)
-{
-        return pair_conn(b->p, 0, f->conn[0]);
-}
-
-static bool writes(struct bed *b, struct flow *f)
-{
-        bool any = false;
-
-        if (f->every != 0) {
-                if (b->p->now < f->next)
-                        return false;
-                f->next = MAX(f->next, b->p->now) + f->every;
-                return pair_write(b->p, 0, f->conn[0], data, f->piece) > 0;
-        }
-        while (pair_write(b->p, 0, f->conn[0], data, sizeof data) > 0)
-                any = true;
-        return any;
-}
-
-static bool reads(struct bed *b, struct flow *f)
-{
-        uint64_t before = f->got;
-        int n;
-
-        while ((n = pair_read(b->p, 1, f->conn[1], data, sizeof data)) > 0)
-                f->got += (uint64_t)n;
-        return f->got != before;
-}
-
-static bool all_write(void *arg)
-{
-        struct bed *b = arg;
-        bool any = false;
-
-        for (unsigned i = 0; i < b->n; i++)
-                any |= writes(b, &b->flow[i]);
-        return any;
-}
-
-static bool all_read(void *arg)
-{
-        struct bed *b = arg;
-        bool any = false;
-
-        for (unsigned i = 0; i < b->n; i++)
-                any |= reads(b, &b->flow[i]);
-        return any;
-}
-
-static void turns(struct bed *b)
-{
-        pair_turns(b->p, all_write, all_read, b);
-}
-
-static void runs(struct bed *b, nstime length)
-{
-        nstime end = b->p->now + length;
-
-        turns(b);
-        for (;;) {
-                nstime next = sim_next(b->p->sim);
-
-                for (int i = 0; i < 2; i++)
-                        next = nstime_min(next, stack_deadline(&b->p->side[i].s));
-                for (unsigned i = 0; i < b->n; i++)
-                        next = b->flow[i].every != 0 ? nstime_min(next, b->flow[i].next) : next;
-                if (next > end)
-                        break;
-                b->p->now = MAX(next, b->p->now + 1);
-                sim_advance(b->p->sim, b->p->now);
-                turns(b);
-        }
-        b->p->now = end;
-        sim_advance(b->p->sim, end);
-}
-
-/* Kb/s of payload in the next `length`, each. */
-static void measures(struct bed *b, nstime length, unsigned kbps[FLOWS_MOST])
-{
-        uint64_t before[FLOWS_MOST];
-
-        for (unsigned i = 0; i < b->n; i++)
-                before[i] = b->flow[i].got;
-        runs(b, length);
-        for (unsigned i = 0; i < b->n; i++) {
-                kbps[i] = (unsigned)((b->flow[i].got - before[i]) * 8 * (NS_PER_S / 1000) /
-                                     (uint64_t)length);
-                print_message("  %s: %u kb/s, srtt %.1f ms, cwnd %u, retrans %u\n",
-                              tcp_cc_name(sender(b, &b->flow[i])->cc), kbps[i],
-                              (double)sender(b, &b->flow[i])->srtt / 1e6,
-                              sender(b, &b->flow[i])->cwnd, sender(b, &b->flow[i])->retrans);
-        }
-}
+#include "tests/sim/bed.h"
+#include "tests/unit.h"
 
 /* What a stream has of a wire of 100 Mb/s with packets of 1500 bytes: their headers and timestamps
  * take the rest. */
@@ -167,9 +19,9 @@ static unsigned alone(const char *cc, uint64_t queue, double loss)
         struct bed b = bed(1, 100, RTT, queue, loss);
         unsigned kbps[FLOWS_MOST];
 
-        opens(&b, cc);
-        runs(&b, 3 * NS_PER_S);
-        measures(&b, 10 * NS_PER_S, kbps);
+        bed_opens(&b, cc);
+        bed_runs(&b, 3 * NS_PER_S);
+        bed_measures(&b, 10 * NS_PER_S, kbps);
         pair_check(b.p);
         pair_free(b.p);
         return kbps[0];
@@ -195,15 +47,15 @@ static void a_short_queue_is_enough(void **state)
 static void a_long_queue_stays_empty(void **state)
 {
         struct bed b = bed(1, 100, RTT, 20 * BDP, 0);
-        struct flow *f = opens(&b, "bbr");
+        struct flow *f = bed_opens(&b, "bbr");
         nstime sum = 0, most = 0;
         unsigned n = 500;
 
-        runs(&b, 2 * NS_PER_S);
+        bed_runs(&b, 2 * NS_PER_S);
         for (unsigned i = 0; i < n; i++) {
-                runs(&b, 20 * NS_PER_MS);
-                sum += sender(&b, f)->srtt;
-                most = MAX(most, sender(&b, f)->srtt);
+                bed_runs(&b, 20 * NS_PER_MS);
+                sum += bed_sender(&b, f)->srtt;
+                most = MAX(most, bed_sender(&b, f)->srtt);
         }
         print_message("  mean %.1f ms, most %.1f ms\n", (double)sum / n / 1e6, (double)most / 1e6);
         assert_true(sum / n <= RTT * 5 / 4);
@@ -229,11 +81,11 @@ static void two_share(void **state)
         for (unsigned tenths = 1; tenths <= 20; tenths += 19) {
                 struct bed b = bed(tenths, 100, RTT, BDP * tenths / 10, 0);
                 unsigned kbps[FLOWS_MOST];
-                opens(&b, "bbr");
-                runs(&b, 4 * NS_PER_S); /* one is there already */
-                opens(&b, "bbr");
-                runs(&b, 6 * NS_PER_S);
-                measures(&b, 20 * NS_PER_S, kbps);
+                bed_opens(&b, "bbr");
+                bed_runs(&b, 4 * NS_PER_S); /* one is there already */
+                bed_opens(&b, "bbr");
+                bed_runs(&b, 6 * NS_PER_S);
+                bed_measures(&b, 20 * NS_PER_S, kbps);
                 assert_in_range(jain(kbps, 2), 800, 1000);
                 assert_in_range(kbps[0] + kbps[1], WIRE_KBPS * 85 / 100, WIRE_KBPS);
                 pair_free(b.p);
@@ -248,10 +100,10 @@ static void cubic_is_not_starved(void **state)
         for (unsigned i = 0; i < ARRAY_LEN(tenths); i++) {
                 struct bed b = bed(1, 100, RTT, BDP * tenths[i] / 10, 0);
                 unsigned kbps[FLOWS_MOST];
-                opens(&b, "cubic");
-                opens(&b, "bbr");
-                runs(&b, 5 * NS_PER_S);
-                measures(&b, 20 * NS_PER_S, kbps);
+                bed_opens(&b, "cubic");
+                bed_opens(&b, "bbr");
+                bed_runs(&b, 5 * NS_PER_S);
+                bed_measures(&b, 20 * NS_PER_S, kbps);
                 assert_in_range(kbps[0], WIRE_KBPS * 15 / 100, WIRE_KBPS);
                 assert_in_range(kbps[1], WIRE_KBPS * 15 / 100, WIRE_KBPS);
                 pair_free(b.p);
@@ -262,22 +114,22 @@ static void cubic_is_not_starved(void **state)
 static void little_to_send_says_nothing_about_the_path(void **state)
 {
         struct bed b = bed(1, 100, RTT, BDP, 0);
-        struct flow *f = opens(&b, "bbr");
+        struct flow *f = bed_opens(&b, "bbr");
         unsigned kbps[FLOWS_MOST];
         uint64_t before;
 
-        runs(&b, 3 * NS_PER_S);
-        before = bbr_max_bw(bbr_of(sender(&b, f)));
+        bed_runs(&b, 3 * NS_PER_S);
+        before = bbr_max_bw(bbr_of(bed_sender(&b, f)));
         f->every = 100 * NS_PER_MS;
         f->piece = 50000;
         f->next = b.p->now + NS_PER_S; /* what is in the buffer leaves first */
-        runs(&b, NS_PER_S);
-        measures(&b, 10 * NS_PER_S, kbps);
+        bed_runs(&b, NS_PER_S);
+        bed_measures(&b, 10 * NS_PER_S, kbps);
         assert_in_range(kbps[0], 3900, 4100);
-        assert_in_range(bbr_max_bw(bbr_of(sender(&b, f))), before * 9 / 10, before * 11 / 10);
+        assert_in_range(bbr_max_bw(bbr_of(bed_sender(&b, f))), before * 9 / 10, before * 11 / 10);
         f->every = 0;
-        runs(&b, NS_PER_S);
-        measures(&b, 2 * NS_PER_S, kbps);
+        bed_runs(&b, NS_PER_S);
+        bed_measures(&b, 2 * NS_PER_S, kbps);
         assert_in_range(kbps[0], WIRE_KBPS * 85 / 100, WIRE_KBPS);
         pair_free(b.p);
 }
@@ -285,18 +137,18 @@ static void little_to_send_says_nothing_about_the_path(void **state)
 static void goes_on_after_an_outage(void **state)
 {
         struct bed b = bed(1, 100, RTT, BDP, 0);
-        struct flow *f = opens(&b, "bbr");
+        struct flow *f = bed_opens(&b, "bbr");
         unsigned kbps[FLOWS_MOST];
 
-        runs(&b, 4 * NS_PER_S);
+        bed_runs(&b, 4 * NS_PER_S);
         b.dir[0].loss = 1;
         sim_set_params(b.p->sim, 0, &b.dir[0]);
-        runs(&b, 3 * NS_PER_S);
+        bed_runs(&b, 3 * NS_PER_S);
         b.dir[0].loss = 0;
         sim_set_params(b.p->sim, 0, &b.dir[0]);
-        runs(&b, 4 * NS_PER_S); /* the timeout has been put off for so long */
-        assert_int_equal(sender(&b, f)->ca_state, CA_OPEN);
-        measures(&b, 10 * NS_PER_S, kbps);
+        bed_runs(&b, 4 * NS_PER_S); /* the timeout has been put off for so long */
+        assert_int_equal(bed_sender(&b, f)->ca_state, CA_OPEN);
+        bed_measures(&b, 10 * NS_PER_S, kbps);
         assert_in_range(kbps[0], WIRE_KBPS * 85 / 100, WIRE_KBPS);
         pair_free(b.p);
 }
@@ -305,15 +157,15 @@ static void goes_on_after_an_outage(void **state)
 static void the_round_trip_is_probed(void **state)
 {
         struct bed b = bed(1, 100, RTT, BDP, 0);
-        struct flow *f = opens(&b, "bbr");
+        struct flow *f = bed_opens(&b, "bbr");
         nstime began = b.p->now, last = began, in = 0;
         unsigned probes = 0;
         bool was = false;
 
         while (b.p->now < began + 21 * NS_PER_S) {
-                struct bbr *x = bbr_of(sender(&b, f));
+                struct bbr *x = bbr_of(bed_sender(&b, f));
                 bool is;
-                runs(&b, 10 * NS_PER_MS);
+                bed_runs(&b, 10 * NS_PER_MS);
                 is = x->state == BBR_PROBE_RTT;
                 if (is && !was) {
                         assert_in_range((b.p->now - last) / NS_PER_MS, 4900, 5600);
@@ -322,7 +174,7 @@ static void the_round_trip_is_probed(void **state)
                 }
                 in += is ? 10 * NS_PER_MS : 0;
                 if (is && x->probe_rtt_done != 0)
-                        assert_in_range(pipe_bytes(sender(&b, f)), 0, BDP * 6 / 10);
+                        assert_in_range(pipe_bytes(bed_sender(&b, f)), 0, BDP * 6 / 10);
                 was = is;
         }
         assert_in_range(probes, 3, 4);
@@ -334,19 +186,19 @@ static void the_round_trip_is_probed(void **state)
 static void silence_is_a_probe(void **state)
 {
         struct bed b = bed(1, 100, RTT, BDP, 0);
-        struct flow *f = opens(&b, "bbr");
+        struct flow *f = bed_opens(&b, "bbr");
         uint64_t got;
 
-        runs(&b, 4 * NS_PER_S);
+        bed_runs(&b, 4 * NS_PER_S);
         f->every = 6 * NS_PER_S; /* a write of little, and then of all there is */
         f->next = b.p->now + f->every;
         f->piece = 1000;
-        runs(&b, f->every - 1);
+        bed_runs(&b, f->every - 1);
         f->every = 0;
         got = f->got;
         for (nstime end = b.p->now + NS_PER_S; b.p->now < end;) {
-                runs(&b, 10 * NS_PER_MS);
-                assert_int_not_equal(bbr_of(sender(&b, f))->state, BBR_PROBE_RTT);
+                bed_runs(&b, 10 * NS_PER_MS);
+                assert_int_not_equal(bbr_of(bed_sender(&b, f))->state, BBR_PROBE_RTT);
         }
         assert_in_range((f->got - got) * 8 / 1000, WIRE_KBPS * 80 / 100, WIRE_KBPS);
         pair_free(b.p);
@@ -358,19 +210,19 @@ static void ten_times_more_and_less_is_found(void **state)
         struct bed b = bed(1, 10, RTT, BDP, 0);
         unsigned kbps[FLOWS_MOST];
 
-        opens(&b, "bbr");
-        runs(&b, 4 * NS_PER_S);
+        bed_opens(&b, "bbr");
+        bed_runs(&b, 4 * NS_PER_S);
         b.dir[0].rate = 100 * MBPS;
         sim_set_params(b.p->sim, 0, &b.dir[0]);
-        runs(&b, 6 * NS_PER_S);
-        measures(&b, 5 * NS_PER_S, kbps);
+        bed_runs(&b, 6 * NS_PER_S);
+        bed_measures(&b, 5 * NS_PER_S, kbps);
         assert_in_range(kbps[0], WIRE_KBPS * 85 / 100, WIRE_KBPS);
         b.dir[0].rate = 10 * MBPS;
         sim_set_params(b.p->sim, 0, &b.dir[0]);
-        runs(&b, 10 * NS_PER_S);
-        measures(&b, 10 * NS_PER_S, kbps);
+        bed_runs(&b, 10 * NS_PER_S);
+        bed_measures(&b, 10 * NS_PER_S, kbps);
         assert_in_range(kbps[0], WIRE_KBPS * 85 / 1000, WIRE_KBPS / 10);
-        assert_true(sender(&b, &b.flow[0])->srtt < 4 * RTT);
+        assert_true(bed_sender(&b, &b.flow[0])->srtt < 4 * RTT);
         pair_free(b.p);
 }
 
@@ -380,9 +232,9 @@ static void a_short_way_is_filled(void **state)
         struct bed b = bed(1, 10000, 100 * NS_PER_US, 1000000, 0);
         unsigned kbps[FLOWS_MOST];
 
-        opens(&b, "bbr");
-        runs(&b, NS_PER_S / 20);
-        measures(&b, NS_PER_S / 20, kbps);
+        bed_opens(&b, "bbr");
+        bed_runs(&b, NS_PER_S / 20);
+        bed_measures(&b, NS_PER_S / 20, kbps);
         assert_in_range(kbps[0], 85 * WIRE_KBPS, 100 * WIRE_KBPS);
         pair_free(b.p);
 }

@@ -12,17 +12,15 @@
  *      sim_credit_test [FIRST COUNT]
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/prng.h"
 #include "ip/ip.h"
 #include "tcp/tcp_window.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/pair.h"
+#include "tests/unit.h"
 
 #define WRITER   0
 #define READER   1
@@ -259,23 +257,17 @@ static void talk(uint64_t seed)
         goes_to_its_end(&k);
         for (int i = 0; i < 2; i++)
                 tcp_close(&k.p->side[i].s.tcp, pair_conn(k.p, i, k.conn[i]), k.p->now);
-        pair_settle(k.p);
-        while (pair_step(k.p, k.p->now + 3600 * NS_PER_S))
-                ;
-        if (pair_leaks(k.p) != 0)
+        if (pair_end(k.p) != 0)
                 wrong(&k, "something left");
         pair_free(k.p);
 }
 
-static uint64_t first = 1, seeds = 600;
+static struct oracle seeds = {1, 600};
 
 static void what_is_granted_and_nothing_else_arrives(void **state)
 {
         (void)state;
-        print_message("seeds %llu to %llu\n", (unsigned long long)first,
-                      (unsigned long long)(first + seeds - 1));
-        for (uint64_t seed = first; seed < first + seeds; seed++)
-                talk(seed);
+        oracle_plays(&seeds, talk);
 }
 
 int main(int argc, char **argv)
@@ -283,9 +275,6 @@ int main(int argc, char **argv)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(what_is_granted_and_nothing_else_arrives)};
 
-        if (argc == 3) {
-                first = strtoull(argv[1], NULL, 0);
-                seeds = strtoull(argv[2], NULL, 0);
-        }
+        oracle_args(&seeds, argc, argv);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,8 @@
  * DCTCP (RFC 8257) over a wire that marks from a shallow queue on, in virtual time: flows share it,
  * the queue stays where the marks begin, and nothing is lost.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "tests/sim/pair.h"
+#include "tests/unit.h"
 #include "tcp/tcp_cc.h"
 
 #define FLOWS 8

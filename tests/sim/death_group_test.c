@@ -2,10 +2,8 @@
 #include "tcp/tcp_group.h"
 #include "tests/sim/death.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
+#include "tests/unit.h"
 
 /* Limits in common, hardly more than was promised already, so that shares shrink. */
 static void limits_group(struct view *v, uint64_t more)

@@ -9,10 +9,8 @@
 #include "tests/sim/death.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
+#include "tests/unit.h"
 
 static void writes_little(struct view *v)
 {

@@ -2,11 +2,9 @@
 #include "tcp/tcp_listen.h"
 #include "tcp/tcp_stream.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <cmocka.h>
+#include "tests/unit.h"
 
 static const struct frame_geom geom = {{[FRAME_SMALL] = 32, [FRAME_LARGE] = 2}};
 static const uint32_t addr[2] = {0x0a000001, 0x0a000002};

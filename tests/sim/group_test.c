@@ -2,13 +2,9 @@
  * Groups and broadcasts between two stacks on an Ethernet, side 1 with sockets that listen: who
  * gets a copy, what stays in the stack, what IGMP says, and that a death changes none of it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <cmocka.h>
-
 #include "tests/sim/pair.h"
 #include "tests/udp/reading.h"
+#include "tests/unit.h"
 
 #define GROUP 0xef010203u /* 239.1.2.3 */
 #define PORT  5000

@@ -1,14 +1,12 @@
 /* Two stacks on a link of 1500 bytes: datagrams in pieces, errors about them, and paths that carry
  * less. RFC 791, 1122, 1191. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <errno.h>
-#include <cmocka.h>
 
 #include "base/checksum.h"
 #include "tests/sim/pair.h"
 #include "tests/udp/reading.h"
+#include "tests/unit.h"
 
 #define PORT 4000u
 

@@ -13,16 +13,14 @@
  *      sim_lend_test [FIRST COUNT]
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "base/prng.h"
 #include "tcp/tcp_lend.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/pair.h"
+#include "tests/unit.h"
 
 #define WRITER   0
 #define READER   1
@@ -366,22 +364,16 @@ static void talk(uint64_t seed)
                 tcp_close(&k.p->side[i].s.tcp, pair_conn(k.p, i, k.conn[i]), k.p->now);
                 tcp_close(&k.p->side[i].s.tcp, pair_conn(k.p, i, k.other[i]), k.p->now);
         }
-        pair_settle(k.p);
-        while (pair_step(k.p, k.p->now + 3600 * NS_PER_S))
-                ;
-        if (pair_leaks(k.p) != 0)
+        if (pair_end(k.p) != 0)
                 wrong(&k, "something left");
         pair_free(k.p);
 }
 
-static uint64_t first = 1, seeds = 300;
+static struct oracle seeds = {1, 300};
 
 static void what_is_lent_is_what_was_sent_and_comes_back(void **state)
 {
-        print_message("seeds %llu to %llu\n", (unsigned long long)first,
-                      (unsigned long long)(first + seeds - 1));
-        for (uint64_t seed = first; seed < first + seeds; seed++)
-                talk(seed);
+        oracle_plays(&seeds, talk);
 }
 
 /* What the other side is shown of a message with that range: its frame, 0: the message is dropped.
@@ -428,9 +420,6 @@ int main(int argc, char **argv)
                 cmocka_unit_test(a_name_that_leads_elsewhere_is_dropped),
                 cmocka_unit_test(what_is_lent_is_what_was_sent_and_comes_back)};
 
-        if (argc == 3) {
-                first = strtoull(argv[1], NULL, 0);
-                seeds = strtoull(argv[2], NULL, 0);
-        }
+        oracle_args(&seeds, argc, argv);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -364,6 +364,14 @@ unsigned pair_leaks(struct pair *p)
         return n;
 }
 
+unsigned pair_end(struct pair *p)
+{
+        pair_settle(p);
+        while (pair_step(p, p->now + 3600 * NS_PER_S))
+                ;
+        return pair_leaks(p);
+}
+
 void pair_connect(struct pair *p, uint16_t port, uint32_t *client, uint32_t *server)
 {
         struct tcp_opts o;

@@ -77,6 +77,8 @@ void pair_say(struct pair *p);
  * they are.
  */
 unsigned pair_leaks(struct pair *p);
+/* Time goes on until nothing happens any more; then as pair_leaks(). */
+unsigned pair_end(struct pair *p);
 /* Checks every connection of both sides. */
 void pair_check(struct pair *p);
 

@@ -5,15 +5,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tests/sim/pair.h"
+#include "tests/unit.h"
 
 #define RINGS 100000u
 

@@ -1,10 +1,8 @@
 /* A process that waits to send is told of room by whichever process looks. */
 #include "tests/sim/death_world.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
+#include "tests/unit.h"
 
 static unsigned told;
 

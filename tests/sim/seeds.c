@@ -8,7 +8,6 @@
  * twice and must leave the same trace.
  */
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -2,10 +2,8 @@
 #include "tcp/tcp_group.h"
 #include "tests/sim/shares.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #define RATE 2500000u
 

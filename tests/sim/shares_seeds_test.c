@@ -12,19 +12,18 @@
  *
  *      sim_shares_seeds_test [FIRST COUNT]
  */
+#include "tests/sim/oracle.h"
 #include "tests/sim/shares.h"
 
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "ip/ip.h"
 #include "tcp/tcp_group.h"
 #include "tcp/tcp_lend.h"
 #include "tcp/tcp_window.h"
+#include "tests/unit.h"
 
 #define TURNS    300u
 #define PATIENCE 100000u
@@ -335,22 +334,17 @@ static void play(uint64_t seed)
         }
         goes_to_its_end(&k);
         tcp_unlisten(server(&k), k.listener);
-        while (pair_step(k.p, k.p->now + 3600 * NS_PER_S))
-                ;
-        if (pair_leaks(k.p) != 0 || tcp_group_new(server(&k)) != k.group)
+        if (pair_end(k.p) != 0 || tcp_group_new(server(&k)) != k.group)
                 wrong(&k, NULL, "something left");
         pair_free(k.p);
 }
 
-static uint64_t first = 1, seeds = 400;
+static struct oracle seeds = {1, 400};
 
 static void no_group_holds_more_than_it_may(void **state)
 {
         (void)state;
-        print_message("seeds %llu to %llu\n", (unsigned long long)first,
-                      (unsigned long long)(first + seeds - 1));
-        for (uint64_t seed = first; seed < first + seeds; seed++)
-                play(seed);
+        oracle_plays(&seeds, play);
 }
 
 int main(int argc, char **argv)
@@ -359,9 +353,6 @@ int main(int argc, char **argv)
                 cmocka_unit_test(no_group_holds_more_than_it_may),
         };
 
-        if (argc == 3) {
-                first = strtoull(argv[1], NULL, 0);
-                seeds = strtoull(argv[2], NULL, 0);
-        }
+        oracle_args(&seeds, argc, argv);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

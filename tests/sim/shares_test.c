@@ -4,10 +4,8 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
+#include "tests/unit.h"
 
 /* ---- what may be received ---- */
 

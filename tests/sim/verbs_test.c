@@ -4,16 +4,13 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "tests/sim/pair.h"
+#include "tests/unit.h"
 #include "unet/verbs/verbs_chan.h"
 
 #define TRANSFER (4u << 20)

@@ -12,16 +12,14 @@
  *
  *      sim_watch_test [FIRST COUNT]
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "base/prng.h"
 #include "tcp/tcp_watch.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/pair.h"
+#include "tests/unit.h"
 
 #define WRITER   0
 #define READER   1
@@ -286,25 +284,19 @@ static void talk(uint64_t seed)
                                                  c->shut,   c->niq,      c->limit}[i] != 0;
         for (int i = 0; i < 2; i++)
                 tcp_close(&k.p->side[i].s.tcp, conn(&k, i), k.p->now);
-        pair_settle(k.p);
-        while (pair_step(k.p, k.p->now + 3600 * NS_PER_S))
-                ;
-        if (pair_leaks(k.p) != 0)
+        if (pair_end(k.p) != 0)
                 wrong(&k, "something left");
         pair_free(k.p);
 }
 
-static uint64_t first = 1, seeds = 300;
+static struct oracle seeds = {1, 300};
 
 /* And all of it happens. */
 static void each_thing_is_told_once(void **state)
 {
         (void)state;
-        print_message("seeds %llu to %llu\n", (unsigned long long)first,
-                      (unsigned long long)(first + seeds - 1));
-        for (uint64_t seed = first; seed < first + seeds; seed++)
-                talk(seed);
-        for (int i = 0; i < 6 && seeds >= 100; i++)
+        oracle_plays(&seeds, talk);
+        for (int i = 0; i < 6 && seeds.count >= 100; i++)
                 if (i != 4) /* a queue is full where a link is slow */
                         assert_true(told_of[i] > 0);
 }
@@ -313,9 +305,6 @@ int main(int argc, char **argv)
 {
         const struct CMUnitTest tests[] = {cmocka_unit_test(each_thing_is_told_once)};
 
-        if (argc == 3) {
-                first = strtoull(argv[1], NULL, 0);
-                seeds = strtoull(argv[2], NULL, 0);
-        }
+        oracle_args(&seeds, argc, argv);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

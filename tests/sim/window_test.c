@@ -3,14 +3,8 @@
  * whose TCP needed no more than 8 KB there, with the messages of RDMA devices. In virtual time;
  * stacks take none.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "tests/sim/pair.h"
+#include "tests/unit.h"
 
 #define MEASURED (NS_PER_S / 2)
 
