@@ -35,8 +35,8 @@
  * An address of ours, after RFC 5227:
  *
  *     arp_addr_add() -> PROBING -> WAITING -> ANNOUNCING -> BOUND         usable from ANNOUNCING on
- *                          |          |           |           |
- *                          +----------+-----------+-----------+---> LOST  conflict, not defended
+ *                          |          |
+ *                          +----------+---> LOST  conflict; one in use is defended
  *
  * Primary records are neighbours and addresses. Hash chains, lists, timers, free lists are derived;
  * packets that wait for a neighbour are given up when a process dies inside, as a link would lose
@@ -163,20 +163,16 @@ enum arp_addr_state {
         ARP_ADDR_NONE,
         ARP_ADDR_PROBING, /* RFC 5227 §2.1.1; not to be used */
         ARP_ADDR_WAITING, /* ANNOUNCE_WAIT after the last probe */
-        /* Somebody else has it; not to be used. Stays until arp_addr_del() or _add(). */
+        /* Somebody else has it; not to be used. Stays until arp_addr_add(). */
         ARP_ADDR_LOST,
         ARP_ADDR_ANNOUNCING, /* in use from here on */
         ARP_ADDR_BOUND,
 };
 
-/* The answer to another host that uses an address of ours: RFC 5227 §2.4 (b), (a) and (c). */
-enum arp_defence { ARP_DEFEND_ONCE, ARP_DEFEND_NEVER, ARP_DEFEND_ALWAYS };
-
 struct arp_addr {
         uint32_t ip;
         uint8_t prefix;            /* of the network it is on, bits */
         uint8_t state;             /* enum arp_addr_state */
-        uint8_t defence;           /* enum arp_defence */
         uint8_t sent;              /* probes or announcements */
         uint8_t send_now;          /* one more is due */
         uint8_t tell;              /* its state changed in a way that the owner has to be told */
@@ -354,10 +350,7 @@ void arp_held_copy(const struct arp *a, const struct arp_out *out, uint8_t *to);
  * one that is there begins anew. 0; -EINVAL: not a unicast address, or the broadcast address of its
  * network; prefix over 32; -ENOSPC.
  */
-int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d, bool probe,
-                 nstime now);
-/* -ENOENT: not there. */
-int arp_addr_del(struct arp *a, uint32_t ip, nstime now);
+int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, bool probe, nstime now);
 enum arp_addr_state arp_addr_state(const struct arp *a, uint32_t ip);
 
 /* ---- tools ---- */

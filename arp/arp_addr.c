@@ -104,8 +104,7 @@ static void probe(struct arp_cache *c, struct arp_addr *ad, nstime now)
         set_state(ad, ARP_ADDR_PROBING, begin + wait);
 }
 
-int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d, bool probe_first,
-                 nstime now)
+int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, bool probe_first, nstime now)
 {
         struct arp_addr *ad = find(a->c, ip);
 
@@ -120,7 +119,6 @@ int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d,
         arp_fence();
         *ad = (struct arp_addr){.ip = ip,
                                 .prefix = prefix,
-                                .defence = (uint8_t)d,
                                 .at = NSTIME_NEVER,
                                 .defended = now - ARP_DEFEND_INTERVAL};
         arp_fence();
@@ -142,17 +140,6 @@ static void stop_asking(struct arp *a, nstime now)
         for (uint32_t i = 1; i < c->entries.fresh; i++)
                 if (c->entry[i].state != ARP_FREE && c->entry[i].owes & ARP_OWES_REQUEST)
                         arp_asked(a, &c->entry[i], now);
-}
-
-int arp_addr_del(struct arp *a, uint32_t ip, nstime now)
-{
-        struct arp_addr *ad = find(a->c, ip);
-
-        if (ad == NULL)
-                return -ENOENT;
-        ad->state = ARP_ADDR_NONE;
-        stop_asking(a, now);
-        return 0;
 }
 
 enum arp_addr_state arp_addr_state(const struct arp *a, uint32_t ip)
@@ -256,19 +243,15 @@ static void lose(struct arp_cache *c, struct arp_addr *ad, const struct arp_pkt 
         ad->tell = 1;
 }
 
-/* RFC 5227 §2.4: (a) give up, (b) defend once in DEFEND_INTERVAL and give up at the next, (c) go on
- * defending, no more often than that. */
+/* RFC 5227 §2.4 (c): addresses are those that the host was configured to have, so it goes on
+ * defending them, once in DEFEND_INTERVAL. */
 static void defend(struct arp_cache *c, struct arp_addr *ad, const struct arp_pkt *p, nstime now)
 {
-        bool again = now - ad->defended < ARP_DEFEND_INTERVAL;
-
-        if (ad->defence == ARP_DEFEND_NEVER || (ad->defence == ARP_DEFEND_ONCE && again)) {
-                lose(c, ad, p);
-        } else if (!again) {
-                memcpy(ad->rival, p->sha, c->cfg.ll_len);
-                ad->defended = now;
-                ad->send_now = 1;
-        }
+        if (now - ad->defended < ARP_DEFEND_INTERVAL)
+                return;
+        memcpy(ad->rival, p->sha, c->cfg.ll_len);
+        ad->defended = now;
+        ad->send_now = 1;
 }
 
 /* RFC 5227 §2.1.1: somebody has it, or somebody else is probing for it too. */

@@ -621,35 +621,24 @@ int route_lookup(struct route_table *t, const struct route_key *key, nstime now,
         return 0;
 }
 
-/* ---- advice ---- */
+/* ---- dead gateways ---- */
 
-static bool advise_rec(struct route_rec *rec, bool good, nstime now)
-{
-        bool dead = rec->dead_until > now;
-
-        rec->dead_until = good ? 0 : now + ROUTE_DEAD_TIME;
-        return dead == good;
-}
-
-bool route_advise(struct route_table *t, uint32_t ifindex, uint32_t gateway, bool good, nstime now)
+void route_gateway_died(struct route_table *t, uint32_t ifindex, uint32_t gateway, nstime now)
 {
         bool any = false;
 
-        if (gateway == 0 || (good && t->dead_until <= now))
-                /* The ordinary case: a transport makes progress, and there is nothing to
-                 * take back. */
-                return false;
-        if (!good)
-                t->dead_until = now + ROUTE_DEAD_TIME;
+        assert(gateway != 0);
+        t->dead_until = now + ROUTE_DEAD_TIME;
         for (uint32_t i = 1; i < t->recs.fresh; i++) {
                 struct route_rec *rec = &t->rec[i];
 
-                if (rec->live && rec->r.gateway == gateway && rec->r.ifindex == ifindex)
-                        any |= advise_rec(rec, good, now);
+                if (!rec->live || rec->r.gateway != gateway || rec->r.ifindex != ifindex)
+                        continue;
+                any |= rec->dead_until <= now;
+                rec->dead_until = now + ROUTE_DEAD_TIME;
         }
         if (any)
                 changed(t);
-        return any;
 }
 
 /* ---- consistency ---- */

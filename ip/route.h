@@ -198,12 +198,9 @@ static inline bool route_good(const struct route_table *t, const struct route_re
 uint32_t route_source(const struct route_table *t, uint32_t ifindex, uint32_t dst,
                       uint32_t next_hop);
 
-/*
- * Advice on a gateway, from ARP (it does not answer) or a transport (RFC 1122 §3.3.1.4:
- * retransmissions, or progress). Bad: for ROUTE_DEAD_TIME, routes of the same prefix by other
- * gateways come first. Good ends that. True: some route is concerned and its state changed.
- */
-bool route_advise(struct route_table *t, uint32_t ifindex, uint32_t gateway, bool good, nstime now);
+/* ARP has no answer from the gateway (RFC 1122 §3.3.1.4): for ROUTE_DEAD_TIME, routes of the same
+ * prefix by other gateways come first. */
+void route_gateway_died(struct route_table *t, uint32_t ifindex, uint32_t gateway, nstime now);
 
 /* ---- consistency ---- */
 

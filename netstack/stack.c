@@ -364,7 +364,7 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer,
         /* unetd has probed for the address when it took the interface up: it is announced
          * and defended. */
         a = (struct arp){&n->arp, &cnt};
-        err = arp_addr_add(&a, cfg->addr, cfg->prefix, ARP_DEFEND_ALWAYS, false, now);
+        err = arp_addr_add(&a, cfg->addr, cfg->prefix, false, now);
         if (err != 0)
                 return err;
         st->chan[k].shm.pos = shm_pos_begin(cfg->serial);

@@ -42,7 +42,7 @@
 #include "unet/shm/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   35u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   36u /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS 1024u /* peers at once */
 #define STACK_PROCS 4096u /* process slots of a stack; SOCK_REF_FLIGHT is never a process's */

@@ -339,7 +339,7 @@ bool stack_route_dead(struct stack *s, struct netif *n, uint32_t hop, uint32_t d
 
         assert(hop != 0);
         forget_redirects(s->routes, 0, hop);
-        route_advise(s->routes, n->cfg.ifindex, hop, false, s->now);
+        route_gateway_died(s->routes, n->cfg.ifindex, hop, s->now);
         other = stack_next_hop(s, n, dst);
         return other != 0 && other != hop;
 }

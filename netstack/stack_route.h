@@ -9,7 +9,7 @@
  * address leaves by its interface.
  *
  * A gateway that does not answer ARP gives way to others of the same prefix for a while
- * (route_advise()).
+ * (route_gateway_died()).
  */
 #ifndef NETSTACK_STACK_ROUTE_H
 #define NETSTACK_STACK_ROUTE_H

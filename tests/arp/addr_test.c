@@ -3,9 +3,9 @@
 
 #define RIVAL 66 /* a link address */
 
-static void add(struct scene *s, enum arp_defence d, bool probe)
+static void add(struct scene *s, bool probe)
 {
-        assert_int_equal(arp_addr_add(&s->a, US, 24, d, probe, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, US, 24, probe, s->now), 0);
         arp_check(&s->a);
 }
 
@@ -20,7 +20,7 @@ static void an_address_is_probed_for_then_announced(void **state)
 {
         struct scene *s = *state;
 
-        add(s, ARP_DEFEND_ONCE, true);
+        add(s, true);
         assert_true(wait_output(s, ARP_PROBE_WAIT) <= ARP_PROBE_WAIT);
         for (int i = 0; i < ARP_PROBE_NUM; i++) {
                 if (i > 0)
@@ -50,7 +50,7 @@ static void hosts_that_start_together_probe_apart(void **state)
         for (int i = 0; i < 100; i++) {
                 nstime t;
 
-                add(s, ARP_DEFEND_ONCE, true);
+                add(s, true);
                 t = wait_output(s, ARP_PROBE_WAIT);
                 least = nstime_min(least, t);
                 most = MAX(most, t);
@@ -62,7 +62,7 @@ static void who_has_the_address_keeps_it(void **state)
 {
         struct scene *s = *state;
 
-        add(s, ARP_DEFEND_ONCE, true);
+        add(s, true);
         wait_output(s, ARP_PROBE_WAIT);
         expect_probe(s);
         assert_int_equal(
@@ -80,7 +80,7 @@ static void after_ten_conflicts_attempts_are_a_minute_apart(void **state)
         struct scene *s = *state;
 
         for (int i = 0; i < ARP_MAX_CONFLICTS; i++) {
-                add(s, ARP_DEFEND_ONCE, true);
+                add(s, true);
                 wait_output(s, ARP_PROBE_WAIT);
                 expect_probe(s);
                 arrives(s, .spa = US, .sha = RIVAL);
@@ -89,7 +89,7 @@ static void after_ten_conflicts_attempts_are_a_minute_apart(void **state)
         for (int i = 0; i < 3; i++) {
                 nstime before = s->now;
 
-                add(s, ARP_DEFEND_ONCE, true);
+                add(s, true);
                 wait_output(s, ARP_RATE_LIMIT_INTERVAL + ARP_PROBE_WAIT);
                 expect_probe(s);
                 assert_true(i == 0 || s->now - before >= ARP_RATE_LIMIT_INTERVAL - ARP_PROBE_WAIT);
@@ -101,9 +101,9 @@ static void after_ten_conflicts_attempts_are_a_minute_apart(void **state)
 
 /* ---- defence: §2.4 ---- */
 
-static void bind_it(struct scene *s, enum arp_defence d)
+static void bind_it(struct scene *s)
 {
-        add(s, d, false);
+        add(s, false);
         expect_announce(s);
         expect_addr(s, US, ARP_ADDR_ANNOUNCING);
         wait_output(s, ARP_ANNOUNCE_INTERVAL);
@@ -116,67 +116,14 @@ static void conflict(struct scene *s)
         assert_int_equal(arrives(s, .spa = US, .sha = RIVAL, .tpa = OTHER), DROP_ARP_CONFLICT);
 }
 
-/* (b): one announcement; a second conflict within DEFEND_INTERVAL, and the address is given up. */
-static void an_address_is_defended_once_in_ten_seconds(void **state)
-{
-        struct scene *s = *state;
-        struct arp_addr ad;
-
-        bind_it(s, ARP_DEFEND_ONCE);
-        for (int i = 0; i < 5; i++) {
-                conflict(s);
-                expect_announce(s);
-                expect_silence(s);
-                advance(s, ARP_DEFEND_INTERVAL);
-        }
-        conflict(s);
-        expect_announce(s);
-        advance(s, ARP_DEFEND_INTERVAL - 1);
-        conflict(s);
-        expect_addr(s, US, ARP_ADDR_LOST);
-        expect_silence(s);
-        assert_true(arp_addr_walk(&s->a, 0, &ad));
-        assert_int_equal(ad.rival[5], RIVAL);
-        assert_int_equal(arrives(s), DROP_ARP_NOT_OURS);
-        /* A neighbour as any other now. */
-        assert_int_equal(arrives(s, .spa = US, .sha = RIVAL), DROP_ARP_NOT_OURS);
-}
-
-/* (a): given up at once. */
-static void an_address_not_defended_is_given_up(void **state)
-{
-        struct scene *s = *state;
-
-        bind_it(s, ARP_DEFEND_NEVER);
-        conflict(s);
-        expect_addr(s, US, ARP_ADDR_LOST);
-        expect_silence(s);
-}
-
-/* What was to be asked from an address is not asked once it is lost; 0.0.0.0 in its place would
- * make it a probe. */
-static void a_lost_address_asks_for_nobody(void **state)
-{
-        struct scene *s = *state;
-
-        bind_it(s, ARP_DEFEND_NEVER);
-        send_waiting(s, PEER, 40, 1);
-        conflict(s);
-        expect_addr(s, US, ARP_ADDR_LOST);
-        expect_silence(s);
-        wait_output(s, 4 * NS_PER_S);
-        expect_unreachable(s, PEER, 40, 1);
-        assert_int_equal(s->cnt.n[COUNT_ARP_REQUEST], 0);
-}
-
-/* (c): kept, and not announced more than once in DEFEND_INTERVAL, or two that both do so would
- * flood the network. */
+/* (c) of it: kept, and not announced more than once in DEFEND_INTERVAL, or two that both do so
+ * would flood the network. */
 static void an_address_that_must_stay_is_defended_forever(void **state)
 {
         struct scene *s = *state;
         unsigned announced;
 
-        bind_it(s, ARP_DEFEND_ALWAYS);
+        bind_it(s);
         announced = (unsigned)s->cnt.n[COUNT_ARP_ANNOUNCE];
         for (int i = 0; i < 100; i++) {
                 struct arp_out out;
@@ -195,7 +142,7 @@ static void an_address_in_use_is_answered_for_also_in_conflict(void **state)
 {
         struct scene *s = *state;
 
-        bind_it(s, ARP_DEFEND_ALWAYS);
+        bind_it(s);
         conflict(s);
         expect_announce(s);
         assert_int_equal(arrives(s), DROP_NONE);
@@ -215,7 +162,7 @@ enum event {
         EVENTS
 };
 
-/* Where each event leads, from each state, by §2.1.1, §2.3, §2.4 (b). */
+/* Where each event leads, from each state, by §2.1.1, §2.3, §2.4 (c). */
 static const struct {
         enum arp_addr_state from;
         enum arp_addr_state to[EVENTS];
@@ -248,7 +195,7 @@ static void drain(struct scene *s)
 
 static void lead_to(struct scene *s, enum arp_addr_state want)
 {
-        add(s, ARP_DEFEND_ONCE, true);
+        add(s, true);
         if (want == ARP_ADDR_LOST)
                 arrives(s, .spa = US, .sha = RIVAL);
         while (arp_addr_state(&s->a, US) != want) {
@@ -329,20 +276,15 @@ static void several_addresses_are_kept_apart(void **state)
         struct scene *s = *state;
 
         for (uint32_t i = 0; i < ARP_ADDRS; i++)
-                assert_int_equal(arp_addr_add(&s->a, US + i, 24, ARP_DEFEND_ONCE, false, s->now),
-                                 0);
-        assert_int_equal(arp_addr_add(&s->a, US + ARP_ADDRS, 24, ARP_DEFEND_ONCE, false, s->now),
-                         -ENOSPC);
+                assert_int_equal(arp_addr_add(&s->a, US + i, 24, false, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, US + ARP_ADDRS, 24, false, s->now), -ENOSPC);
         /* again: no further slot. */
-        assert_int_equal(arp_addr_add(&s->a, US, 24, ARP_DEFEND_NEVER, false, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, US, 24, true, s->now), 0);
         drain(s);
         arrives(s, .spa = US, .sha = RIVAL);
         assert_int_equal(arp_addr_state(&s->a, US), ARP_ADDR_LOST);
         for (uint32_t i = 1; i < ARP_ADDRS; i++)
                 assert_int_equal(arp_addr_state(&s->a, US + i), ARP_ADDR_ANNOUNCING);
-        assert_int_equal(arp_addr_del(&s->a, US, s->now), 0);
-        assert_int_equal(arp_addr_del(&s->a, US, s->now), -ENOENT);
-        assert_int_equal(arp_addr_state(&s->a, US), ARP_ADDR_NONE);
 }
 
 static void what_cannot_be_an_address_is_refused(void **state)
@@ -355,11 +297,10 @@ static void what_cannot_be_an_address_is_refused(void **state)
         struct scene *s = *state;
 
         for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-                assert_int_equal(arp_addr_add(&s->a, bad[i].ip, bad[i].prefix, ARP_DEFEND_ONCE,
-                                              false, s->now),
+                assert_int_equal(arp_addr_add(&s->a, bad[i].ip, bad[i].prefix, false, s->now),
                                  -EINVAL);
         /* RFC 3021. */
-        assert_int_equal(arp_addr_add(&s->a, 0x0a0000ff, 31, ARP_DEFEND_ONCE, false, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, 0x0a0000ff, 31, false, s->now), 0);
 }
 
 /* An address that becomes ours is nobody's neighbour any more. */
@@ -367,9 +308,9 @@ static void a_neighbours_address_becomes_ours(void **state)
 {
         struct scene *s = *state;
 
-        bind_it(s, ARP_DEFEND_ONCE);
+        bind_it(s);
         make_reachable(s, PEER, PEER_LL);
-        assert_int_equal(arp_addr_add(&s->a, PEER, 24, ARP_DEFEND_ONCE, false, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, PEER, 24, false, s->now), 0);
         assert_int_equal(state_of(s, PEER), ARP_FREE);
         resolve(s, PEER, -EINVAL, 0);
 }
@@ -383,9 +324,6 @@ int main(void)
                 TEST(hosts_that_start_together_probe_apart),
                 TEST(who_has_the_address_keeps_it),
                 TEST(after_ten_conflicts_attempts_are_a_minute_apart),
-                TEST(an_address_is_defended_once_in_ten_seconds),
-                TEST(an_address_not_defended_is_given_up),
-                TEST(a_lost_address_asks_for_nobody),
                 TEST(an_address_that_must_stay_is_defended_forever),
                 TEST(an_address_in_use_is_answered_for_also_in_conflict),
                 TEST(every_event_in_every_state),

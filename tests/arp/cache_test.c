@@ -120,7 +120,7 @@ static void nobody_is_asked_for_without_an_address(void **state)
         struct scene *s = *state;
 
         resolve(s, PEER, -EADDRNOTAVAIL, 0);
-        assert_int_equal(arp_addr_add(&s->a, US, 24, ARP_DEFEND_ONCE, true, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, US, 24, true, s->now), 0);
         resolve(s, PEER, -EADDRNOTAVAIL, 0);
 }
 
@@ -129,7 +129,9 @@ static void no_request_leaves_after_the_address_went(void **state)
         struct scene *s = *state;
 
         send_waiting(s, PEER, 40, 1);
-        assert_int_equal(arp_addr_del(&s->a, US, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, US, 24, true, s->now), 0);
+        assert_int_equal(arrives(s, .spa = US, .sha = 66), DROP_ARP_CONFLICT);
+        expect_addr(s, US, ARP_ADDR_LOST);
         arp_check(&s->a);
         expect_silence(s);
         wait_output(s, 3 * NS_PER_S + 4 * WHEEL_TICK);
@@ -142,7 +144,7 @@ static void the_request_names_the_address_of_its_network(void **state)
 {
         struct scene *s = *state;
 
-        assert_int_equal(arp_addr_add(&s->a, 0xc0a80101, 24, ARP_DEFEND_ONCE, false, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, 0xc0a80101, 24, false, s->now), 0);
         expect_sent(s, .op = REQUEST, .spa = 0xc0a80101, .tpa = 0xc0a80101);
         expect_addr(s, 0xc0a80101, ARP_ADDR_ANNOUNCING);
         resolve(s, FAR, -EINPROGRESS, 0);
@@ -500,7 +502,7 @@ static void infiniband_addresses_fit(void **state)
         memset(cfg.ll_addr, 0xaa, 20);
         memset(cfg.ll_all, 0xbb, 20);
         arp_format(&s->cache, &cfg, seed, s->now);
-        assert_int_equal(arp_addr_add(&s->a, US, 24, ARP_DEFEND_ONCE, false, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, US, 24, false, s->now), 0);
         while (arp_output(&s->a, &out))
                 arp_output_done(&s->a, &out, s->now);
         assert_int_equal(arp_resolve(&s->a, PEER, s->now, &ref, ll), -EINPROGRESS);

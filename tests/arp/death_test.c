@@ -87,7 +87,7 @@ static struct segment *furnish(void)
         arp_config_default(&cfg, ll);
         g->now = T0;
         arp_format(&g->cache, &cfg, seed, g->now);
-        assert_int_equal(arp_addr_add(&a, US, 24, ARP_DEFEND_ONCE, false, g->now), 0);
+        assert_int_equal(arp_addr_add(&a, US, 24, false, g->now), 0);
         send_all(g);
         g->now += ARP_ANNOUNCE_INTERVAL;
         arp_expire(&a, g->now);
@@ -305,7 +305,7 @@ static void does_add_address(void *mem)
         struct segment *g = mem;
         struct arp a = view(g);
 
-        arp_addr_add(&a, US + 100, 24, ARP_DEFEND_ONCE, true, g->now);
+        arp_addr_add(&a, US + 100, 24, true, g->now);
         g->now += NS_PER_S;
         arp_expire(&a, g->now);
         send_one(g);
@@ -316,7 +316,7 @@ static void does_announce(void *mem)
         struct segment *g = mem;
         struct arp a = view(g);
 
-        arp_addr_add(&a, US + 100, 24, ARP_DEFEND_ONCE, false, g->now);
+        arp_addr_add(&a, US + 100, 24, false, g->now);
         send_one(g);
         send_one(g);
         g->now += ARP_ANNOUNCE_INTERVAL;
@@ -333,12 +333,8 @@ static void does_defend(void *mem)
 
 static void does_lose(void *mem)
 {
-        struct segment *g = mem;
-        struct arp a = view(g);
-
-        arrive(g, REQUEST, US + 100, 66, OTHER);
-        send_one(g);
-        arp_addr_del(&a, US + 100, g->now);
+        arrive(mem, REQUEST, US + 100, 66, OTHER);
+        send_one(mem);
 }
 
 static void does_link_up(void *mem)
@@ -511,7 +507,7 @@ static void while_an_address_is_lost(void **state)
         struct segment *g = furnish();
         struct arp a = view(g);
 
-        assert_int_equal(arp_addr_add(&a, US + 100, 24, ARP_DEFEND_ONCE, true, g->now), 0);
+        assert_int_equal(arp_addr_add(&a, US + 100, 24, true, g->now), 0);
         die(g, does_lose);
 }
 

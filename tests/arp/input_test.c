@@ -118,7 +118,7 @@ static void an_address_not_in_use_is_not_answered_for(void **state)
 {
         struct scene *s = *state;
 
-        assert_int_equal(arp_addr_add(&s->a, 0x0a000009, 24, ARP_DEFEND_ONCE, true, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, 0x0a000009, 24, true, s->now), 0);
         assert_int_equal(arrives(s, .tpa = 0x0a000009), DROP_ARP_NOT_OURS);
         assert_int_equal(arrives(s, .spa = 0x0a000009), DROP_ARP_CONFLICT);
         expect_addr(s, 0x0a000009, ARP_ADDR_LOST);

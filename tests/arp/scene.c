@@ -41,7 +41,7 @@ int scene_setup(void **state)
         scene_bare(state);
         s = *state;
         s->now -= ARP_ANNOUNCE_INTERVAL;
-        assert_int_equal(arp_addr_add(&s->a, US, 24, ARP_DEFEND_ONCE, false, s->now), 0);
+        assert_int_equal(arp_addr_add(&s->a, US, 24, false, s->now), 0);
         expect_sent(s, .op = REQUEST, .tpa = US);
         expect_addr(s, US, ARP_ADDR_ANNOUNCING);
         advance(s, ARP_ANNOUNCE_INTERVAL);

@@ -5,14 +5,11 @@
 #ifndef TESTS_ARP_SCENE_H
 #define TESTS_ARP_SCENE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
-#include <cmocka.h>
 
 #include "arp/arp.h"
 #include "arp/ether.h"
+#include "tests/unit.h"
 
 #define US      0x0a000001u /* 10.0.0.1/24, link address 1 */
 #define PEER    0x0a000002u /* link address 2 */

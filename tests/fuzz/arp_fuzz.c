@@ -186,11 +186,7 @@ static void step_address(struct world *w)
 
         /* An address that becomes ours was a neighbour, asked for a moment ago. */
         memset(w->asked, 0, sizeof w->asked);
-        if (b & 1)
-                arp_addr_add(&w->a, ip, b & 2 ? 24 : 28, (enum arp_defence)(b >> 2 & 3) % 3, b & 16,
-                             w->now);
-        else
-                arp_addr_del(&w->a, ip, w->now);
+        arp_addr_add(&w->a, ip, b & 2 ? 24 : 28, b & 16, w->now);
 }
 
 static void step_entry(struct world *w)
@@ -241,7 +237,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         arp_config_default(&cfg, mac);
         w.a = (struct arp){w.cache, &w.cnt};
         arp_format(w.cache, &cfg, seed, w.now);
-        arp_addr_add(&w.a, 0x0a000001, 24, ARP_DEFEND_ALWAYS, false, w.now);
+        arp_addr_add(&w.a, 0x0a000001, 24, false, w.now);
         for (unsigned n = 0; w.p < w.end && n < 100; n++) {
                 steps[next_byte(&w) % ARRAY_LEN(steps)](&w);
                 arp_check(&w.a);

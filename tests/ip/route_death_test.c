@@ -1,13 +1,10 @@
 /* A process dies at every store of a change to the routes: what it left is recovered to a table
  * that is whole and answers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
-#include <cmocka.h>
 
 #include "ip/route.h"
 #include "tests/steps.h"
+#include "tests/unit.h"
 
 #define IP(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 #define ETH            (ROUTE_IF_UP | ROUTE_IF_BROADCAST)
@@ -113,9 +110,8 @@ static void does_advise(void *mem)
 {
         struct route_result res;
 
-        route_advise(mem, 1, by_gateway.gateway, false, T0);
+        route_gateway_died(mem, 1, by_gateway.gateway, T0);
         ask(mem, IP(8, 8, 8, 8), &res);
-        route_advise(mem, 1, by_gateway.gateway, true, T0);
 }
 
 static void while_a_route_is_added(void **state)

@@ -1,13 +1,10 @@
 /* Routes: RFC 1122 §3.3.1 and §3.3.4, RFC 4632 §5.1 (longest prefix), RFC 6724 §5 (sources). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "ip/route.h"
 #include "base/prng.h"
+#include "tests/unit.h"
 
 #define IP(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 #define ETH            (ROUTE_IF_UP | ROUTE_IF_BROADCAST)
@@ -374,30 +371,27 @@ static void a_dead_gateway_gives_way_to_another(void **state)
         assert_int_equal(route_add(t, &second), 0);
         kept = look(t, far);
         assert_int_equal(kept.next_hop, dead);
-        assert_true(route_advise(t, 1, dead, false, T0));
+        route_gateway_died(t, 1, dead, T0);
         assert_false(route_good(t, &kept)); /* whoever remembered it asks again */
-        assert_int_equal(look(t, far).next_hop, other);
-        assert_false(route_advise(t, 1, dead, false, T0 + 1)); /* said before */
+        kept = look(t, far);
+        assert_int_equal(kept.next_hop, other);
+        route_gateway_died(t, 1, dead, T0 + 1); /* said before */
+        route_gateway_died(t, 2, dead, T0 + 1); /* another interface's */
+        assert_true(route_good(t, &kept));
         /* not forever */
         assert_int_equal(look_key(t, T0 + ROUTE_DEAD_TIME, .dst = far).next_hop, other);
         assert_int_equal(look_key(t, T0 + ROUTE_DEAD_TIME + 1, .dst = far).next_hop, dead);
-        assert_true(route_advise(t, 1, dead, false, T0 + 2 * ROUTE_DEAD_TIME));
-        assert_true(route_advise(t, 2, other, false, T0 + 2 * ROUTE_DEAD_TIME));
+        route_gateway_died(t, 1, dead, T0 + 2 * ROUTE_DEAD_TIME);
+        route_gateway_died(t, 2, other, T0 + 2 * ROUTE_DEAD_TIME);
         /* both: as if none. */
         assert_int_equal(look_key(t, T0 + 2 * ROUTE_DEAD_TIME, .dst = far).next_hop, dead);
-        assert_true(route_advise(t, 2, other, true, T0 + 2 * ROUTE_DEAD_TIME));
-        assert_int_equal(look_key(t, T0 + 2 * ROUTE_DEAD_TIME, .dst = far).next_hop, other);
-        assert_false(route_advise(t, 2, other, true, T0 + 2 * ROUTE_DEAD_TIME));
-        /* Another interface's. */
-        assert_false(route_advise(t, 2, dead, true, T0 + 2 * ROUTE_DEAD_TIME));
-        assert_false(route_advise(t, 2, 0, false, T0));
 }
 
 static void only_routes_by_that_gateway_are_concerned(void **state)
 {
         struct route_table *t = *state;
 
-        assert_true(route_advise(t, 1, IP(10, 0, 0, 254), false, T0));
+        route_gateway_died(t, 1, IP(10, 0, 0, 254), T0);
         assert_int_equal(look(t, IP(10, 0, 0, 77)).next_hop, IP(10, 0, 0, 77));
         /* There is no other. */
         assert_int_equal(look(t, IP(8, 8, 8, 8)).next_hop, IP(10, 0, 0, 254));
@@ -610,12 +604,11 @@ static void naive_change(struct route_table *t, struct naive *l, struct prng_fas
                 l->up[k] = prng_fast_chance(g, 3, 4);
                 assert_int_equal(route_if_set(t, k, l->up[k] ? ETH : ROUTE_IF_BROADCAST, 1500), 0);
         } else if (l->n != 0 && l->r[i].gateway != 0) {
-                bool good = prng_fast_chance(g, 1, 3);
-                route_advise(t, l->r[i].ifindex, l->r[i].gateway, good, now);
+                route_gateway_died(t, l->r[i].ifindex, l->r[i].gateway, now);
                 for (unsigned k = 0; k < l->n; k++)
                         if (l->r[k].gateway == l->r[i].gateway &&
                             l->r[k].ifindex == l->r[i].ifindex)
-                                l->dead[k] = good ? 0 : now + ROUTE_DEAD_TIME;
+                                l->dead[k] = now + ROUTE_DEAD_TIME;
         }
 }
 

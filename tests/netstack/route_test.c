@@ -1,12 +1,9 @@
 /* A stack's routes follow what is published; what it has learnt of what stays is kept. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 #include "netstack/stack.h"
+#include "tests/unit.h"
 
 #define IP(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 #define NOW            (100 * NS_PER_S)
@@ -118,7 +115,7 @@ static void what_goes_is_forgotten_and_what_stays_is_not(void **state)
         struct scene *sc = *state;
         struct route_result kept;
 
-        assert_true(route_advise(sc->s.routes, 1, IP(10, 0, 0, 254), false, NOW));
+        route_gateway_died(sc->s.routes, 1, IP(10, 0, 0, 254), NOW);
         /* The first gateway is known to be dead ... */
         assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 2);
         sc->conf.route[2] = (struct route){

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -74,7 +73,7 @@ static int make_tables(struct gate *g, uint8_t prefix, nstime now)
         arp_config_default(&cfg, g->dev.info.mac);
         arp_format(g->cache, &cfg, seed + 48, now);
         arp = (struct arp){g->cache, &g->cnt};
-        return arp_addr_add(&arp, g->rules.addr, prefix, ARP_DEFEND_ALWAYS, false, now);
+        return arp_addr_add(&arp, g->rules.addr, prefix, false, now);
 }
 
 int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev,

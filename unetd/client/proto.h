@@ -25,7 +25,7 @@
 #include "base/frame.h"
 #include "config/settings.h"
 
-#define UNETD_ABI        35u
+#define UNETD_ABI        36u
 #define UNETD_MAGIC      0x756e6574u /* "unet" */
 #define UNETD_NAMES      8u          /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX    8u          /* most descriptors in one message */

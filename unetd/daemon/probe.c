@@ -72,8 +72,7 @@ static const char *begin(struct asking *a, struct probe *p)
                 return why;
         arp_config_default(&cfg, a->mac);
         arp_format(a->cache, &cfg, seed, a->base);
-        arp_addr_add(&(struct arp){a->cache, &a->cnt}, p->addr, p->prefix, ARP_DEFEND_ALWAYS, true,
-                     a->base);
+        arp_addr_add(&(struct arp){a->cache, &a->cnt}, p->addr, p->prefix, true, a->base);
         return NULL;
 }
 
