@@ -8,7 +8,6 @@
 
 #include "base/sandbox.h"
 #include "base/memfd.h"
-#include "unetd/client/fdcheck.h"
 #include "unetd/client/name.h"
 #include "unetd/client/raised.h"
 #include "unetd/client/start.h"
@@ -184,7 +183,7 @@ static int connect_name(int fd, uint32_t uid, const char *domain, unsigned i, in
         assert(i <= UNETD_NAMES);
         len = i < UNETD_NAMES ? unetd_name(&sun, uid, domain, i)
                               : unetd_system_name(&sun, domain, fd);
-        while ((r = len == 0 ? -ECONNREFUSED : sys_connect(fd, &sun, len)) == -EAGAIN ||
+        while ((r = len == 0 ? -ECONNREFUSED : (int)sys3(SYS_connect, fd, &sun, len)) == -EAGAIN ||
                r == -EINTR) {
                 if (sys_now_ms() > until)
                         break;
@@ -203,8 +202,8 @@ static int map_directory(struct unetd_client *c, int fd)
         if (sys_statx(fd, &st) < 0 || st.stx_size != sizeof(struct directory) ||
             unet_memfd_check(fd, sizeof(struct directory), false, UNET_MEMFD_ANYBODY) < 0)
                 return -EPROTO;
-        p = (void *)SYS_CALL(SYS_mmap, c->dir, sizeof(struct directory), PROT_READ,
-                             MAP_SHARED | (c->dir ? MAP_FIXED : 0), fd, 0);
+        p = (void *)sys6(SYS_mmap, (long)c->dir, sizeof(struct directory), PROT_READ,
+                         MAP_SHARED | (c->dir ? MAP_FIXED : 0), fd, 0);
         if (sys_is_err(p))
                 return (int)(intptr_t)p;
         c->dir = p;
@@ -268,7 +267,8 @@ struct search {
 static int socket_for(struct search *s)
 {
         if (s->fd < 0)
-                s->fd = sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+                s->fd = (int)sys3(SYS_socket, AF_UNIX,
+                                  SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         return s->fd;
 }
 

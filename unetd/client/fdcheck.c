@@ -15,5 +15,5 @@ int fdcheck_bell(int fd)
 
 int fdcheck_pidfd(int fd)
 {
-        return SYS_CALL(SYS_pidfd_send_signal, fd, 0, NULL, 0, 0, 0) == -EBADF ? -EINVAL : 0;
+        return sys4(SYS_pidfd_send_signal, fd, 0, NULL, 0) == -EBADF ? -EINVAL : 0;
 }

@@ -15,8 +15,7 @@ static bool ids_differ(long nr)
 {
         uint32_t real = 0, effective = 0, saved = 0;
 
-        return SYS_CALL(nr, &real, &effective, &saved, 0, 0, 0) == 0 &&
-               (real != effective || real != saved);
+        return sys3(nr, &real, &effective, &saved) == 0 && (real != effective || real != saved);
 }
 
 /* Beside those of `mask`. */
@@ -25,8 +24,7 @@ static bool has_caps_but(uint32_t mask)
         struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
         struct __user_cap_data_struct v[_LINUX_CAPABILITY_U32S_3] = {{.permitted = 0}};
 
-        return SYS_CALL(SYS_capget, &h, v, 0, 0, 0, 0) == 0 &&
-               ((v[0].permitted & ~mask) | v[1].permitted) != 0;
+        return sys2(SYS_capget, &h, v) == 0 && ((v[0].permitted & ~mask) | v[1].permitted) != 0;
 }
 
 /* SOME: by a map of several lines, or none as well. UNKNOWN: there is no /proc. */

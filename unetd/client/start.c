@@ -47,7 +47,7 @@ static bool join(char path[PATH_MAX_], const char *dir, size_t dir_len, const ch
         memcpy(path, dir, dir_len);
         path[dir_len] = '/';
         memcpy(path + dir_len + 1, rest, n + 1);
-        return SYS_CALL(SYS_faccessat, AT_FDCWD, path, X_OK, 0, 0, 0) == 0;
+        return sys3(SYS_faccessat, AT_FDCWD, path, X_OK) == 0;
 }
 
 /* The directory of this library, without the slash; returns its length. */
@@ -75,7 +75,7 @@ static bool make_absolute(char path[PATH_MAX_])
         if (path[0] == '/')
                 return true;
         memcpy(rest, path, n);
-        cwd = SYS_CALL(SYS_getcwd, path, PATH_MAX_, 0, 0, 0, 0); /* counts the end */
+        cwd = sys2(SYS_getcwd, path, PATH_MAX_); /* counts the end */
         if (cwd <= 0 || (size_t)cwd + n > PATH_MAX_)
                 return false;
         path[cwd - 1] = '/';
@@ -107,7 +107,7 @@ static bool find_program(char path[PATH_MAX_])
 __attribute__((noreturn)) static void leave(int code)
 {
         for (;;)
-                SYS_CALL(SYS_exit, code, 0, 0, 0, 0, 0);
+                sys1(SYS_exit, code);
 }
 
 static void default_signals(void)
@@ -116,8 +116,8 @@ static void default_signals(void)
         uint64_t action[4] = {0, 0, 0, 0}; /* the kernel's struct sigaction: SIG_DFL, no flags */
 
         for (int sig = 1; sig <= 64; sig++)
-                SYS_CALL(SYS_rt_sigaction, sig, action, NULL, 8, 0, 0);
-        SYS_CALL(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8, 0, 0);
+                sys4(SYS_rt_sigaction, sig, action, NULL, 8);
+        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
 }
 
 static void move_fd(int from, int to)
@@ -125,7 +125,7 @@ static void move_fd(int from, int to)
         if (from == to)
                 sys_fcntl(to, F_SETFD, 0);
         else
-                SYS_CALL(SYS_dup3, from, to, 0, 0, 0, 0);
+                sys3(SYS_dup3, from, to, 0);
 }
 
 /* Nothing of the program's is left but its user, its limits and its namespaces. */
@@ -136,11 +136,11 @@ __attribute__((no_sanitize_address)) static int become_daemon(void *arg)
         for (int fd = 0; fd < 3; fd++)
                 move_fd(s->null, fd);
         move_fd(s->ready_w, READY_FD);
-        SYS_CALL(SYS_close_range, READY_FD + 1, ~0u, 0, 0, 0, 0);
-        SYS_CALL(SYS_chdir, "/", 0, 0, 0, 0, 0);
-        SYS_CALL(SYS_umask, 022, 0, 0, 0, 0, 0);
+        sys3(SYS_close_range, READY_FD + 1, ~0u, 0);
+        sys1(SYS_chdir, "/");
+        sys1(SYS_umask, 022);
         default_signals();
-        SYS_CALL(SYS_execve, s->path, s->argv, s->env, 0, 0, 0);
+        sys3(SYS_execve, s->path, s->argv, s->env);
         leave(127);
 }
 
@@ -148,7 +148,7 @@ __attribute__((no_sanitize_address)) static int middle(void *arg)
 {
         struct start *s = arg;
 
-        SYS_CALL(SYS_setsid, 0, 0, 0, 0, 0, 0);
+        sys0(SYS_setsid);
         clone(become_daemon, s->stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, s);
         leave(0);
 }
@@ -161,13 +161,13 @@ static int run_children(struct start *s)
         int pid, r;
 
         /* No handler of the program may run in a child that shares its memory. */
-        SYS_CALL(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, 8, 0, 0);
+        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, 8);
         pid = clone(middle, s->stacks + STACK_BYTES, CLONE_VM | CLONE_VFORK, s);
         if (pid > 0)
                 do
-                        r = (int)SYS_CALL(SYS_wait4, pid, NULL, __WALL, NULL, 0, 0);
+                        r = (int)sys4(SYS_wait4, pid, NULL, __WALL, NULL);
                 while (r == -EINTR);
-        SYS_CALL(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, 8, 0, 0);
+        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, 8);
         return pid > 0 ? 0 : -EAGAIN;
 }
 
@@ -214,7 +214,7 @@ static int open_fds(struct start *s)
         s->null = fd_high(r);
         if (s->null < 0)
                 return s->null;
-        r = sys_pipe2(fd, O_CLOEXEC);
+        r = (int)sys2(SYS_pipe2, fd, O_CLOEXEC);
         if (r < 0)
                 return r;
         s->ready_r = fd_high(fd[0]);
@@ -257,7 +257,7 @@ static bool too_limited(void)
         struct rlimit rl;
 
         for (size_t i = 0; i < ARRAY_LEN(need); i++)
-                if (SYS_CALL(SYS_prlimit64, 0, need[i].what, NULL, &rl, 0, 0) == 0 &&
+                if (sys4(SYS_prlimit64, 0, need[i].what, NULL, &rl) == 0 &&
                     rl.rlim_max < need[i].least)
                         return true;
         return false;
@@ -266,7 +266,8 @@ static bool too_limited(void)
 int unetd_start(const char *domain)
 {
         size_t bytes = sizeof(struct start) + 2 * STACK_BYTES + 64;
-        char *mem = sys_mmap(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+        char *mem = (char *)sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         char *argv[] = {"unetd", "--domain", (char *)(uintptr_t)domain, "--ready-fd", "3", NULL};
         struct start *s;
         int r;

@@ -22,7 +22,7 @@ int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int fla
         msg->nfds = (uint16_t)n;
         rights_put(&mh, &ctl, fds, n);
         do
-                r = sys_sendmsg(fd, &mh, flags | MSG_NOSIGNAL);
+                r = sys3(SYS_sendmsg, fd, &mh, flags | MSG_NOSIGNAL);
         while (r == -EINTR);
         return r < 0 ? (int)r : 0;
 }
@@ -56,7 +56,7 @@ int wire_recv(int fd, struct wire_in *in, int flags)
         memset(&in->msg, 0, sizeof in->msg);
         in->n = 0;
         do
-                r = sys_recvmsg(fd, &mh, flags | MSG_CMSG_CLOEXEC);
+                r = sys3(SYS_recvmsg, fd, &mh, flags | MSG_CMSG_CLOEXEC);
         while (r == -EINTR);
         if (r < 0)
                 return (int)r;
@@ -202,7 +202,7 @@ int fd_link(int fd, char *text, int size)
 
         assert(size > 0);
         fd_path(path, fd);
-        n = sys_readlink(path, text, (size_t)size - 1);
+        n = (int)sys4(SYS_readlinkat, AT_FDCWD, path, text, (size_t)size - 1);
         text[n < 0 ? 0 : n] = 0;
         return n;
 }
