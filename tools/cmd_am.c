@@ -140,7 +140,7 @@ static int run_job(const struct command *cmd, struct launch *l, const struct ask
 {
         int status;
 
-        if (l->ranks < 1 || l->ranks > AM_JOB_MOST)
+        if (l->ranks == 0)
                 return command_usage(cmd, "ranks: 1 to %u", AM_JOB_MOST);
         if (l->program[0] == NULL)
                 return command_usage(cmd, "no program");
@@ -168,11 +168,12 @@ static bool set_option(struct launch *l, struct asked *a, int opt)
                             : opt == 'P' ? &a->part
                             : opt == 'M' ? &a->meet
                                          : NULL;
+        uint64_t ranks;
 
         if (text != NULL)
                 *text = optarg;
         else if (opt == 'n')
-                l->ranks = (uint32_t)strtoul(optarg, NULL, 10);
+                l->ranks = command_number(optarg, 1, AM_JOB_MOST, &ranks) ? (uint32_t)ranks : 0;
         else if (opt == 'J')
                 l->job = (uint32_t)strtoul(optarg, NULL, 10);
         else if (opt == 'u')
@@ -224,7 +225,7 @@ static int run_am(const struct command *cmd, int argc, char **argv)
 const struct command cmd_am = {
         .name = "am",
         .synopsis = "run [-n N] [--unetd | --hosts H,H...] [--label] PROGRAM [ARGUMENT...]",
-        .summary = "Starts the ranks of a job of active messages, on this host or several",
+        .summary = "starts the ranks of a job of active messages, on this host or several",
         .help = "  -n, --ranks N   so many ranks, at most 128 (default 1)\n"
                 "  -u, --unetd     they talk through unetd, not by shared memory of each pair\n"
                 "  --hosts H,H...  in equal parts on these hosts, over RDMA between hosts\n"

@@ -139,7 +139,8 @@ class Jobs(unittest.TestCase):
     def test_usage(self):
         for args in (("--hosts", "a,b,c", "-n", "2"), ("--hosts", "-oProxyCommand=x", "-n", "2"), ("--hosts", "no.such.host.", "-n", "1")):
             self.assertEqual(subprocess.run([UNET, "am", "run", *args, "true"], capture_output=True, check=False).returncode, 1, args)
-        for args in ((), ("walk",), ("run",), ("run", "-n", "0", "true"), ("run", "-n", "129", "true"), ("run", "--odd", "true")):
+        for args in ((), ("walk",), ("run",), ("run", "-n", "0", "true"), ("run", "-n", "129", "true"), ("run", "-n", "2x", "true"),
+                     ("run", "--odd", "true")):
             self.assertEqual(subprocess.run([UNET, "am", *args], capture_output=True, check=False).returncode, 2, args)
         self.assertEqual(job(2, "/no/such/program").returncode, 1)
 
