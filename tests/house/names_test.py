@@ -16,6 +16,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 TEST = re.compile(r"`([a-z]\w*_(?:test|long|fuzz))`")
 SCENE = re.compile(r"`([a-z]\w*_\w*)`")         # in the last column of a table of PROVED
 PROVED = {"docs/security.md"}
+STEP = re.compile(r" *(?:ops->)?(\w+)(?:, \w+)* +((?:\w+/)+[\w.]+\.[ch])\b")
 PLACEHOLDER = re.compile(r"NAME|DATE|^a\.b\.c$")
 
 
@@ -63,6 +64,13 @@ class Names(unittest.TestCase):
         words = set(re.findall(r"\w+", code))
         wrong = [(page, name) for page in INDEX for name in re.findall(r"`(\w+)\(\)`", text(page)) if name not in words]
         self.assertEqual(wrong, [])
+
+    def test_functions_are_in_the_file_of_their_line(self):
+        """docs/packet.md: a function, and the file that has it, under that name or with a prefix of its own."""
+        lines = [m.groups() for m in map(STEP.match, text("docs/packet.md").splitlines()) if m]
+        wrong = [line for line in lines if not re.search(rf"{line[0]}\(", text(line[1]))]
+        self.assertEqual(wrong, [])
+        self.assertGreater(len(lines), 60)
 
     def test_tests_that_a_page_names(self):
         """A scene is a word of tests/, in a list perhaps without its who_; a test's name may be its folder and its file."""
