@@ -76,6 +76,7 @@ static void *found_by_handle(void *handle, const char *name, const char *version
 struct names {
         /* libc's; what a library is bound to otherwise. */
         void *libcs[REAL_COUNT], *first[REAL_COUNT];
+        uintptr_t low, high; /* of libc's */
 };
 
 struct object {
@@ -155,23 +156,27 @@ static void put(const struct object *o, void **slot, void *to)
                 sys3(SYS_mprotect, o->sealed, o->sealed_end - o->sealed, PROT_READ);
 }
 
-/* A slot holds libc's function, or the way to the loader where it has not been used yet. */
+/* A slot holds libc's function, or the way to the loader where it has not been used yet. Few do:
+ * the name is asked for last. */
 static void rebind(const struct object *o, const Elf64_Rela *r)
 {
         const Elf64_Sym *sym = &o->symbols[ELF64_R_SYM(r->r_info)];
         void **slot = (void **)(o->base + r->r_offset);
         uint32_t type = ELF64_R_TYPE(r->r_info);
+        bool unused, libcs;
         int i;
 
-        if (type != R_FUNCTION && type != R_POINTER && type != R_WORD)
+        if ((type != R_FUNCTION && type != R_POINTER && type != R_WORD) ||
+            sym->st_shndx != SHN_UNDEF)
                 return;
-        i = real_index_of(o->strings + sym->st_name);
-        if (i < 0 || sym->st_shndx != SHN_UNDEF)
+        unused = type == R_FUNCTION && (uintptr_t)*slot >= o->low && (uintptr_t)*slot < o->high;
+        libcs = (uintptr_t)*slot >= o->names->low && (uintptr_t)*slot <= o->names->high;
+        i = unused || libcs ? real_index_of(o->strings + sym->st_name) : -1;
+        if (i < 0)
                 return;
-        if (o->names->libcs[i] && *slot == o->names->libcs[i])
+        if (*slot == o->names->libcs[i])
                 put(o, slot, ours[i]);
-        else if (type == R_FUNCTION && (uintptr_t)*slot >= o->low && (uintptr_t)*slot < o->high &&
-                 o->names->first[i])
+        else if (unused && o->names->first[i])
                 put(o, slot, o->names->first[i]);
 }
 
@@ -191,13 +196,17 @@ static int rebind_object(struct dl_phdr_info *info, size_t size, void *names)
 static void rebind_all(void)
 {
         void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-        struct names n;
+        struct names n = {.low = UINTPTR_MAX};
 
         if (!libc)
                 return;
         for (int i = 0; i < REAL_COUNT; i++) {
                 n.libcs[i] = real_dlsym()(libc, real_name(i));
                 n.first[i] = real_dlsym()(RTLD_DEFAULT, real_name(i));
+                if (n.libcs[i]) {
+                        n.low = MIN(n.low, (uintptr_t)n.libcs[i]);
+                        n.high = MAX(n.high, (uintptr_t)n.libcs[i]);
+                }
         }
         dl_iterate_phdr(rebind_object, &n);
         dlclose(libc);

@@ -26,7 +26,7 @@ const char *real_name(enum real_index i)
 int real_index_of(const char *name)
 {
         for (int i = 0; i < REAL_COUNT; i++)
-                if (strcmp(names[i], name) == 0)
+                if (names[i][0] == name[0] && strcmp(names[i], name) == 0)
                         return i;
         return -1;
 }
