@@ -47,8 +47,8 @@ bool usock_disconnect(struct usock *s, const ip_addr *bound);
 void usock_let_copy(void);
 /* Returns true if the attempt failed, when usock_poll() says that it is over. */
 bool usock_connect_failed(const struct usock *s);
-/* Returns true if it did not, and the connection has ended since. */
-bool usock_connect_ended(const struct usock *s);
+/* Returns true if it did not, whatever has become of the connection since. */
+bool usock_connect_made(const struct usock *s);
 int usock_shutdown(struct usock *s, int how);
 /* Before the last close of a process. Waits as SO_LINGER asks, if no other process has the
  * socket. */

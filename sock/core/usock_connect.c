@@ -417,11 +417,11 @@ bool usock_connect_failed(const struct usock *s)
                READ_ONCE(usock_conn(s)->state) == TCPS_CLOSED;
 }
 
-bool usock_connect_ended(const struct usock *s)
+bool usock_connect_made(const struct usock *s)
 {
         const struct tcp_conn *tc = usock_conn(s);
 
-        return usock_connect_failed(s) && seq_gt(READ_ONCE(tc->snd_una), tc->iss);
+        return !usock_connect_failed(s) || seq_gt(READ_ONCE(tc->snd_una), tc->iss);
 }
 
 bool usock_connect_undo(struct usock *s, const ip_addr *bound)

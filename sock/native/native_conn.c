@@ -30,11 +30,9 @@ static int outcome(struct native_slot *n, bool waited)
         if (!n->connecting)
                 return sock_role(usock_rec(n->us)) == SOCK_ROLE_CONN ? -EISCONN : -ECONNABORTED;
         n->connecting = false;
-        if (waited && unlikely(usock_connect_ended(n->us)))
+        if (waited ? usock_connect_made(n->us) : !usock_connect_failed(n->us))
                 return 0; /* it is told of the connection, as over the shim */
         err = take_error(n);
-        if (!usock_connect_failed(n->us))
-                return -err;
         while (!usock_connect_undo(n->us, n->held ? &n->held_addr : NULL)) {
                 pthread_mutex_unlock(&n->setup);
                 usock_let_copy();

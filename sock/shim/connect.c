@@ -60,11 +60,9 @@ static int connect_result(struct file *f, bool waited)
                 return -EALREADY;
         f->connecting = false;
         file_say(f);
-        if (waited && unlikely(usock_connect_ended(f->us)))
+        if (waited ? usock_connect_made(f->us) : !usock_connect_failed(f->us))
                 return 0;
         usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &len);
-        if (!usock_connect_failed(f->us))
-                return -err;
         r = undo(f, usock_connect_undo, "an attempt to connect failed");
         if (unlikely(r < 0)) {
                 result_untold(f, err);
