@@ -137,6 +137,16 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
         return -EADDRINUSE;
 }
 
+/* Over the kernel's loopback the connection waits in its listener when connect() returns. Where the
+ * listener is of the same stack, three looks bring it there: at the SYN, at its answer, and at the
+ * acknowledgement. */
+#define HANDSHAKE_STEPS 3
+static void meet_own(struct ustack *u, uint32_t chan)
+{
+        for (int i = 0; i < HANDSHAKE_STEPS; i++)
+                ustack_hear_own(u, chan);
+}
+
 /* To that stack, 0: it is no stack of this host. -EAGAIN: the channel could not be had. -EMFILE:
  * nor will it be, while this process may have no more numbers. */
 static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t stack, uint32_t tries)
@@ -163,6 +173,7 @@ static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t stack, uint
         if (conn > 0) {
                 usock_tcp_link(u, rec, (uint32_t)conn, s->idx);
                 stack_flush(&u->s, now);
+                meet_own(u, t->chan);
                 waits = usock_fastopen_waits(s);
         }
         ustack_leave(u);

@@ -94,6 +94,7 @@ static const struct {
         {"bound_connect", scene_bound_connect},
         {"connect_again", scene_connect_again},
         {"accept_flags", scene_accept_flags},
+        {"met_at_once", scene_met_at_once},
         {"options", scene_options},
         {"min_ttl", scene_min_ttl},
         {"ioctl", scene_ioctl},

@@ -155,6 +155,7 @@ void scene_connect(void);
 void scene_bound_connect(void);
 void scene_connect_again(void);
 void scene_accept_flags(void);
+void scene_met_at_once(void);
 void scene_options(void);
 void scene_ioctl(void);
 void scene_timeouts(void);

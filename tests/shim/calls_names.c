@@ -125,6 +125,53 @@ void scene_accept_flags(void)
         close(l);
 }
 
+static int level_of(int fd)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN | POLLOUT};
+
+        poll(&p, 1, 0);
+        return p.revents;
+}
+
+/* Nobody waits for anything: with the listener's own process it is all there at once. */
+static void meet_at_once(const struct sockaddr_in *sa, int l)
+{
+        int s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), c;
+        char b = 'x';
+
+        SHOW(connect(s, (const void *)sa, sizeof(*sa)));
+        SHOW(level_of(l));
+        SHOW(level_of(s));
+        c = accept(l, NULL, NULL);
+        SHOW(c >= 0);
+        SHOW(level_of(l));
+        SHOW(write(s, &b, 1));
+        SHOW(recv(c, &b, 1, MSG_DONTWAIT));
+        close(s);
+        close(c);
+}
+
+void scene_met_at_once(void)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), on = 1, status = -1;
+        pid_t pid;
+
+        ioctl(l, FIONBIO, &on);
+        for (int i = 0; i < 3; i++)
+                meet_at_once(&sa, l);
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0) {
+                meet_at_once(&sa, l);
+                fflush(stdout);
+                _exit(0);
+        }
+        waitpid(pid, &status, 0);
+        SHOW(status);
+        close(l);
+}
+
 static void show_int(int s, int level, int name, const char *what)
 {
         int v = -1;
