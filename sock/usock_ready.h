@@ -37,8 +37,11 @@ void usock_edges(struct usock *s, uint32_t *in, uint32_t *out);
  * ns); true: there was something. */
 bool usock_progress(void);
 /* The same, unless this thread did it within the last 20 to 30 us: for callers who look at what is
- * ready already, and go on to usock_wait() when nothing is. */
+ * ready already, and go on to usock_wait() when nothing is. Always in a process that talks to
+ * itself: what it has just sent would be there over the kernel's loopback. */
 void usock_progress_if_due(void);
+/* Returns true if a stack of this process has had a channel to itself. */
+bool usock_sends_itself(void);
 /* The processor's own clock: cheap, and good enough for "some 20 to 50 us". */
 static inline uint64_t usock_ticks(void)
 {

@@ -93,6 +93,9 @@ struct ustack {
 
 struct usock;
 
+/* A channel of this process led from a stack to itself. */
+extern bool ustack_own_way;
+
 /* The process's own stack, made if need be. NULL and -errno in *err when it cannot be. */
 struct ustack *ustack_mine(int *err);
 /* A free process slot of the stack becomes that of `pid`, or STACK_FORKING; -ENOSPC. Under

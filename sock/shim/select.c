@@ -140,11 +140,11 @@ static bool kernel_is_asked(void)
 }
 
 /* Returns true if the shorter ways may be tried: no other thread can close one of them meanwhile,
- * and nobody asked for urgent data. */
+ * nobody asked for urgent data, and what comes, comes from others. */
 static inline bool may_look_first(int n, const fd_set *x)
 {
         return shim.size && !usock_tls.inside && __libc_single_threaded && n > 0 &&
-               n <= FD_SETSIZE && !x;
+               n <= FD_SETSIZE && !x && !usock_sends_itself();
 }
 
 static void remember(struct select_memo *m, int n, unsigned long asked, unsigned long in)

@@ -272,13 +272,19 @@ static bool others_inside(const struct wait *w)
         return false;
 }
 
+bool usock_sends_itself(void)
+{
+        return READ_ONCE(ustack_own_way);
+}
+
 /* With sockets of ours ready the rest is looked at now and then: input that may make others ready,
  * the kernel's side. A caller that goes on with what is ready (recv runs the stack when it finds
  * nothing) loses nothing by it. */
 static bool rest_is_due(const struct wait *w)
 {
-        return usock_ticks() - rest_seen > USOCK_TICKS_EVERY &&
-               (w->nk > 0 || wait_pending(w, 0) || others_inside(w));
+        if (usock_ticks() - rest_seen <= USOCK_TICKS_EVERY)
+                return unlikely(usock_sends_itself()) && wait_pending(w, 0);
+        return w->nk > 0 || wait_pending(w, 0) || others_inside(w);
 }
 
 static int ask_kernel(struct wait *w)
@@ -492,7 +498,7 @@ bool usock_progress(void)
 
 void usock_progress_if_due(void)
 {
-        if (usock_ticks() - rest_seen > USOCK_TICKS_EVERY)
+        if (usock_ticks() - rest_seen > USOCK_TICKS_EVERY || unlikely(usock_sends_itself()))
                 usock_progress();
 }
 

@@ -133,6 +133,18 @@ static int level_of(int fd)
         return p.revents;
 }
 
+static int selects(int fd)
+{
+        struct timeval none = {0, 0};
+        fd_set in, out;
+
+        FD_ZERO(&in);
+        FD_SET(fd, &in);
+        out = in;
+        select(fd + 1, &in, &out, NULL, &none);
+        return FD_ISSET(fd, &in) | FD_ISSET(fd, &out) << 1;
+}
+
 /* Nobody waits for anything: with the listener's own process it is all there at once. */
 static void meet_at_once(const struct sockaddr_in *sa, int l)
 {
@@ -146,7 +158,11 @@ static void meet_at_once(const struct sockaddr_in *sa, int l)
         SHOW(c >= 0);
         SHOW(level_of(l));
         SHOW(write(s, &b, 1));
+        SHOW(level_of(c));
         SHOW(recv(c, &b, 1, MSG_DONTWAIT));
+        SHOW(selects(c));
+        SHOW(shutdown(s, SHUT_WR));
+        SHOW(selects(c));
         close(s);
         close(c);
 }
