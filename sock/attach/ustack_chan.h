@@ -72,12 +72,18 @@ static inline bool ustack_chan_leads(const struct ustack *u, uint32_t k, uint32_
         return atomic_load_explicit(&slot->state, memory_order_acquire) == CHAN_READY &&
                (stack == 0 || slot->peer == stack);
 }
+/* Returns true if channel k leads from the stack to itself. */
+static inline bool ustack_chan_is_own(const struct ustack *u, uint32_t k)
+{
+        const struct chan_slot *slot = &u->s.st->chan[k];
+
+        return slot->peer == u->s.st->id && slot->netif == 0 && slot->remote == 0;
+}
 /* Before something is sent by channel k: a stack reads what it sends itself from two rings, and
  * what it sent first is to be told of first. Under the lock. */
 static inline void ustack_hear_own(struct ustack *u, uint32_t k)
 {
-        if (unlikely(u->s.st->chan[k].peer == u->s.st->id) && u->s.st->chan[k].netif == 0 &&
-            u->s.st->chan[k].remote == 0 && stack_pending(&u->s, 0))
+        if (unlikely(ustack_chan_is_own(u, k)) && stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
 }
 /* ustack_peers.c: ends the channels of peers that are gone with everybody who could have said so;

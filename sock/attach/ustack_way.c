@@ -45,11 +45,6 @@ static bool map_mine(struct shm_chan *c, const struct unetd_chan *fds)
 
 bool ustack_own_way;
 
-static bool is_own(const struct stack_state *st, uint32_t k)
-{
-        return st->chan[k].peer == st->id && st->chan[k].netif == 0 && st->chan[k].remote == 0;
-}
-
 bool ustack_way_map(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
         const struct ustack_way *way = ustack_way_of(fds);
@@ -60,7 +55,7 @@ bool ustack_way_map(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
                 return false;
         u->chan_fds[k] = *fds;
         u->way[k] = way;
-        if (unlikely(is_own(u->s.st, k)))
+        if (unlikely(ustack_chan_is_own(u, k)))
                 WRITE_ONCE(ustack_own_way, true);
         return true;
 }

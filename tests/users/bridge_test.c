@@ -295,20 +295,6 @@ static int is_refused_often(void)
         return 0;
 }
 
-/* Lines about stacks at the interface. */
-static int lines_logged(void)
-{
-        FILE *f = fopen(log_path, "re");
-        char line[512];
-        int n = 0;
-
-        assert_non_null(f);
-        while (fgets(line, sizeof line, f))
-                n += strstr(line, " stack ") != NULL;
-        fclose(f);
-        return n;
-}
-
 /* He causes two lines each time. He gets a line a second, and some at once. */
 static void who_comes_again_and_again_does_not_fill_the_log(void **state)
 {
@@ -316,7 +302,7 @@ static void who_comes_again_and_again_does_not_fill_the_log(void **state)
         int lines, may;
 
         users_run(HOSTILE, is_refused_often);
-        lines = lines_logged();
+        lines = (int)users_lines_logged(log_path, " stack "); /* at the interface */
         may = 20 + (int)((users_now_ms() - began) / 1000) + 1;
         print_message("%d times refused: %d lines, at most %d\n", OFTEN, lines, may);
         assert_in_range(lines, 1, may);

@@ -552,19 +552,6 @@ static int setup_logged(void **state)
         return users_setup_with(config);
 }
 
-static unsigned lines_logged(const char *what)
-{
-        FILE *f = fopen(log_path, "re");
-        char line[512];
-        unsigned n = 0;
-
-        assert_non_null(f);
-        while (fgets(line, sizeof line, f))
-                n += strstr(line, what) != NULL;
-        fclose(f);
-        return n;
-}
-
 /* A line each time is his: he gets one a second, and some at once. */
 static void children_that_cannot_be_made_do_not_fill_the_log(void **state)
 {
@@ -586,7 +573,7 @@ static void children_that_cannot_be_made_do_not_fill_the_log(void **state)
                 eventually(table->ready == 2 * i);
         }
         users_wait(hostile);
-        lines = lines_logged("no child to close");
+        lines = users_lines_logged(log_path, "no child to close");
         may = 20 + (unsigned)((users_now_ms() - began) / 1000) + 1;
         print_message("no child %u times: %u lines, at most %u\n", OFTEN, lines, may);
         assert_in_range(lines, 1, may);

@@ -572,19 +572,6 @@ static int leases_and_gives_back(void)
         return 0;
 }
 
-static int lines_with(const char *what)
-{
-        FILE *f = fopen(logs, "re");
-        char line[512];
-        int n = 0;
-
-        assert_non_null(f);
-        while (fgets(line, sizeof line, f))
-                n += strstr(line, what) != NULL;
-        fclose(f);
-        return n;
-}
-
 static void who_gives_ports_back_does_not_fill_the_log(void **state)
 {
         int64_t began = users_now_ms();
@@ -593,7 +580,7 @@ static void who_gives_ports_back_does_not_fill_the_log(void **state)
         if (users_cannot_run())
                 skip();
         users_run(HOSTILE, leases_and_gives_back);
-        n = lines_with("no more client ports");
+        n = (int)users_lines_logged(logs, "no more client ports");
         print_message("lines of %d that might have been written: %d\n", TIMES, n);
         assert_in_range(n, 1, USER_LINES + 1 + (users_now_ms() - began) / 1000);
         unlink(logs);

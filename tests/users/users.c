@@ -36,6 +36,19 @@ int64_t users_now_ms(void)
         return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+unsigned users_lines_logged(const char *path, const char *what)
+{
+        FILE *f = fopen(path, "re");
+        char line[512];
+        unsigned n = 0;
+
+        assert_non_null(f);
+        while (fgets(line, sizeof line, f))
+                n += strstr(line, what) != NULL;
+        fclose(f);
+        return n;
+}
+
 /* ---- users ---- */
 
 static void become(uint32_t uid)

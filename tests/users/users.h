@@ -78,6 +78,8 @@ void users_unetd_begins(void);
 #define eventually(cond)      users_await(cond, assert_true)
 #define must_eventually(cond) users_await(cond, must)
 int64_t users_now_ms(void);
+/* Lines of a log that have `what` in them. */
+unsigned users_lines_logged(const char *path, const char *what);
 
 /* Runs fn as the user, in a child that dies with the test; its return value is to be 0. */
 void users_run(uint32_t uid, int (*fn)(void));
